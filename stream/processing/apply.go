@@ -7,12 +7,11 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// A tick is one command: it moves cursors and state, and writes what sinks are to have. Those in
-// the shard write as parts of the same command, and if one of them refuses, nothing has happened,
-// and the leader is told which one it was; those in other shards get messages, which are part of it
-// too.
+// A tick is one command: it advances cursors and state, and writes to the sinks. Sinks in the same
+// shard write as parts of the command. If one of them refuses, nothing has happened, and the leader
+// learns which one. Sinks in other shards receive messages, which are also part of the command.
 
-// tick carries out a step of a task, if it is the one that comes next.
+// tick applies a step of a task if it is the next one.
 func (w *work) tick(t *tickCommand) ([]byte, error) {
 	w.m.refused = nil
 	j := w.load(t.job)
@@ -74,7 +73,7 @@ func (w *work) setState(j *job, gen uint32, all []stateChange) {
 	}
 }
 
-// mayWrite refuses outputs to machines that have no sinks.
+// mayWrite rejects outputs to machines that have no sinks.
 func (w *work) mayWrite(o *output) error {
 	switch o.machine {
 	case engine.MachineProcessing:
@@ -88,17 +87,17 @@ func (w *work) mayWrite(o *output) error {
 	return engine.Errorf(ErrInvalid, "processing: machine %d has no sinks", o.machine)
 }
 
-// Tokens of outputs: of those in the shard, and of those in others.
+// Tokens of outputs: in the same shard, and in other shards.
 const (
 	tokenHere  = 'h' // followed by the number of the output in its tick
 	tokenThere = 't' // followed by a sent
 )
 
-// sent is what is remembered of a message, with it.
+// sent is the token of a message to another shard.
 type sent struct {
 	job      ref
 	stage    uint16
-	pass     bool // to another stage
+	pass     bool // the message is for another stage
 	records  int64
 	bytes    int64
 	tolerant bool
@@ -122,8 +121,8 @@ func (s *sent) passes() int64 {
 	return 0
 }
 
-// sunk returns how many records of sinks are in the message. Those of other stages and of the
-// stream of errors were never counted as written.
+// sunk returns the number of sink records in the message. Records for other stages and for the
+// error stream were never counted as written.
 func (s *sent) sunk() int64 {
 	if s.pass || len(s.lost) == 0 {
 		return 0
@@ -131,7 +130,7 @@ func (s *sent) sunk() int64 {
 	return s.records
 }
 
-// write gives an output of a stage to its machine.
+// write sends an output of a stage to its machine.
 func (w *work) write(j *job, stage uint16, i int, o *output) {
 	cmd := engine.Command{Machine: o.machine, Kind: o.kind, Body: o.body}
 	here := o.where == "" && w.tx.ShardOf(o.route) == w.tx.Shard()
@@ -178,7 +177,7 @@ func (w *work) setOut(r ref, stage uint16, o outRow) {
 	w.tx.Set(outKey(r, stage), encode(nil, &o, (*outRow).code))
 }
 
-// OnReply hears what became of an output.
+// OnReply handles the reply to an output.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	switch r.Token[0] {
 	case tokenHere:
@@ -197,7 +196,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	}
 }
 
-// answered notes what became of a message. What was refused for good goes to the stream of errors.
+// answered handles the reply to a message. Permanently refused records go to the error stream.
 func (w *work) answered(s sent, err error) {
 	j := w.load(s.job)
 	if j == nil {
@@ -207,14 +206,14 @@ func (w *work) answered(s sent, err error) {
 	out.messages--
 	out.passes -= s.passes()
 	out.bytes -= s.bytes
-	out.records = max(out.records-s.sunk(), 0) // what was sent before records were counted is not in it
+	out.records = max(out.records-s.sunk(), 0) // messages sent before records were counted are not included
 	refused := err != nil && !s.tolerant
 	if refused {
 		out.refused += s.records
 	}
 	w.setOut(s.job, s.stage, out)
 	if out.bytes < maxOutBytes && out.bytes+s.bytes >= maxOutBytes {
-		w.tx.Notify(jobsTopic(), -1) // the job may go on
+		w.tx.Notify(jobsTopic(), -1) // the job may continue
 	}
 	if s.pass {
 		w.quiesce(j)
@@ -227,19 +226,18 @@ func (w *work) answered(s sent, err error) {
 		failures[i].reason = err.Error()
 	}
 	for i, o := range errorOutputs(j.name, failures) {
-		o.tolerant = true // there is nobody to hear of it
+		o.tolerant = true // a refusal would have no receiver
 		w.write(j, s.stage, i, &o)
 	}
 }
 
-// refusedOutput is an output of a tick that was refused, and why.
+// refusedOutput is a refused output of a tick, with the error.
 type refusedOutput struct {
 	output int
 	err    error
 }
 
-// refusedError says which outputs of a tick were refused: all of them, so that the next proposal
-// leaves them all out.
+// refusedError lists all refused outputs of a tick, so that the next proposal omits all of them.
 type refusedError struct{ outputs []refusedOutput }
 
 func (e *refusedError) Error() string {
@@ -249,7 +247,7 @@ func (e *refusedError) Error() string {
 // Unwrap returns the first refusal.
 func (e *refusedError) Unwrap() error { return e.outputs[0].err }
 
-// Conclude refuses a tick whose outputs were refused.
+// Conclude rejects a tick whose outputs were refused.
 func (m *machine) Conclude(_ *engine.Tx, _ engine.Command, result []byte) ([]byte, error) {
 	if len(m.refused) > 0 {
 		return nil, &refusedError{m.refused}

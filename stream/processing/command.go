@@ -152,7 +152,7 @@ func (b *submitBody) size() int { return 64 + len(b.source) + 64*len(b.numbers) 
 // target identifies the job of a command.
 type target struct {
 	job     ref
-	created int64 // tells apart jobs that got the same number because the log lost its tail
+	created int64 // distinguishes jobs that got the same number because the log lost its tail
 }
 
 func (t *target) code(f *codec.Fields) {

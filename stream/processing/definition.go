@@ -77,7 +77,7 @@ type parsed struct {
 	parts []numbered // without numbers
 }
 
-// parse reads a definition. Errors: *DefinitionError, ErrInvalid.
+// parse parses a definition. Errors: *DefinitionError, ErrInvalid.
 func parse(source []byte) (*parsed, error) {
 	if len(source) > MaxDefinition {
 		return nil, engine.Errorf(ErrInvalid, "processing: %s", tooLarge(source))
@@ -102,8 +102,8 @@ func parse(source []byte) (*parsed, error) {
 	return p, nil
 }
 
-// spread adds what has a number in a spread namespace alone: operators that look keys up, to which
-// records are passed there.
+// spread adds the parts that have a number only in a spread namespace: operators that look up keys,
+// to which records are passed there.
 func (p *parsed) spread() {
 	for i := range p.job.Operators {
 		if o := &p.job.Operators[i]; o.Looks != "" {
@@ -112,7 +112,7 @@ func (p *parsed) spread() {
 	}
 }
 
-// sourceShape says what a cursor is of.
+// sourceShape describes what a source's cursors refer to.
 func sourceShape(s *pipeline.Source) string {
 	if s.Stream != nil {
 		return "stream " + s.Stream.Stream
@@ -120,7 +120,7 @@ func sourceShape(s *pipeline.Source) string {
 	return "ts " + s.TS.Measurement + " " + s.TS.Field
 }
 
-// checkJob refuses what can not be run in this version although it is well-formed.
+// checkJob rejects well-formed jobs that this version cannot run.
 func checkJob(job *pipeline.Job) error {
 	if err := engine.CheckName("stream", ErrorStream(job.Name)); err != nil {
 		return err
@@ -131,7 +131,7 @@ func checkJob(job *pipeline.Job) error {
 	return checkLoops(job, job.Namespace)
 }
 
-// checkLoops refuses a job of a namespace that would read what it writes.
+// checkLoops rejects a job that would read what it writes in the namespace.
 func checkLoops(job *pipeline.Job, namespace string) error {
 	own := func(k *pipeline.Sink) bool { return k.Namespace == "" || k.Namespace == namespace }
 	for i := range job.Sources {
@@ -152,8 +152,8 @@ func checkLoops(job *pipeline.Job, namespace string) error {
 	return nil
 }
 
-// checkNamespaces refuses system namespaces: a job would read or write there with the rights of the
-// node instead of those of the key that submitted it.
+// checkNamespaces rejects system namespaces: a job would read or write there with the rights of the
+// node instead of those of the API key that submitted it.
 func checkNamespaces(job *pipeline.Job) error {
 	refuse := func(what, name, namespace string) error {
 		if namespace == "" || !engine.IsSystem(namespace) {
@@ -200,7 +200,7 @@ type Plan struct {
 // Drops reports whether the restore would drop state.
 func (p *Plan) Drops() bool { return len(p.Dropped) > 0 }
 
-// plan matches the parts of another definition with those that have state.
+// plan matches the parts of a new definition with those that have state.
 func plan(was, is []numbered, current []numbered, last uint16) Plan {
 	p := Plan{numbers: make([]numbered, len(is))}
 	kept := make(map[string]bool)
@@ -231,8 +231,8 @@ func plan(was, is []numbered, current []numbered, last uint16) Plan {
 	return p
 }
 
-// restarted leaves sources that are to begin anew out of what there is, so that they get numbers
-// that no cursor has.
+// restarted removes the sources to restart from the existing parts, so that they get numbers
+// without cursors.
 func restarted(names []string, is, was, current []numbered) (_, _ []numbered, err error) {
 	for _, name := range names {
 		called := func(n numbered) bool { return n.source && n.name == name }
@@ -244,8 +244,8 @@ func restarted(names []string, is, was, current []numbered) (_, _ []numbered, er
 	return was, current, nil
 }
 
-// notes says what a new definition changes of the event time of sources that go on: what is there
-// is compared with watermarks of the old one.
+// notes reports changes of the event time of kept sources: their records are compared with
+// watermarks of the old definition.
 func notes(before, after []byte, p *Plan) (all []string) {
 	old, err := parse(before)
 	if err != nil {

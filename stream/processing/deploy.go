@@ -38,12 +38,12 @@ func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOpt
 	}
 }
 
-// maxApplies is how often Apply begins again because others have changed the job meanwhile. Each
-// time one of those has got on.
+// maxApplies limits how often Apply starts over because of concurrent changes of the job. Each time
+// one of those changes has succeeded.
 const maxApplies = 20
 
-// apply is Apply once. overtaken says that it could not because another call has submitted or
-// changed the job.
+// apply is one attempt of Apply. overtaken reports that another call has submitted or changed the
+// job.
 func (s *Store) apply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (done Applied, overtaken bool, err error) {
 	id, err := s.only(ctx, name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Store) apply(ctx context.Context, name string, definition []byte, opts 
 	}
 	if done.Status, err = s.Restore(ctx, id, opts...); err != nil {
 		if overtaken = errors.Is(err, ErrConflict); d.Status == Running && !overtaken {
-			_, again := s.Restore(ctx, id) // as it was
+			_, again := s.Restore(ctx, id) // with the old definition
 			err = errors.Join(err, again)
 		}
 		return done, overtaken, err
@@ -101,7 +101,7 @@ func (s *Store) only(ctx context.Context, name string) (id JobID, err error) {
 	return id, nil
 }
 
-// lost is the error of a change with which state would be lost.
+// lost is the error of a change that would lose state.
 func lost(id JobID, p *Plan) error {
 	return engine.Errorf(ErrConflict, "job %s: state would be lost: %v", id, p.Dropped)
 }

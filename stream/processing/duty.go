@@ -9,13 +9,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// lanes is how many tasks of a shard propose at a time. Each job is in one lane.
+// lanes is the number of tasks of a shard that propose concurrently. Each job is in one lane.
 const lanes = 4
 
-// laneNames are what messages call them.
+// laneNames are the names of the lanes in messages.
 var laneNames = [lanes]string{"tasks 0", "tasks 1", "tasks 2", "tasks 3"}
 
-// Duties returns what the leader does: it runs the tasks of jobs, makes savepoints and restores
+// Duties returns the duties of the leader: it runs the tasks of jobs, makes savepoints and restores
 // them.
 func (m *machine) Duties() []engine.Duty {
 	all := []engine.Duty{{Name: "savepoints", Run: m.keepSavepoints}}
@@ -26,24 +26,24 @@ func (m *machine) Duties() []engine.Duty {
 	return all
 }
 
-// lane runs the tasks of some jobs, one step at a time: each step is computed from a view and
-// proposed with what it rests on.
+// lane runs the tasks of some jobs, one step at a time. Each step is computed from a view and
+// proposed with the revision and position it is based on.
 type lane struct {
 	m     *machine
 	lead  *engine.Lead
 	tasks map[ref]*task
-	last  ref // the job that took its turn last
+	last  ref // the job that had the last turn
 	crowd crowd
 }
 
-// led is since when this replica has led the shard.
+// led is the time since when this replica has led the shard.
 type led struct {
 	mu   sync.Mutex // guards both below
 	term uint64
-	at   int64 // ms, of a clock that nobody sets
+	at   int64 // ms, of the monotonic clock
 }
 
-// since returns when the first duty of a term began, by a clock that nobody sets.
+// since returns when the first duty of a term began, by the monotonic clock.
 func (l *led) since(lead *engine.Lead) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,15 +53,14 @@ func (l *led) since(lead *engine.Lead) int64 {
 	return l.at
 }
 
-// crowd knows whether users write to the shard so often that ticks have to be small: what is
-// written waits until the tick before it is applied.
+// crowd detects frequent writes of users to the shard. Then ticks have to be small: a write waits
+// until the tick before it is applied.
 type crowd struct {
 	calls, at int64 // of the last look
 	is        bool
 }
 
-// A shard is crowded after crowdMillis in which users have written more often than crowdRate times
-// a second.
+// A shard is crowded after crowdMillis with more than crowdRate user writes per second.
 const (
 	crowdMillis = 100
 	crowdRate   = 50
@@ -76,7 +75,7 @@ func (c *crowd) look(calls, now int64) {
 	c.calls, c.at = calls, now
 }
 
-// lookMillis is after how long a task that waits looks again, so that it is known to be alive.
+// lookMillis is the time after which a waiting task looks again, which shows that it is alive.
 const lookMillis = 30_000
 
 func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) error {
@@ -108,20 +107,20 @@ func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) er
 	}
 }
 
-// ends reports whether an error is the end of a duty. All others are matters of one job: it is
-// held, and the others go on.
+// ends reports whether an error ends a duty. Any other error concerns one job: that job is held,
+// and the others continue.
 func ends(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errors.Is(err, engine.ErrClosed))
 }
 
-// leave forgets what is known of tasks that this replica does not run any more.
+// leave drops the tasks of this replica.
 func (l *lane) leave() {
 	for r := range l.tasks {
 		l.drop(r)
 	}
 }
 
-// refresh brings the lane's tasks up to the jobs that there are.
+// refresh updates the lane's tasks to the existing jobs.
 func (l *lane) refresh(ctx context.Context, v *engine.View, number int) error {
 	it, err := v.Iter([]byte{rowActive}, []byte{rowActive + 1})
 	if err != nil {
@@ -183,8 +182,8 @@ func (l *lane) drop(r ref) {
 	}
 }
 
-// next returns the next step of one of the tasks, nil if none has anything to do now; then each has
-// said what it waits for.
+// next returns the next step of one of the tasks. It returns nil if none has anything to do now;
+// then each has registered what it waits for.
 func (l *lane) next(ctx context.Context, v *engine.View) (*step, error) {
 	for _, r := range l.turns() {
 		t := l.tasks[r]
@@ -205,7 +204,7 @@ func (l *lane) next(ctx context.Context, v *engine.View) (*step, error) {
 	return nil, nil
 }
 
-// turns returns the jobs of the lane, beginning with the one behind that which took its turn last.
+// turns returns the jobs of the lane, beginning after the one that had the last turn.
 func (l *lane) turns() []ref {
 	all := make([]ref, 0, len(l.tasks))
 	for r := range l.tasks {

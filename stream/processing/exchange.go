@@ -13,56 +13,55 @@ import (
 )
 
 // In a spread namespace an operator whose state is by key begins a stage (see pipeline.Stage), and
-// each shard has the keys that hash to it. What is in front of the operator passes each record to
-// the shard of its key, as a part of the tick that has made it: into the exchange that the stage
-// has there, by a message if that is another shard.
+// each shard has the keys that hash to it. The operators before it pass each record to the shard of
+// its key, as a part of the tick that produced it. The record goes into the stage's exchange there,
+// by a message if that is another shard.
 //
 //	shard 0   sources -> filter, keyby --+--> exchange -> aggregate --+--> exchange -> dedup -> sinks
 //	                                      \ /                         \ /
 //	                                      / \                         / \
 //	shard 1   sources -> filter, keyby --+--> exchange -> aggregate --+--> exchange -> dedup -> sinks
 //
-// A subtask of a job is one task all the same: its stages take turns, and each tick is one stage's.
-// What a stage has read of its exchange is in the row of the task, so the number of the tick is a
-// fence for that too. Messages between two shards stay in their order, so what is passed has its
-// effects once.
+// A subtask of a job is a single task nevertheless: its stages take turns, and each tick belongs to
+// one stage. A stage's position in its exchange is in the row of the task, so the number of the
+// tick is a fence for that too. Messages between two shards stay in order, so passed records take
+// effect once.
 //
-// A message says how far its sender has come behind its records: its watermark, or that it is idle.
-// The watermark of a stage is the least of its upstreams, which are the stages in front of it in
-// all shards, as pipeline.Watermark makes it of the partitions of a source. That a stage is idle is
-// told with what event time runs on from, and up to where: the next window that it may still fire.
-// A progress may be older than records that its sender has not read yet, so an idle upstream is
-// left out only after a grace of one idle timeout: from when the first upstream has had records
-// again, and from when this replica has begun to lead. If there are no records to pass, the same is
-// told alone, at most ten times a second, or less often if there are more than four shards, and
-// only if it has changed.
+// After its records, a message carries the progress of its sender: its watermark, or that it is
+// idle. The watermark of a stage is the minimum of its upstreams, as pipeline.Watermark computes it
+// for the partitions of a source. The upstreams are the stages before it in all shards. The
+// progress of an idle stage says from when event time may advance with the clock, and up to where:
+// the next window that the stage may still fire. A progress may be older than records that its
+// sender has not read yet. So an idle upstream is left out only after a grace of one idle timeout.
+// The grace starts when the first upstream has records again, and when this replica becomes leader.
+// If there are no records to pass, the progress is sent alone, but only if it has changed. That
+// happens at most ten times a second, or less often with more than four shards.
 //
-// An exchange that is full refuses messages for now. They wait at the sender, whose stage holds
-// when there are more than maxOutBytes of them; so does one in front of a full exchange in its own
-// shard. Messages of each stage are in a lane of their own, and count for themselves: a stage waits
-// for those behind it, never for one in front, so there is no circle.
+// A full exchange refuses messages temporarily. They wait at the sender, whose stage stops when
+// more than maxOutBytes of them wait. A stage before a full exchange in its own shard stops too.
+// Messages of each stage have a lane and a count of their own: a stage waits only for later stages,
+// so there is no cycle.
 
 const (
-	// maxExchangeBytes is how much waits in an exchange before it refuses more.
+	// maxExchangeBytes is the size at which an exchange refuses more messages.
 	maxExchangeBytes = 8 << 20
-	// maxMessages is how many messages a tick takes out of an exchange.
+	// maxMessages is the maximum number of messages that a tick takes from an exchange.
 	maxMessages = 1000
-	// minGraceMillis is how long the grace of idle upstreams is at least: what they have sent
-	// meanwhile has come by then.
+	// minGraceMillis is the minimum grace of idle upstreams: messages sent meanwhile have arrived
+	// by then.
 	minGraceMillis = 1000
-	// minTellMillis is how long a stage waits at least before it tells once more how far it has
-	// come, and nothing else.
+	// minTellMillis is the minimum interval at which a stage sends its progress alone.
 	minTellMillis = 100
-	// tellMillisPerShard makes that longer where there are many shards. All tell all, so what is
-	// told in all would grow with their square.
+	// tellMillisPerShard makes that interval longer with many shards. Every shard sends to every
+	// other, so the total would grow with the square of their number.
 	tellMillisPerShard = 25
 )
 
-// progress is how far a stage has come in a shard, as others are told.
+// stageProgress is the progress of a stage in a shard, as sent to others.
 type stageProgress struct {
 	seen, idle, bounded    bool
-	newest, arrived, bound int64 // as of pipeline.Part; of one that is not idle, arrived is when it was first heard that it is not
-	done                   bool  // it has read all that there will be
+	newest, arrived, bound int64 // as in pipeline.Part; if not idle, arrived is when it was first heard not to be
+	done                   bool  // it has read all its input
 }
 
 func (s *stageProgress) code(c *codec.Coder) {
@@ -78,8 +77,8 @@ func toStageProgress(p pipeline.Progress) stageProgress {
 	return stageProgress{seen: p.Seen, idle: p.Idle, bounded: p.Bounded, newest: p.Newest, arrived: p.Arrived, bound: p.Bound}
 }
 
-// heardAt returns a progress as of the clock of the shard that hears of it: the clocks of shards
-// may differ, and what has been idle for a second was idle from a second ago on.
+// heardAt converts a progress to the clock of the receiving shard. The clocks of shards may differ:
+// an upstream that has been idle for a second has been idle since a second ago.
 func (s stageProgress) heardAt(now, told int64) stageProgress {
 	if s.seen && s.idle {
 		s.arrived += now - told
@@ -95,15 +94,15 @@ func (u *upstream) code(c *codec.Coder) {
 	c.Uint16(&u.shard)
 }
 
-// passCommand is a command, and the value of a row 'i': records for a stage, and how far their
-// sender has come.
+// passCommand is a command, and the value of a row 'i': records for a stage, and the progress of
+// their sender.
 type passCommand struct {
 	job      ref
 	epoch    uint64
 	to       uint16 // stage
 	from     upstream
-	says     bool  // how far the sender has come: the last of several messages does
-	told     int64 // when, by the sender's clock
+	says     bool  // the message has the sender's progress: the last of several messages does
+	told     int64 // time of the progress, by the sender's clock
 	progress stageProgress
 	records  []byte // see passed
 }
@@ -122,7 +121,7 @@ func (p *passCommand) code(c *codec.Coder) {
 
 // exchangeRow is the value of a row 'h'.
 type exchangeRow struct {
-	first, next uint64 // the messages from first on are there, the one that comes next is next
+	first, next uint64 // number of the first message in the exchange, and of the next one to arrive
 	bytes       int64
 	last        []arrival
 }
@@ -144,7 +143,7 @@ func (i *exchangeRow) code(c *codec.Coder) {
 	})
 }
 
-// arrived notes a message.
+// arrived notes the arrival of a message.
 func (i *exchangeRow) arrived(from upstream) {
 	at := slices.IndexFunc(i.last, func(a arrival) bool { return a.from == from })
 	if at < 0 {
@@ -155,13 +154,13 @@ func (i *exchangeRow) arrived(from upstream) {
 	i.next++
 }
 
-// waits reports whether a message of an upstream has not been read, when reading has come to a
-// number.
+// waits reports whether a message of an upstream has not been read, given the number of the next
+// message to read.
 func (i *exchangeRow) waits(from upstream, next uint64) bool {
 	return slices.ContainsFunc(i.last, func(a arrival) bool { return a.from == from && a.number >= next })
 }
 
-// What is behind the job in the keys of both.
+// Lengths of the keys after the job.
 const (
 	exchangeKeyLen = 2
 	messageKeyLen  = 2 + 8
@@ -179,7 +178,7 @@ func messageKey(r ref, stage uint16, number uint64) []byte {
 	return key.AppendUint64(messagePrefix(r, stage), number)
 }
 
-// exchangeTopic is notified when something has come for a job.
+// exchangeTopic is notified when a message has arrived for a job.
 func exchangeTopic(r ref) engine.Topic {
 	return engine.TopicOf(engine.MachineProcessing, "", r.append([]byte("i")))
 }
@@ -204,16 +203,16 @@ func (w *work) setExchange(r ref, stage uint16, in *exchangeRow) {
 	w.tx.Set(exchangeKey(r, stage), encode(nil, in, (*exchangeRow).code))
 }
 
-// pass takes what another shard has for a stage. What the shard has not heard of yet waits, and so
-// does what there is no room for. (A job that has been forgotten has not been heard of either. That
-// is days after all shards that could be reached have dropped what they had for it.)
+// pass receives records from another shard for a stage. If the shard has not yet learned of the
+// job's run, or has no room, the message waits at the sender. (A forgotten job is treated the same.
+// That is days after all reachable shards have dropped their messages for it.)
 func (w *work) pass(p *passCommand) ([]byte, error) {
 	j := w.load(p.job)
 	switch {
 	case j == nil || p.epoch > j.subtask.epoch:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the shard has not heard yet that the job runs")
 	case j.status == Cancelled || p.epoch < j.subtask.reset || p.epoch < j.subtask.epoch && !w.has(j, p.to):
-		return nil, nil // nobody needs it any more
+		return nil, nil // the records are no longer needed
 	case j.restore != 0:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the job is being restored")
 	}
@@ -225,7 +224,7 @@ func (w *work) pass(p *passCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// has reports whether a stage is one of the definition.
+// has reports whether the definition has a stage.
 func (w *work) has(j *job, stage uint16) bool {
 	b, _ := w.tx.Get(jobKey(rowDefinition, j.ref))
 	d := must(decode(b, (*definitionRow).code))
@@ -243,7 +242,7 @@ func (w *work) receive(j *job, in *exchangeRow, p *passCommand) {
 	w.tx.Notify(exchangeTopic(j.ref), -1)
 }
 
-// takenOut is what a tick has read of an exchange: the messages up to a number.
+// takenOut is the part of an exchange that a tick has read: the messages up to a number.
 type takenOut struct {
 	stage uint16
 	upTo  uint64
@@ -256,7 +255,7 @@ func (t *takenOut) code(c *codec.Coder) {
 	c.Varint(&t.bytes)
 }
 
-// mayTake refuses to take out what is not there.
+// mayTake rejects taking messages that do not exist.
 func (w *work) mayTake(j *job, t *takenOut) error {
 	if t.upTo == 0 {
 		return nil
@@ -281,24 +280,23 @@ func (w *work) take(j *job, t *takenOut) {
 	w.setExchange(j.ref, t.stage, &in)
 }
 
-// dropExchanges removes all that has been passed.
+// dropExchanges removes all exchanges of a job.
 func (w *work) dropExchanges(j *job) {
 	for n := range j.numbers {
 		w.dropExchange(j, n+1)
 	}
 }
 
-// dropExchange removes the exchange of a stage that there is no more.
+// dropExchange removes the exchange of a stage that no longer exists.
 func (w *work) dropExchange(j *job, stage uint16) {
 	prefix := messagePrefix(j.ref, stage)
 	w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	w.tx.Delete(exchangeKey(j.ref, stage))
 }
 
-// passed codes records of a message. sources are the numbers of the job's sources, and tags the
-// names of its tags: a record of a source that there is no more is as one that an operator has
-// made, and a tag that there is no more is none. The message has the names of all its tags in
-// front.
+// passed codes the records of a message. sources are the numbers of the job's sources, and tags the
+// names of its tags. A record of a removed source becomes one made by an operator, and removed tags
+// are dropped. The message begins with the names of all its tags.
 type passed struct {
 	records []pipeline.Record
 	sources []uint16
@@ -346,33 +344,33 @@ func (p *passed) codeOrigin(c *codec.Coder, o *pipeline.Origin) {
 	}
 }
 
-// mail is what is in the exchange of a stage of a task, and what has been read of it.
+// mail is the exchange of a task's stage, and the position of the stage in it.
 type mail struct {
 	task      *task
 	view      *engine.View
 	stage     uint16
 	head      exchangeRow
-	next      uint64 // message that is read next
-	skip      int    // records of it that have been read
+	next      uint64 // next message to read
+	skip      int    // records of it already read
 	open      []pipeline.Record
-	upstreams []heard // all that there are
+	upstreams []heard // all upstreams of the stage
 	taken     int     // messages
 	bytes     int64   // of those
-	now, mono int64   // ms, of the view: that of a clock which somebody may set, and of one that nobody sets
+	now, mono int64   // ms, of the view: wall clock and monotonic clock
 }
 
-// woken is an upstream of a stage that is not idle, since some time.
+// woken is an upstream of a stage that stopped being idle, and when.
 type woken struct {
 	stage uint16
 	from  upstream
 	at    int64 // ms
 }
 
-// heard is what a stage has heard of an upstream.
+// heard is the last progress that a stage received from an upstream.
 type heard struct {
 	from     upstream
 	progress stageProgress
-	epoch    uint64 // in which it was heard
+	epoch    uint64 // in which it was received
 }
 
 func (h *heard) code(c *codec.Coder) {
@@ -408,20 +406,20 @@ func (t *task) lookInto(v *engine.View, stg *stage) (*input, error) {
 	return in, nil
 }
 
-// more reports whether there is something to be read.
+// more reports whether there are messages to read.
 func (m *mail) more() bool { return m.next < m.head.next }
 
-// marks returns the upstreams as partitions at a time. One of which something waits is not idle,
-// and holds the watermark where it was when it was heard last. So does one that has not been heard
-// since the job has begun to run, and any until the grace is over: what came meanwhile it may not
-// have read yet.
+// marks returns the upstreams as partitions at a time. An upstream with unread messages is not
+// idle, and holds the watermark at its last progress. So does an upstream without a progress in
+// this run of the job, and any upstream until the grace is over: there may be records that it has
+// not read yet.
 func (m *mail) marks(now int64) []pipeline.Progress {
 	all := make([]pipeline.Progress, len(m.upstreams))
 	stale := now < m.trustAt()
 	for i := range m.upstreams {
 		s := m.upstreams[i].progress
 		if s.done && !m.heardNow(i) {
-			s = stageProgress{} // it had read all there was, and may have more to read in this run
+			s = stageProgress{} // it had read all its input, and may have more to read in this run
 		}
 		idle := s.idle && !m.head.waits(m.upstreams[i].from, m.next) && m.heardNow(i) && !stale
 		all[i] = pipeline.Progress{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded,
@@ -430,11 +428,11 @@ func (m *mail) marks(now int64) []pipeline.Progress {
 	return all
 }
 
-// heardNow reports whether an upstream has been heard in this run of the job.
+// heardNow reports whether an upstream has sent a progress in this run of the job.
 func (m *mail) heardNow(i int) bool { return m.upstreams[i].epoch == m.task.epoch }
 
-// trustAt returns when the grace of idle upstreams is over. That is measured by a clock that nobody
-// sets: what upstreams have sent takes as long to come, whatever the other says.
+// trustAt returns when the grace of idle upstreams is over. It is measured by the monotonic clock:
+// messages take the same time to arrive, whatever the wall clock says.
 func (m *mail) trustAt() int64 {
 	woke := int64(math.MaxInt64)
 	for i := range m.upstreams {
@@ -449,8 +447,8 @@ func (m *mail) trustAt() int64 {
 	return m.now + at + m.task.grace() - m.mono
 }
 
-// wokenAt returns when an upstream has woken up, by a clock that nobody sets: as the other clock
-// says when that is heard, whatever becomes of it then.
+// wokenAt returns when an upstream stopped being idle, by the monotonic clock. The wall clock time
+// is converted once, when the message is read, and does not change if that clock is set later.
 func (t *task) wokenAt(w woken, now, mono int64) int64 {
 	at, known := t.woken[w]
 	if !known {
@@ -465,7 +463,7 @@ func (t *task) wokenAt(w woken, now, mono int64) int64 {
 	return at
 }
 
-// grace returns how long idle upstreams of stages hold the watermark although they are idle.
+// grace returns how long idle upstreams still hold the watermark.
 func (t *task) grace() int64 {
 	longest := int64(minGraceMillis)
 	for i := range t.def.Sources {
@@ -474,8 +472,8 @@ func (t *task) grace() int64 {
 	return longest
 }
 
-// read adds up to limit records to a batch, until they have so many bytes, and hears what messages
-// say when all of their records have been read.
+// read adds up to limit records to a batch, until they have most bytes. It reads the progress of a
+// message once all of its records have been read.
 func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err error) {
 	if !m.more() {
 		return 0, nil
@@ -513,7 +511,7 @@ func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err e
 	return bytes, it.Close()
 }
 
-// records returns the records of a message that have not been read. Their bytes are their own.
+// records returns the unread records of a message. They do not alias the message.
 func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
 	p := passed{sources: m.task.sources, tags: m.task.prog.Tags()}
 	c := codec.NewDecoder(slices.Clone(msg.records))
@@ -524,8 +522,8 @@ func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
 	return p.records[m.skip:], nil
 }
 
-// hear notes how far an upstream has come. What it said in an earlier run does not count: in this
-// one it says so again.
+// hear stores the progress of an upstream. A progress of an earlier run is ignored: the upstream
+// sends it again in this one.
 func (m *mail) hear(msg *passCommand) {
 	i := slices.IndexFunc(m.upstreams, func(h heard) bool { return h.from == msg.from })
 	if i < 0 || !msg.says || msg.epoch != m.task.epoch {
@@ -540,7 +538,7 @@ func (m *mail) hear(msg *passCommand) {
 	m.upstreams[i].progress, m.upstreams[i].epoch = progress, msg.epoch
 }
 
-// keep writes what has been read into the row of a tick.
+// keep writes the new position in the exchange to a tick.
 func (m *mail) keep(tick *tickCommand) {
 	row := tick.task.stage(m.stage)
 	row.next, row.skip, row.upstreams = m.next, m.skip, slices.DeleteFunc(slices.Clone(m.upstreams),

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// failure is a record that goes to the stream of errors, as it was.
+// failure is a record for the error stream, unchanged.
 type failure struct {
 	operator string // or source, or sink
 	reason   string
@@ -56,7 +56,7 @@ func (t *task) failureOf(f *pipeline.Failure) failure {
 		value: r.Value}
 }
 
-// refusedWrite is a record that a sink did not take.
+// refusedWrite returns the failure of a record that a sink refused.
 func (t *task) refusedWrite(sink int, reason string, w *pipeline.Write) failure {
 	return t.failureOf(&pipeline.Failure{Operator: t.def.Sinks[sink].Name, Reason: reason, Record: w.Record})
 }
@@ -82,8 +82,8 @@ func errorAge() time.Duration {
 	return errorRetention
 }
 
-// errorOutputs returns what appends failures to the stream of errors of a job, which is made if
-// there is none.
+// errorOutputs returns the outputs that append failures to the error stream of a job, which they
+// create if it does not exist.
 func errorOutputs(job string, failures []failure) (all []output) {
 	if len(failures) == 0 {
 		return nil
@@ -113,7 +113,7 @@ func errorOutputs(job string, failures []failure) (all []output) {
 	return all
 }
 
-// message is the record as it was, with headers that say what is wrong with it.
+// message returns the original record, with headers that describe the error.
 func (f *failure) message() stream.Message {
 	h := headersOf(f.headers)
 	if h == nil {

@@ -43,12 +43,12 @@ type Record struct {
 	Tags    []string  // added by operators
 }
 
-// pipelineFuncs returns functions as operators call them.
+// pipelineFuncs returns the functions in the form that operators call.
 func pipelineFuncs(funcs map[string]Func) map[string]pipeline.Func {
 	all := make(map[string]pipeline.Func, len(funcs))
 	for name, f := range funcs {
 		if f == nil {
-			continue // as if it were not there
+			continue // treated as missing
 		}
 		all[name] = func(ctx context.Context, rec pipeline.Record, tags []string) ([]pipeline.Record, error) {
 			made, err := f(ctx, Record{Key: string(rec.Key), Value: rec.Value, Headers: headersOf(rec.Headers),

@@ -23,7 +23,8 @@ const (
 	savepointPrefix = "sp-"
 )
 
-// ref is a job within a node: the shard in which it was submitted, and the LSN of that.
+// ref identifies a job within a node: the shard in which it was submitted, and the LSN of the
+// submission.
 type ref struct {
 	shard  uint16
 	number uint64
@@ -39,11 +40,11 @@ func refOf(b []byte) ref {
 	return ref{binary.BigEndian.Uint16(b), binary.BigEndian.Uint64(b[2:])}
 }
 
-// ulidEncoding is Crockford's. 26 of its digits have two bits more than the 16 bytes of an id,
-// which come first and are 0.
+// ulidEncoding is Crockford's. 26 of its digits have two bits more than the 16 bytes of an id; they
+// come first and are 0.
 var ulidEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
-// ulid renders 48 bits of a time, the shard and a number, 16 bytes, as 26 digits.
+// ulid formats 16 bytes as 26 digits: 48 bits of a time, the shard and a number.
 func ulid(millis int64, r ref) string {
 	var b [20]byte // 2 bits of zeros, 128 of the id, and 30 of zeros
 	var id [16]byte
@@ -62,7 +63,7 @@ func parseULID(text string) (millis int64, r ref, ok bool) {
 		return 0, r, false
 	}
 	b, err := ulidEncoding.DecodeString(text + "000000")
-	if err != nil || len(b) != 20 { // line feeds are skipped
+	if err != nil || len(b) != 20 { // the decoder skips line feeds
 		return 0, r, false
 	}
 	var id [16]byte
@@ -76,7 +77,7 @@ func parseULID(text string) (millis int64, r ref, ok bool) {
 
 func jobID(created int64, r ref) JobID { return JobID(jobPrefix + ulid(created, r)) }
 
-// parse reads an id. Errors: ErrInvalid.
+// parse parses an id. Errors: ErrInvalid.
 func (id JobID) parse() (created int64, r ref, err error) {
 	if text, ok := strings.CutPrefix(string(id), jobPrefix); ok {
 		if created, r, ok = parseULID(text); ok {
@@ -99,7 +100,7 @@ func (id SavepointID) parse() (created int64, r ref, err error) {
 	return 0, ref{}, engine.Errorf(ErrInvalid, "processing: %.64q is no id of a savepoint", string(id))
 }
 
-// before is the order of jobs in rows.
+// before reports whether r comes before other in the order of rows.
 func (r ref) before(other ref) bool {
 	return r.shard < other.shard || r.shard == other.shard && r.number < other.number
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// input is what a task has to read, as of a view.
+// input is the data that a task can read, as of a view.
 type input struct {
 	partitions []*sourcePartition
-	mail       *mail  // in place of those, of a stage that reads an exchange
-	fresh      bool   // a partition was seen for the first time: where it begins has to be known
-	done       bool   // all is read that was to be read
-	reason     string // why something can not be read
-	failure    string // why the job can not go on
+	mail       *mail  // instead of partitions, for a stage that reads an exchange
+	fresh      bool   // a partition was seen for the first time: its start position has to be stored
+	done       bool   // all input has been read
+	reason     string // why a source cannot be read
+	failure    string // why the job cannot continue
 }
 
 // sourcePartition is a partition of a source.
@@ -26,17 +26,17 @@ type sourcePartition struct {
 	stream   *protocol.Stream
 	cursor   cursor
 	first    uint64
-	end      uint64 // offset behind the last record to be read, or the time
-	open     bool   // the end will be later
+	end      uint64 // offset after the last record to read, or the time
+	open     bool   // the end will move
 	progress pipeline.Progress
 
 	samples []protocol.Sample // of a measurement: those before upTo
-	given   []pipeline.Record // by Test, in place of both
+	given   []pipeline.Record // by Test, instead of both
 	upTo    uint64
-	late    int64 // points that have been written before the cursor since the last look
+	late    int64 // points written before the cursor since the last look
 }
 
-// more reports whether there is something to be read now.
+// more reports whether there is data to read now.
 func (p *sourcePartition) more() bool {
 	if p.stream == nil {
 		return len(p.samples)+len(p.given) > 0
@@ -44,7 +44,7 @@ func (p *sourcePartition) more() bool {
 	return p.cursor.next < p.end
 }
 
-// look opens what a stage reads.
+// look opens the input of a stage.
 func (t *task) look(v *engine.View, stg *stage) (*input, error) {
 	if stg.index > 0 {
 		return t.lookInto(v, stg)
@@ -67,7 +67,7 @@ func (t *task) look(v *engine.View, stg *stage) (*input, error) {
 	return in, nil
 }
 
-// lookBehind looks how many records of streams are to be read, while the task reads none: more are
+// lookBehind updates the number of unread stream records while the task reads none: more are
 // appended meanwhile.
 func (t *task) lookBehind(v *engine.View) error {
 	in := &input{}
@@ -93,7 +93,7 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 		return err
 	}
 	if st == nil && t.shardOf(name) != t.shard {
-		return nil // no partition that is here has had a record
+		return nil // no partition in this shard has had a record
 	}
 	if st == nil {
 		in.reason, in.done = fmt.Sprintf("source %q: there is no stream %q", s.Name, name), false
@@ -136,7 +136,7 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 	return nil
 }
 
-// end returns the offset behind the last record to be read.
+// end returns the offset after the last record to read.
 func (t *task) end(st *protocol.Stream, p int) (uint64, error) {
 	if !t.def.StopAtEnd {
 		return st.Partitions[p].Last + 1, nil
@@ -144,7 +144,7 @@ func (t *task) end(st *protocol.Stream, p int) (uint64, error) {
 	return st.Find(p, func(rec *protocol.Record) bool { return rec.LSN > t.job.since })
 }
 
-// begin returns where reading of a partition begins.
+// begin returns the start position in a partition.
 func (t *task) begin(st *protocol.Stream, s *pipeline.Source, p int) (c cursor, err error) {
 	c.stream = st.ID
 	switch s.Stream.Start {
@@ -166,12 +166,12 @@ func (p *sourcePartition) measure(s *pipeline.Source) {
 	}
 }
 
-// records reports whether there is anything to read.
+// records reports whether there are records to read.
 func (in *input) records() bool {
 	return in.mail != nil && in.mail.more() || slices.ContainsFunc(in.partitions, (*sourcePartition).more)
 }
 
-// behind returns how many records of streams are to be read.
+// behind returns the number of unread records of streams.
 func (in *input) behind() (n int64) {
 	for _, p := range in.partitions {
 		if p.stream != nil && p.cursor.next < p.end {
@@ -196,17 +196,17 @@ func marksOf(partitions []*sourcePartition) []pipeline.Progress {
 	return all
 }
 
-// reading is an input that is being read.
+// reading is an input during a read.
 type reading struct {
 	partitions []*sourcePartition
 	mail       *mail
-	bytes      int // read
-	most       int // bytes to be read
+	bytes      int // bytes read
+	most       int // maximum bytes to read
 	missed     int64
 	gaps       []failure
 }
 
-// begin returns a reading of what there is; the input stays as it is.
+// begin returns a reading of the input, which itself does not change.
 func (in *input) begin() *reading {
 	r := &reading{most: maxReadBytes}
 	for _, p := range in.partitions {
@@ -228,7 +228,7 @@ func (r *reading) marks(now int64) []pipeline.Progress {
 	return marksOf(r.partitions)
 }
 
-// trustAt returns when a grace is over in which idle upstreams hold the watermark, 0 if there is
+// trustAt returns when the grace ends during which idle upstreams hold the watermark, 0 if there is
 // none.
 func (in *input) trustAt(now int64) int64 {
 	if in.mail == nil || !slices.ContainsFunc(in.mail.upstreams, func(h heard) bool { return h.progress.idle }) {
@@ -241,8 +241,8 @@ func (in *input) trustAt(now int64) int64 {
 	return at
 }
 
-// batch reads records, those of the partition with the lowest watermark first. What has no event
-// time is a failure.
+// batch reads records, beginning with the partition with the lowest watermark. A record without an
+// event time is a failure.
 func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures []failure, err error) {
 	if r.mail != nil {
 		n, err := r.mail.read(limit, r.most-r.bytes, &batch)
@@ -270,7 +270,7 @@ func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures [
 	return batch, failures, err
 }
 
-// about returns how many records a batch may come to.
+// about returns about how many records a batch may have.
 func (r *reading) about(limit int) int {
 	n := uint64(0)
 	for _, p := range r.partitions {
@@ -282,8 +282,8 @@ func (r *reading) about(limit int) int {
 	return int(min(n, uint64(limit)))
 }
 
-// lowest returns the partition to be read next, nil if there is nothing to read, and how many there
-// are.
+// lowest returns the partition to read next, nil if there is nothing to read, and the number of
+// partitions with data.
 func (r *reading) lowest() (lowest *sourcePartition, n int) {
 	for _, p := range r.partitions {
 		if !p.more() {
@@ -342,7 +342,7 @@ func (r *reading) read(t *task, p *sourcePartition, n int, batch *[]pipeline.Rec
 	return err
 }
 
-// record is a record of a stream as the operators see it.
+// record converts a stream record to the form that operators use.
 func (t *task) record(p *sourcePartition, rec *protocol.Record) pipeline.Record {
 	got := pipeline.Record{
 		Key: []byte(rec.Key), Value: rec.Payload,

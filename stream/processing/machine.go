@@ -10,24 +10,24 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// Timer tokens: 'f' and a job that is forgotten.
+// Timer tokens: 'f' and a job to forget.
 const tokenForget = 'f'
 
 // machine is the state machine of the jobs of one shard.
 type machine struct {
 	calls   engine.Calls[*work]
 	refused []refusedOutput // of the command being applied: the outputs that were refused
-	live    sync.Map        // of ref to *live: what a leader knows of tasks and no row says
-	stuck   sync.Map        // of ref to string: why a savepoint, or a restore, does not get on
+	live    sync.Map        // of ref to *live: the leader's state of tasks that is in no row
+	stuck   sync.Map        // of ref to string: why a savepoint, or a restore, makes no progress
 	memory  *memory         // of keyed state, of all shards of the node
 	led     led
 	funcs   map[string]pipeline.Func
 }
 
-// Restore has nothing to read: rows are read when they are used.
+// Restore does nothing: rows are read when they are used.
 func (m *machine) Restore(*engine.View) error { return nil }
 
-// Apply carries out a command.
+// Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	call, err := m.calls.Read(cmd)
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
-// Leave forgets the jobs that were cancelled.
+// Leave forgets the cancelled jobs.
 func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	w := &work{m: m, tx: tx}
 	prefix := namePrefix(tx.Namespace(), "")
@@ -67,23 +67,23 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// work is what one command is about.
+// work is the context of one command.
 type work struct {
 	m       *machine
 	tx      *engine.Tx
-	subject string // the name of a job that is submitted
+	subject string // the name of a submitted job
 }
 
-// job is a job while a command changes it.
+// job is a job during a command that changes it.
 type job struct {
 	jobRow
 	ref     ref
 	subtask *subtaskRow    // in a spread namespace
-	told    uint64         // the revision of which other shards have heard
-	defined *definitionRow // of which they have not
+	told    uint64         // the revision sent to other shards
+	defined *definitionRow // a new definition not sent to them yet
 }
 
-// load returns a job of the namespace, nil if there is none.
+// load returns a job of the namespace, nil if it does not exist.
 func (w *work) load(r ref) *job {
 	b, ok := w.tx.Get(jobKey(rowJob, r))
 	if !ok {
@@ -102,7 +102,7 @@ func (w *work) load(r ref) *job {
 	return j
 }
 
-// find returns the job that a user means. Errors: ErrNotFound.
+// find returns the job that a user's command names. Errors: ErrNotFound.
 func (w *work) find(t *target) (*job, error) {
 	j := w.load(t.job)
 	if j == nil || j.created != t.created || !w.home(j) {
@@ -113,7 +113,7 @@ func (w *work) find(t *target) (*job, error) {
 
 func notFound(id JobID) error { return engine.Errorf(ErrNotFound, "job %s not found", id) }
 
-// save writes the job, and tells the leader of it if there is something to do.
+// save writes the job, and notifies the leader if there is something to do.
 func (w *work) save(j *job) {
 	w.tx.Set(jobKey(rowJob, j.ref), encode(nil, &j.jobRow, (*jobRow).code))
 	active := jobKey(rowActive, j.ref)
@@ -131,8 +131,7 @@ func (w *work) save(j *job) {
 // active reports whether the leader has something to do for the job.
 func (j *jobRow) active() bool { return j.status == Running || j.restore != 0 || j.pending != 0 }
 
-// jobsTopic is notified when a job has been changed by a user, or a message of one has been
-// answered.
+// jobsTopic is notified when a user has changed a job, or a message of a job has been answered.
 func jobsTopic() engine.Topic { return engine.TopicOf(engine.MachineProcessing, "", []byte("jobs")) }
 
 func (w *work) submit(s *submitBody) (res submitted, err error) {
@@ -153,8 +152,8 @@ func (w *work) submit(s *submitBody) (res submitted, err error) {
 	return submitted{target{j.ref, j.created}, uint64(tx.LSN())}, nil
 }
 
-// called returns a job of a name that is not cancelled. All jobs of a name are at home in one
-// shard.
+// called returns the job of a name that is not cancelled. All jobs of a name have their home in the
+// same shard.
 func (w *work) called(name string) (JobID, bool) {
 	prefix := append(namePrefix(w.tx.Namespace(), name), 0)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -171,7 +170,7 @@ func (w *work) called(name string) (JobID, bool) {
 	return found, ok
 }
 
-// begin makes a job that runs, or the part of it that is in this shard, with its task.
+// begin creates a running job, or its subtask in this shard, with its task.
 func (w *work) begin(r ref, row jobRow) *job {
 	tx := w.tx
 	row.ns, row.status, row.generation, row.revision, row.since = tx.Namespace(), Running, 1, uint64(tx.LSN()), uint64(tx.LSN())
@@ -204,7 +203,7 @@ func (w *work) stop(c *jobBody) (res changed, err error) {
 	switch {
 	case j.restore != 0 && j.subtask != nil:
 		return res, engine.Errorf(engine.ErrBusy, "job %s is being restored", jobID(j.created, j.ref))
-	case j.restore != 0: // what was filled is dropped by the next restore
+	case j.restore != 0: // the next restore drops the partly filled generation
 		j.restore = 0
 		w.dropGeneration(j, j.generation+1)
 		j.revision = uint64(w.tx.LSN())
@@ -217,7 +216,7 @@ func (w *work) stop(c *jobBody) (res changed, err error) {
 	return changed{status: j.status}, nil
 }
 
-// end has a job run no more.
+// end stops running a job.
 func (w *work) end(j *job, s Status, reason string) {
 	j.status, j.reason, j.ended, j.revision = s, engine.Cut(reason, maxReason), w.tx.Now(), uint64(w.tx.LSN())
 	w.save(j)
@@ -236,7 +235,7 @@ func (w *work) cancel(c *jobBody) (res changed, err error) {
 	return changed{status: j.status}, nil
 }
 
-// abandon drops what a job has, and forgets it later.
+// abandon drops the state of a job, and schedules its removal.
 func (w *work) abandon(j *job) {
 	ended := j.ended
 	j.pending, j.restore = 0, 0
@@ -256,7 +255,7 @@ func (w *work) abandon(j *job) {
 	w.tx.Schedule(w.tx.Now()+listedMillis, j.ref.append([]byte{tokenForget}))
 }
 
-// forget removes what is left of a cancelled job.
+// forget removes the remaining rows of a cancelled job.
 func (w *work) forget(j *job) {
 	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowSubtask} {
 		w.tx.Delete(jobKey(kind, j.ref))

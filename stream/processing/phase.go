@@ -22,8 +22,9 @@ import (
 //	savepoint complete    <----  phase:    copied
 //	                      ---->  resuming: the subtask ticks again
 //
-// Exchanges accept everything meanwhile, even beyond their limit, because no stage sends more. What
-// is on its way to sinks is not part of the savepoint: it was sent once and will arrive.
+// Exchanges accept all messages meanwhile, even beyond their limit, because no stage sends more.
+// Messages to sinks that are on their way are not part of the savepoint: they were sent once and
+// will arrive.
 //
 // Each subtask stores its share of the savepoint under the number that the savepoint has at home. A
 // restore has each subtask fill its next generation from its share. Records that were passed on
@@ -35,15 +36,15 @@ type phase byte
 
 const (
 	phaseRunning  phase = iota
-	phaseDraining       // something that it has passed may be on its way
+	phaseDraining       // records that it has passed may be on their way
 	phaseQuiesced
 	phaseCopying
 	phaseCopied // it has been copied
 )
 
-// saved is what the subtasks of a job have told of a savepoint.
+// saved is the progress of a savepoint as reported by the subtasks of a job.
 type saved struct {
-	stand, copied  int // subtasks
+	stand, copied  int // number of subtasks
 	bytes, records int64
 }
 
@@ -54,7 +55,7 @@ func (s *saved) code(c *codec.Coder) {
 	c.Varint(&s.records)
 }
 
-// savepointOf is a savepoint as other shards hear of it.
+// savepointOf is a savepoint as sent to other shards.
 type savepointOf struct {
 	number  uint64
 	created int64
@@ -82,7 +83,7 @@ func (p *phaseCommand) code(c *codec.Coder) {
 	c.Varint(&p.records)
 }
 
-// savepointsOf returns the savepoints that there are at home.
+// savepointsOf returns the savepoints at home.
 func (w *work) savepointsOf(j *job) (all []savepointOf) {
 	prefix := jobKey(rowSavepoint, j.ref)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -111,7 +112,7 @@ func (w *work) quiesce(j *job) {
 	w.reportPhase(j, &phaseCommand{job: j.ref, savepoint: j.subtask.saving})
 }
 
-// reportPhase tells the job's home of a subtask.
+// reportPhase reports the phase of a subtask to the job's home.
 func (w *work) reportPhase(j *job, p *phaseCommand) {
 	if w.home(j) {
 		w.heardPhase(j, p)
@@ -120,7 +121,7 @@ func (w *work) reportPhase(j *job, p *phaseCommand) {
 	w.tell(j, engine.ShardID(j.ref.shard), kindPhase, encode(nil, p, (*phaseCommand).code))
 }
 
-// phase hears at home how far a subtask is with a savepoint.
+// phase handles at home the report of a subtask's phase.
 func (w *work) phase(p *phaseCommand) ([]byte, error) {
 	if j := w.load(p.job); j != nil && w.home(j) {
 		w.heardPhase(j, p)
@@ -131,7 +132,7 @@ func (w *work) phase(p *phaseCommand) ([]byte, error) {
 func (w *work) heardPhase(j *job, p *phaseCommand) {
 	subtask := j.subtask
 	if p.savepoint != subtask.saving || subtask.saving == 0 {
-		return // it is not wanted any more
+		return // the savepoint is no longer wanted
 	}
 	n := &subtask.saved
 	if !p.copied {
@@ -153,7 +154,7 @@ func (w *work) heardPhase(j *job, p *phaseCommand) {
 }
 
 // copied notes that the subtask in this shard has been copied. At home the savepoint is complete
-// when all have been.
+// when all subtasks have been copied.
 func (w *work) copied(j *job, s *savepointRow) {
 	j.subtask.phase = phaseCopied
 	if w.home(j) {
@@ -164,7 +165,7 @@ func (w *work) copied(j *job, s *savepointRow) {
 	w.save(j)
 }
 
-// followSaving has the subtask do what its home says of savepoints.
+// followSaving updates the subtask to the savepoints of its home.
 func (w *work) followSaving(j *job, f *followCommand) {
 	for _, s := range w.savepointsOf(j) {
 		if s.number == j.restore || slices.ContainsFunc(f.savepoints, func(at savepointOf) bool { return at.number == s.number }) {
@@ -190,8 +191,7 @@ func (w *work) followSaving(j *job, f *followCommand) {
 	}
 }
 
-// renumber gives stages the numbers that they have now, and leaves out those that there are no
-// more.
+// renumber gives stages their new numbers, and removes those that no longer exist.
 func (t *taskRow) renumber(kept keptMap) (err error) {
 	var stages []stageRow
 	for _, s := range t.stages {
@@ -215,7 +215,7 @@ func (t *taskRow) renumber(kept keptMap) (err error) {
 	return nil
 }
 
-// stage maps the number of a stage, of which the first has none.
+// stage maps the number of a stage. The first stage has none.
 func (k keptMap) stage(was uint16) (is uint16, ok bool) {
 	if was == 0 {
 		return 0, true
@@ -224,7 +224,7 @@ func (k keptMap) stage(was uint16) (is uint16, ok bool) {
 	return is, ok
 }
 
-// inExchange returns a row of an exchange, or a message in one, with the numbers of now.
+// inExchange returns a row of an exchange, or a message in one, with the new numbers.
 func (k keptMap) inExchange(kind byte, stage uint16, value []byte) ([]byte, error) {
 	if kind == rowExchange {
 		in, err := decode(value, (*exchangeRow).code)
@@ -235,7 +235,7 @@ func (k keptMap) inExchange(kind byte, stage uint16, value []byte) ([]byte, erro
 				last = append(last, a)
 			}
 		}
-		in.last, in.bytes = last, 0 // its messages are counted as they come
+		in.last, in.bytes = last, 0 // its messages are counted as they are added
 		return encode(nil, &in, (*exchangeRow).code), err
 	}
 	p, err := decode(value, (*passCommand).code)

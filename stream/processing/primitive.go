@@ -7,12 +7,12 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// countJobs is the counter of the machine: jobs that are not cancelled.
+// countJobs is the counter of the machine: the jobs that are not cancelled.
 const countJobs engine.Counter = 0
 
 var _ = engine.Provide(table, newStore)
 
-// table returns the table of a node, whose shards share what they remember.
+// table returns the table of a node, whose shards share the cache of keyed state.
 func table() engine.Primitive { return tableOf(newMemory(cacheBytes)) }
 
 func tableOf(shared *memory) engine.Primitive {
@@ -32,7 +32,7 @@ func tableOf(shared *memory) engine.Primitive {
 		Counters: []engine.CounterType{
 			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
 		},
-		// Rows of jobs and of their tasks: each tick reads and writes them.
+		// Rows of jobs and of their tasks: every tick reads and writes them.
 		Caches: func(k []byte) bool {
 			return k[0] == rowJob || k[0] == rowTask || k[0] == rowSubtask || k[0] == rowExchange
 		},
@@ -100,8 +100,8 @@ func admitRestore(cmd engine.Command, maxPayload int) error {
 	})
 }
 
-// check refuses a command that does not say what its definition says. number gives the parts of the
-// definition their numbers.
+// check rejects a command that differs from its definition. number assigns numbers to the parts of
+// the definition.
 func (b *submitBody) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
 	p, err := parse(b.source)
 	if err != nil {

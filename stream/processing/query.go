@@ -17,12 +17,12 @@ const (
 	querySubtasks
 )
 
-// jobQuery asks for a job: arguments first, results after the blank line.
+// jobQuery reads a job: arguments first, results after the blank line.
 type jobQuery struct {
-	namespace string // "": whichever; also a result
+	namespace string // "": any; also a result
 	ref       ref
 	created   int64
-	wait      uint64 // a savepoint: until it is complete, or gone
+	wait      uint64 // a savepoint: wait until it is complete or deleted
 
 	found      bool
 	job        Job
@@ -34,20 +34,20 @@ type jobQuery struct {
 	saved      [][]numbered // of each savepoint
 }
 
-// SearchIn sets the namespace in which the job is looked for, "" for all. It is called where a key
-// is for some namespaces only.
+// SearchIn sets the namespace of the job, "" for any. It is called if an API key is for some
+// namespaces only.
 func (q *jobQuery) SearchIn(namespace string) { q.namespace = namespace }
 
-// Found reports whether there is the job.
+// Found reports whether the job exists.
 func (q *jobQuery) Found() bool { return q.found }
 
-// jobsQuery asks for the jobs that a shard has of a namespace.
+// jobsQuery reads a shard's jobs of a namespace.
 type jobsQuery struct {
 	namespace string
 	prefix    string
 	exact     bool // prefix is the name
 	status    Status
-	after     []byte // key behind the namespace
+	after     []byte // key after the namespace
 	limit     int
 
 	jobs []Job
@@ -55,16 +55,16 @@ type jobsQuery struct {
 	more bool
 }
 
-// Machine returns the one of stream processing.
+// Machine returns the machine of stream processing.
 func (*jobQuery) Machine() engine.MachineID { return engine.MachineProcessing }
 
-// Machine returns the one of stream processing.
+// Machine returns the machine of stream processing.
 func (*jobsQuery) Machine() engine.MachineID { return engine.MachineProcessing }
 
-// Kind is of engine.Query.
+// Kind implements engine.Query.
 func (*jobQuery) Kind() uint8 { return queryJob }
 
-// Kind is of engine.Query.
+// Kind implements engine.Query.
 func (*jobsQuery) Kind() uint8 { return queryJobs }
 
 func (m *machine) queryJob(v *engine.View, q *jobQuery) error {
@@ -210,7 +210,7 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 	return job, nil
 }
 
-// readOut returns what the stages of a task have on its way, and in their exchanges, together.
+// readOut returns the sum of the outgoing messages and the exchanges of a task's stages.
 func readOut(v *engine.View, r ref, t *taskRow) (sum outRow, err error) {
 	stages := []uint16{0}
 	for i := range t.stages {
@@ -251,7 +251,7 @@ func (t *taskRow) metrics() Metrics {
 	return m
 }
 
-// average returns the mean of n latencies, whose sum is in microseconds.
+// average returns the mean of n latencies with the given sum in microseconds.
 func average(sum, n int64) time.Duration {
 	if n == 0 {
 		return 0
@@ -259,7 +259,7 @@ func average(sum, n int64) time.Duration {
 	return time.Duration(sum) * time.Microsecond / time.Duration(n)
 }
 
-// add adds what only the leader knows.
+// add adds the state that only the leader has.
 func (j *Job) add(l *live, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,11 +280,11 @@ func (j *Job) add(l *live, now int64) {
 	}
 }
 
-// maxAheadMillis is how far in the future a watermark is shown: that of a job that has read all is
-// no time.
+// maxAheadMillis is how far in the future a watermark is shown: the watermark of a job that has
+// read everything is not a time.
 const maxAheadMillis = 365 * 24 * 60 * 60 * 1000
 
-// rates says how much a job has done per second of its life.
+// rates computes the rates per second of the job's life.
 func (m *Metrics) rates(lived int64) {
 	if lived <= 0 {
 		return
@@ -303,7 +303,7 @@ func parseCursor(text string) ([]byte, error) {
 	return b, nil
 }
 
-// Arguments is of engine.Query.
+// Arguments implements engine.Query.
 func (q *jobQuery) Arguments(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -315,7 +315,7 @@ func (q *jobQuery) Arguments(f *codec.Fields) {
 	c.Uvarint(&q.wait)
 }
 
-// Results is of engine.Query.
+// Results implements engine.Query.
 func (q *jobQuery) Results(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -342,7 +342,7 @@ func (q *jobQuery) Results(f *codec.Fields) {
 	}
 }
 
-// Arguments is of engine.Query.
+// Arguments implements engine.Query.
 func (q *jobsQuery) Arguments(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -360,7 +360,7 @@ func (q *jobsQuery) Arguments(f *codec.Fields) {
 	}
 }
 
-// Results is of engine.Query.
+// Results implements engine.Query.
 func (q *jobsQuery) Results(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -373,7 +373,7 @@ func (q *jobsQuery) Results(f *codec.Fields) {
 }
 
 // codeTail codes fields of the elements of a list in the tail of the list's record: the elements
-// can not be longer than they were. The first ones of the fields are the oldest ones.
+// cannot grow. The first of the fields are the oldest.
 func codeTail(c *codec.Coder, n int, fields ...func(i int) *int64) {
 	for at, of := range fields {
 		set := slices.ContainsFunc(fields[at:], func(of func(i int) *int64) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. job is a ref (10 bytes), gen a generation (u32): one that is being filled by a
-// restore does not touch the one before.
+// Rows of a shard. job is a ref (10 bytes), gen a generation (u32): a restore fills a new
+// generation without touching the one before.
 //
 //	'j' | job                                    the job, see jobRow
 //	'd' | job                                    its definition, see definitionRow
@@ -55,7 +55,7 @@ func namePrefix(ns uint32, prefix string) []byte {
 	return append(key.AppendUint32([]byte{rowName}, ns), prefix...)
 }
 
-// parseNameKey reads name and job of a key of nameKey.
+// parseNameKey parses name and job from a key of nameKey.
 func parseNameKey(k []byte) (name string, r ref) {
 	at := len(k) - refLen
 	return string(k[5 : at-1]), refOf(k[at:])
@@ -65,8 +65,7 @@ func generationKey(kind byte, r ref, gen uint32) []byte {
 	return key.AppendUint32(jobKey(kind, r), gen)
 }
 
-// generationAt is how long the key of a cursor, or of a state, is in front of what tells them
-// apart.
+// generationAt is the length of the common prefix of the keys of a generation's cursors or state.
 const generationAt = 1 + refLen + 4
 
 func cursorKey(r ref, gen uint32, source, partition uint16) []byte {
@@ -93,23 +92,23 @@ type jobRow struct {
 	status      Status
 	reason      string
 	created     int64
-	ended       int64 // when it ceased to run; 0: it runs
+	ended       int64 // when it stopped running; 0: it runs
 	parallelism int
 	batch       int
-	maxPayload  int    // of what sinks may write: the limit of whoever submitted it
+	maxPayload  int    // of a sink's write: the limit at its submission
 	generation  uint32 // of cursors and state
 	revision    uint64 // LSN of the last change by a user
-	since       uint64 // LSN of the submission, or of the last restore: what is appended later is new to sources that start at the latest
-	numbers     uint16 // the greatest number that was given to a source or an operator
+	since       uint64 // LSN of the submission or the last restore: later records are new to sources that start at the latest
+	numbers     uint16 // the greatest number assigned to a source or an operator
 	savepoints  int
-	pending     uint64 // savepoint that is being made; 0: none
-	restore     uint64 // savepoint from which the next generation is filled; 0: none
-	restored    uint32 // how many of its chunks have been
-	began       int64  // when it was restored last; 0: it has run since it was created
+	pending     uint64 // savepoint being made; 0: none
+	restore     uint64 // savepoint from which the next generation is being filled; 0: none
+	restored    uint32 // number of its chunks already restored
+	began       int64  // time of the last restore; 0: it has run since it was created
 }
 
-// runsSince returns when the job has begun to run, ms: what a time series has later is new to
-// sources that start at the latest, and not read by those that stop there.
+// runsSince returns when the current run of the job began, ms. Later points of a time series are
+// new to sources that start at the latest, and are not read by those that stop there.
 func (j *jobRow) runsSince() int64 { return cmp.Or(j.began, j.created) }
 
 func (j *jobRow) code(c *codec.Coder) {
@@ -137,14 +136,14 @@ func (j *jobRow) code(c *codec.Coder) {
 	}
 }
 
-// definitionRow is the value of a row 'd': what was submitted, and the numbers of its parts.
+// definitionRow is the value of a row 'd': the submitted definition, and the numbers of its parts.
 type definitionRow struct {
 	source  []byte
 	numbers []numbered
 }
 
-// numbered is a source, or an operator with state: what of another definition has the same name and
-// shape is the same, and has its number.
+// numbered is a source, or an operator with state. A part of another definition with the same name
+// and shape is the same part, and has its number.
 type numbered struct {
 	source bool
 	name   string
@@ -165,29 +164,29 @@ func (n *numbered) code(c *codec.Coder) {
 	c.Uint16(&n.number)
 }
 
-// taskRow is the value of a row 't'. A tick makes it anew as a whole, and nothing else does.
+// taskRow is the value of a row 't'. Each tick replaces the whole row.
 type taskRow struct {
 	n          uint64 // of the last tick
 	generation uint32
-	progress   // of what reads the sources
+	progress   // of the stage that reads the sources
 	counts     counts
-	ticks      int64 // that have read records
-	latencySum int64 // of those, in microseconds: the last one without what it took to apply it
+	ticks      int64 // that read records
+	latencySum int64 // of those, in microseconds: the last one without the time to apply it
 	latencyMax int64
 	operators  []operatorCounts
 	stages     []stageRow // those that read an exchange
 }
 
-// progress is how far event time has come.
+// progress is the progress of event time.
 type progress struct {
 	watermark int64 // or noTime
-	// the watermark that is being fired. When fire is nil, it is the watermark, or, if event time
-	// has ended, where it had come to before
+	// the watermark being fired. When fire is nil, it is the watermark, or, if event time has
+	// ended, its value before the end
 	target int64
-	fire   []byte // where firing goes on, nil if there is nothing to fire
+	fire   []byte // where firing continues, nil if there is nothing to fire
 
-	told  stageProgress // how far it has come, as all stages behind it have been told
-	epoch uint64        // when; 0: not all have been told the same
+	told  stageProgress // its progress as sent to all later stages
+	epoch uint64        // of told; 0: not all have been sent the same
 }
 
 func (p *progress) code(c *codec.Coder) {
@@ -200,12 +199,12 @@ func (p *progress) code(c *codec.Coder) {
 	}
 }
 
-// stageRow is where a stage that reads an exchange has come to.
+// stageRow is the position of a stage that reads an exchange.
 type stageRow struct {
 	number uint16
 	progress
-	next      uint64 // message that is read next
-	skip      int    // records of it that have been read
+	next      uint64 // next message to read
+	skip      int    // records of it already read
 	upstreams []heard
 }
 
@@ -217,12 +216,12 @@ func (s *stageRow) code(c *codec.Coder) {
 	codec.List(c, &s.upstreams, func(c *codec.Coder, h *heard) { h.code(c) })
 }
 
-// stage returns that with a number.
+// stage returns the stage with a number.
 func (t *taskRow) stage(number uint16) *stageRow {
 	return &t.stages[slices.IndexFunc(t.stages, func(s stageRow) bool { return s.number == number })]
 }
 
-// of returns the progress of a stage by its place: the first one reads the sources.
+// of returns the progress of a stage by its index: the first one reads the sources.
 func (t *taskRow) of(index int) *progress {
 	if index == 0 {
 		return &t.progress
@@ -242,8 +241,8 @@ func (t *taskRow) code(c *codec.Coder) {
 	t.codeFractions(c)
 }
 
-// codeFractions codes what codeWithin leaves out of latencies, in the tail of the record that has
-// the task.
+// codeFractions codes the part of latencies that codeWithin omits, in the tail of the record that
+// contains the task.
 func (t *taskRow) codeFractions(c *codec.Coder) {
 	sum, most := t.latencySum%millisecond, t.latencyMax%millisecond
 	if !c.More(sum != 0 || most != 0) {
@@ -258,10 +257,10 @@ func (t *taskRow) codeFractions(c *codec.Coder) {
 	}
 }
 
-// millisecond is one in microseconds.
+// millisecond is a millisecond in microseconds.
 const millisecond = 1000
 
-// codeWithin codes the task where it is a part of a record. Latencies are whole milliseconds there.
+// codeWithin codes the task as a part of a record. Latencies are whole milliseconds there.
 func (t *taskRow) codeWithin(c *codec.Coder) {
 	version(c, "task")
 	c.Uvarint(&t.n)
@@ -284,14 +283,14 @@ func (t *taskRow) codeWithin(c *codec.Coder) {
 	codec.List(c, &t.stages, func(c *codec.Coder, s *stageRow) { s.code(c) })
 }
 
-// outRow is the value of a row 'q': messages of a stage to other shards that have not been
-// answered, and what has been refused of them.
+// outRow is the value of a row 'q': the unanswered messages of a stage to other shards, and the
+// records refused.
 type outRow struct {
 	messages int64
-	passes   int64 // of them, those for other stages
+	passes   int64 // messages for other stages
 	bytes    int64
 	refused  int64 // records
-	records  int64 // for sinks, in the messages that have not been answered
+	records  int64 // for sinks, in unanswered messages
 }
 
 func (o *outRow) code(c *codec.Coder) {
@@ -307,9 +306,9 @@ func (o *outRow) code(c *codec.Coder) {
 
 // cursor is the value of a row 'c'.
 type cursor struct {
-	stream  uint64 // which one it is, of all that had the name; of a measurement 0
-	next    uint64 // offset of the next record; of a measurement the time, ms
-	seen    bool   // there was a record
+	stream  uint64 // id of the stream, to tell apart streams of one name; for a measurement an LSN, see series.go
+	next    uint64 // offset of the next record; for a measurement the time, ms
+	seen    bool   // a record has been read
 	newest  int64  // greatest event time
 	arrived int64  // ms: the append of the last record
 }
@@ -326,10 +325,10 @@ func (r *cursor) code(c *codec.Coder) {
 type savepointRow struct {
 	created  int64
 	complete bool
-	attempt  uint64 // LSN at which the one who makes it has begun
+	attempt  uint64 // LSN at which its current writer began
 	chunks   uint32
 	bytes    int64
-	records  int64   // that the job had read
+	records  int64   // that the job had read by then
 	task     taskRow // as of the savepoint
 	numbers  []numbered
 }
@@ -364,7 +363,7 @@ func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return v, err
 }
 
-// decodeBody is decode for what comes from elsewhere.
+// decodeBody is decode for data from elsewhere.
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	if v, err = codec.Decode(b, code); err != nil {
 		err = engine.Errorf(engine.ErrMalformed, "processing: command: %v", err)
@@ -372,7 +371,7 @@ func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return v, err
 }
 
-// must is for what Apply reads: it wrote it.
+// must is for data that Apply reads: Apply wrote it.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -34,8 +34,8 @@ type Sample struct {
 	Key     string
 	Value   []byte // for a source of time series: {"measurement", "value", "timestamp_ms", "tags"}
 	Headers map[string]string
-	// time of the append; it must not decrease from sample to sample. Zero means that of the sample
-	// before. Before any sample has a time it is the event time, and at least 1970
+	// time of the append, at least that of the sample before; zero means that one. Before any
+	// sample has a time it is the event time, and at least 1970
 	Time time.Time
 }
 
@@ -112,15 +112,15 @@ func Test(ctx context.Context, definition []byte, samples Samples) (Tested, erro
 	return r.tested(), nil
 }
 
-// trial is a Test that runs: the scene of a task.
+// trial is a running Test: the scene of a task.
 type trial struct {
 	task *task
 	kv   func(namespace, key string) []byte
 	keys []string // of state, in order
 	rows map[string][]byte
 	now  int64 // ms
-	wake int64 // when the task wants to look again
-	told bool  // a sample has said its time
+	wake int64 // when the task has to look again
+	told bool  // a sample had a time
 	done Tested
 }
 
@@ -148,7 +148,7 @@ func newTrial(p *parsed, kv func(namespace, key string) []byte) (*trial, error) 
 	return &trial{task: t, kv: kv, rows: make(map[string][]byte)}, nil
 }
 
-// read has a sample go through the operators.
+// read passes a sample through the operators.
 func (r *trial) read(ctx context.Context, i int, s *Sample) error {
 	t := r.task
 	source := slices.IndexFunc(t.def.Sources, func(known pipeline.Source) bool { return s.Source == "" || known.Name == s.Source })
@@ -170,8 +170,8 @@ func (r *trial) read(ctx context.Context, i int, s *Sample) error {
 	return r.run(ctx, in)
 }
 
-// timeOf returns the time to which the clock goes on before a record is read, and gives the record
-// that of its append. A point is read when it is old enough.
+// timeOf returns the time to which the clock advances before a record is read, and sets the
+// record's time of append. A point is read when it is old enough.
 func (r *trial) timeOf(s *Sample, rec *pipeline.Record) int64 {
 	def, at := &r.task.def.Sources[rec.Origin.Source], &rec.Origin.ID.Millis
 	*at = r.now
@@ -195,7 +195,7 @@ func (r *trial) timeOf(s *Sample, rec *pipeline.Record) int64 {
 	return max(r.now, *at+def.TS.Delay+1)
 }
 
-// input is what there is to read: nothing, of one partition for each source.
+// input returns an input without records, of one partition for each source.
 func (r *trial) input() *input {
 	in := &input{}
 	for i := range r.task.def.Sources {
@@ -207,7 +207,7 @@ func (r *trial) input() *input {
 	return in
 }
 
-// pass has the clock go on to a time, and what waits for it on the way fire.
+// pass advances the clock to a time, and fires everything that is due on the way.
 func (r *trial) pass(ctx context.Context, to int64) error {
 	for r.done.Failed == "" {
 		r.wake = math.MaxInt64
@@ -230,7 +230,7 @@ func (r *trial) pass(ctx context.Context, to int64) error {
 	return nil
 }
 
-// run does the step that reads an input, and those that fire what is due behind it.
+// run runs the step that reads an input, and those that fire what is due after it.
 func (r *trial) run(ctx context.Context, in *input) error {
 	t := r.task
 	if r.done.Failed != "" {
@@ -254,7 +254,7 @@ func (r *trial) run(ctx context.Context, in *input) error {
 	return nil
 }
 
-// keep takes over what a step has done.
+// keep applies the results of a step.
 func (r *trial) keep(s *step) {
 	t := r.task
 	var written []int
@@ -329,13 +329,13 @@ func (r *trial) written(w *pipeline.Write) Written {
 	return made
 }
 
-// Now is of scene.
+// Now implements scene.
 func (r *trial) Now() int64 { return r.now }
 
-// WakeAt is of scene.
+// WakeAt implements scene.
 func (r *trial) WakeAt(ms int64) { r.wake = min(r.wake, ms) }
 
-// Get is of scene.
+// Get implements scene.
 func (r *trial) Get(k []byte) ([]byte, bool, error) {
 	v, ok := r.rows[string(k)]
 	return v, ok, nil
@@ -365,7 +365,7 @@ func (r *trial) room(string, string) (protocol.QueueRoom, error) {
 
 func (r *trial) awaitRoom(string, string) error { return nil }
 
-// trialRows are rows, the next one first.
+// trialRows iterates over rows.
 type trialRows struct {
 	all  map[string][]byte
 	keys []string

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// askSavepoint has the leader make a savepoint.
+// askSavepoint requests a savepoint, which the leader makes.
 func (w *work) askSavepoint(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	switch {
@@ -35,7 +35,7 @@ func (w *work) askSavepoint(c *jobBody) (res changed, err error) {
 	return changed{j.status, j.pending, s.created}, nil
 }
 
-// state is what users are told of where the job is.
+// state returns the state of the job for messages to users.
 func (j *jobRow) state() string {
 	if j.restore != 0 {
 		return "being restored"
@@ -79,7 +79,7 @@ func (w *work) dropSavepoints(j *job) {
 	w.save(j)
 }
 
-// dropSavepoint removes a savepoint for a user.
+// dropSavepoint removes a savepoint at a user's request.
 func (w *work) dropSavepoint(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	if err != nil {
@@ -106,8 +106,8 @@ func (w *work) dropSavepoint(c *jobBody) (res changed, err error) {
 	return changed{status: j.status}, nil
 }
 
-// beginSave notes that a leader begins to make a savepoint, and removes what one before has made of
-// it. The result is the number of the attempt.
+// beginSave notes that a leader begins to make a savepoint, and removes the chunks of an earlier
+// attempt. The result is the number of the attempt.
 func (w *work) beginSave(c *saveCommand) ([]byte, error) {
 	j := w.load(c.job)
 	if j == nil || j.pending != c.savepoint || c.savepoint == 0 {
@@ -121,7 +121,7 @@ func (w *work) beginSave(c *saveCommand) ([]byte, error) {
 	return key.AppendUint64(nil, s.attempt), nil
 }
 
-// addChunk adds a chunk to a savepoint; with the last one it is complete.
+// addChunk adds a chunk to a savepoint; the last one completes it.
 func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 	j := w.load(c.job)
 	if j == nil || j.pending != c.savepoint || c.savepoint == 0 {
@@ -152,7 +152,7 @@ func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// restore has a job go on: where it is, or from a savepoint, maybe with another definition.
+// restore resumes a job where it was or from a savepoint, optionally with another definition.
 func (w *work) restore(r *restoreBody) (res changed, err error) {
 	j, err := w.find(&r.target)
 	if err != nil {
@@ -195,8 +195,8 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 	return changed{status: j.status}, nil
 }
 
-// beginRestore has the leader fill the next generation from a savepoint. What has been passed to
-// the subtask is gone then: the savepoint has what had been passed.
+// beginRestore starts a restore: the leader fills the next generation from a savepoint. Records
+// passed to the subtask are dropped: the savepoint has its own.
 func (w *work) beginRestore(j *job, savepoint uint64) {
 	w.dropGeneration(j, j.generation+1)
 	if j.subtask != nil {
@@ -206,8 +206,8 @@ func (w *work) beginRestore(j *job, savepoint uint64) {
 	j.restore, j.restored = savepoint, 0
 }
 
-// keep removes what an edited definition has no use for. known is the greatest number of the
-// definitions before.
+// keep removes the state that a new definition does not use. known is the greatest number of the
+// earlier definitions.
 func (w *work) keep(j *job, numbers []numbered, known uint16) {
 	w.keepOnly(j, numbers)
 	if !slices.ContainsFunc(numbers, func(n numbered) bool { return n.source && n.number <= known }) {
@@ -215,8 +215,8 @@ func (w *work) keep(j *job, numbers []numbered, known uint16) {
 	}
 }
 
-// beginTime has event time begin anew: no source goes on, and what the new ones read is not late
-// because others had come further.
+// beginTime resets event time: no source continues, and records of new sources are not late because
+// of the progress of old ones.
 func (w *work) beginTime(j *job) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
@@ -232,13 +232,13 @@ func (t *taskRow) beginTime() {
 	}
 }
 
-// run has a job go on.
+// run sets a job running.
 func (w *work) run(j *job) {
 	j.status, j.reason, j.ended = Running, "", 0
 	w.save(j)
 }
 
-// keepOnly removes cursors and state of all parts but those.
+// keepOnly removes cursors and state of all other parts.
 func (w *work) keepOnly(j *job, numbers []numbered) {
 	keep := make(map[uint16]bool, len(numbers))
 	for i := range numbers {
@@ -258,8 +258,8 @@ func (w *work) keepOnly(j *job, numbers []numbered) {
 	}
 }
 
-// fill adds the rows of a chunk to the generation that is being restored; with the last one the job
-// goes on with it.
+// fill adds the rows of a chunk to the generation being restored. After the last one the job
+// continues with it.
 func (w *work) fill(f *fillCommand) ([]byte, error) {
 	j := w.load(f.job)
 	if j == nil || j.revision != f.revision || j.restore != f.savepoint || f.savepoint == 0 || j.restored != f.chunk {
@@ -285,8 +285,7 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// switchGeneration makes the generation that has been filled the one of the job. Counters go on as
-// they are.
+// switchGeneration makes the restored generation the current one. Counters keep their values.
 func (w *work) switchGeneration(j *job, f *fillCommand) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
@@ -298,13 +297,13 @@ func (w *work) switchGeneration(j *job, f *fillCommand) {
 	row.stages = f.task.stages
 	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &row, (*taskRow).code))
 	if j.subtask != nil && j.subtask.goal != Running {
-		return // it has been stopped meanwhile
+		return // the job was stopped meanwhile
 	}
 	w.run(j)
 	w.quiesce(j)
 }
 
-// jobTopic is notified when a savepoint of the job has got on.
+// jobTopic is notified when a savepoint of the job has made progress.
 func jobTopic(r ref) engine.Topic {
 	return engine.TopicOf(engine.MachineProcessing, "", r.append([]byte("j")))
 }

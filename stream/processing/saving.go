@@ -17,14 +17,14 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// chunkBytes is how many bytes of rows a chunk of a savepoint holds, before they are compressed.
+// chunkBytes is the size of the rows in a savepoint's chunk, before compression.
 const chunkBytes = 1 << 20
 
-// keepSavepoints is the duty that makes savepoints while ticks go on, and restores jobs from them.
-// A savepoint is of one moment, so it is copied from one view, which is held while its chunks are
-// proposed; what is restored is read a chunk at a time.
+// keepSavepoints is the duty that makes savepoints while ticks continue, and restores jobs from
+// them. A savepoint captures one moment, so it is copied from one view, which is held while its
+// chunks are proposed. A restore reads one chunk at a time.
 func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
-	held := make(map[ref]*hold) // jobs for which it went wrong; others do not wait for them
+	held := make(map[ref]*hold) // jobs with errors; others do not wait for them
 	defer m.stuck.Clear()
 	for {
 		var next *saving
@@ -46,7 +46,7 @@ func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
 		case err == nil:
 			delete(held, next.ref)
 			m.stuck.Delete(next.ref)
-		case errors.Is(err, engine.ErrConflict): // overtaken: the next view tells what is wanted now
+		case errors.Is(err, engine.ErrConflict): // overtaken: the next view has the current state
 		default:
 			if held[next.ref] == nil {
 				held[next.ref] = new(hold)
@@ -57,9 +57,9 @@ func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// nextSaving makes one savepoint as the view has it, or returns the next chunk of a generation that
-// is being filled, to be proposed. It returns nil if nothing is wanted, or could be found out. Jobs
-// that are held wait.
+// nextSaving makes one savepoint from the view, or returns the next chunk of a generation being
+// filled, which the caller proposes. It returns nil if there is nothing to do, or on an error that
+// concerns no job. Held jobs wait.
 func nextSaving(ctx context.Context, lead *engine.Lead, v *engine.View, held map[ref]*hold) (*saving, error) {
 	r, j, ok, err := jobToSave(v, held)
 	if !ok {
@@ -79,8 +79,7 @@ func nextSaving(ctx context.Context, lead *engine.Lead, v *engine.View, held map
 	return s, s.saveAll()
 }
 
-// jobToSave returns a job that is to be saved, or that is being restored; with an error, if it is
-// the job's.
+// jobToSave returns a job to save or to restore. With ok, an error concerns that job.
 func jobToSave(v *engine.View, held map[ref]*hold) (r ref, j jobRow, ok bool, err error) {
 	it, err := v.Iter([]byte{rowActive}, []byte{rowActive + 1})
 	if err != nil {
@@ -121,7 +120,7 @@ type saving struct {
 	namespace string
 	spread    bool
 
-	kind uint8 // of what is to be proposed when the view is gone
+	kind uint8 // of the command to propose after the view is released
 	body []byte
 }
 
@@ -131,7 +130,7 @@ func (s *saving) propose(kind uint8, body []byte) ([]byte, error) {
 	})
 }
 
-// saveAll copies the rows of the job's generation, as the view has them.
+// saveAll copies the rows of the job's generation from the view.
 func (s *saving) saveAll() error {
 	number := s.job.pending
 	begin := saveCommand{job: s.ref, savepoint: number}
@@ -176,8 +175,8 @@ func readTask(v *engine.View, r ref) (t taskRow, err error) {
 	return decode(b, (*taskRow).code)
 }
 
-// chunkWriter proposes rows in compressed chunks: kind, and key behind the generation and value
-// (uvarint length, bytes).
+// chunkWriter proposes rows in compressed chunks: kind, then the key after the generation and the
+// value (uvarint length, bytes).
 type chunkWriter struct {
 	*saving
 	command saveCommand
@@ -220,10 +219,10 @@ func (w *chunkWriter) flush() error {
 	return nil
 }
 
-// maxChunk bounds what a chunk comes to: rows have up to a few MiB.
+// maxChunk limits the decompressed size of a chunk: rows have up to a few MiB.
 const maxChunk = 64 << 20
 
-// readChunk returns the rows of a chunk.
+// readChunk calls f for the rows of a chunk.
 func readChunk(b []byte, f func(kind byte, k, value []byte)) error {
 	rows, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(b)), maxChunk))
 	if err != nil {
@@ -242,7 +241,7 @@ func readChunk(b []byte, f func(kind byte, k, value []byte)) error {
 	return r.Err()
 }
 
-// fill makes the command that adds the next chunk to the generation that is being filled.
+// fill makes the command that adds the next chunk to the generation being filled.
 func (s *saving) fill() error {
 	b, ok, err := s.view.Get(savepointKey(s.ref, s.job.restore))
 	if err != nil || !ok {
@@ -279,10 +278,10 @@ func (s *saving) fill() error {
 	return nil
 }
 
-// keptMap maps numbers of before to those of now.
+// keptMap maps old numbers to new ones.
 type keptMap map[uint16]uint16
 
-// keptNumbers maps the numbers of parts of a savepoint to those that they have now.
+// keptNumbers maps the numbers of a savepoint's parts to their current ones.
 func keptNumbers(was, is []numbered) keptMap {
 	kept := make(keptMap)
 	for _, o := range was {

@@ -5,7 +5,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// scene is where a task computes a step: a view of the shard, or what Test has in its place.
+// scene is the environment in which a task computes a step: a view of the shard, or its replacement
+// in Test.
 type scene interface {
 	Now() int64
 	WakeAt(ms int64)

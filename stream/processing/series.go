@@ -11,17 +11,17 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A source of time series is read by time: the points from where it has come to up to a moment ago,
-// which is the delay of the source, and not beyond what has been applied. What is written to an
-// earlier time afterwards is missed, and counted as that. The stream of a cursor is the LSN up to
-// which writes have been looked at.
+// A source of time series is read by time: from its cursor to the current time less the delay of
+// the source, but not beyond what has been applied. Points written to an earlier time afterwards
+// are missed, and counted as missed. The cursor's stream is the LSN up to which writes have been
+// checked for them.
 
-// maxUnderWay is how long a write is under way at most, ms: what the clock has come to before is
-// read although the log has not come to it.
+// maxUnderWay is the maximum duration of a write, ms. Older times are read even if the log has not
+// reached them.
 const maxUnderWay = 5000
 
-// firstSpan is how much time the first look at a series takes in, ms; it is halved while there are
-// too many points in it, and doubled while there are few.
+// firstSpan is the time range of the first read of a series, ms. It is halved while it contains too
+// many points, and doubled while it contains few.
 const firstSpan = int64(1) << 42
 
 // lookAtSeries adds a measurement.
@@ -38,8 +38,8 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	if err != nil {
 		return err
 	}
-	// A write that is under way has the stamp of the log at least, while its points may be older by
-	// as long as it has been under way.
+	// A write under way gets at least the current stamp of the log. Its points may be older by the
+	// duration of the write.
 	end := min(now-s.TS.Delay, max(v.Stamp(), now-maxUnderWay))
 	open := false
 	if last := t.job.runsSince(); t.def.StopAtEnd {
@@ -65,7 +65,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	case len(p.samples) == 0 && known && p.late > 0:
 		p.cursor.next = p.upTo
 	case len(p.samples) == 0 && known:
-		p.cursor.next = p.upTo // it is known that nothing is there; that need not be written
+		p.cursor.next = p.upTo // there are no points before it; this need not be stored
 		t.cursors[id] = p.cursor
 	}
 	if p.upTo < p.end {
@@ -77,7 +77,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	return nil
 }
 
-// load reads points from the cursor on, as many as there is room for, and all of a millisecond.
+// load reads points from the cursor on, up to the limit, and complete milliseconds only.
 func (p *sourcePartition) load(v *engine.View, q *protocol.Samples, limit int) error {
 	from := int64(p.cursor.next)
 	for span := firstSpan; ; span /= 2 {
@@ -107,7 +107,7 @@ func (p *sourcePartition) load(v *engine.View, q *protocol.Samples, limit int) e
 	}
 }
 
-// readSamples reads what has been loaded: all of it, as a step may end at no place within it.
+// readSamples reads all loaded points: a step cannot end among them.
 func (r *reading) readSamples(t *task, p *sourcePartition, batch *[]pipeline.Record, failures *[]failure) error {
 	s := &t.def.Sources[p.id.source]
 	for i := range p.samples {
@@ -136,7 +136,7 @@ func (r *reading) readSamples(t *task, p *sourcePartition, batch *[]pipeline.Rec
 	return nil
 }
 
-// admit gives a record its event time, or makes it a failure.
+// admit sets the event time of a record, or makes it a failure.
 func (t *task) admit(p *sourcePartition, got *pipeline.Record, batch *[]pipeline.Record, failures *[]failure) {
 	at, err := t.prog.EventTime(got)
 	p.cursor.arrived = got.Origin.ID.Millis

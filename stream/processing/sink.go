@@ -18,18 +18,18 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// effects are what a tick writes: records for sinks, in order, and for the stream of errors.
+// effects are the writes of a tick: records for sinks, in order, and for the error stream.
 type effects struct {
 	writes   []pipeline.Write
 	passes   []pipeline.Pass
 	failures []failure
 	missed   int64
 	counts   []pipeline.Counts
-	refused  map[int]string // why writes were refused, by their place
-	split    map[int]bool   // sinks each of whose records is an output of its own
+	refused  map[int]string // reasons of refused writes, by index
+	split    map[int]bool   // sinks that get an output for each record
 }
 
-// take takes what the operators have made.
+// take takes the results of the operators.
 func (e *effects) take(tick *pipeline.Tick, t *task) {
 	e.writes, e.passes = tick.Writes(), tick.Passes()
 	for _, f := range tick.Failures() {
@@ -38,7 +38,7 @@ func (e *effects) take(tick *pipeline.Tick, t *task) {
 	e.counts = tick.Counts()
 }
 
-// size returns about how much a step writes.
+// size returns the approximate size of a step's writes.
 func (s *step) size() (rows, size int) {
 	rows, size = s.state.rows()
 	for i := range s.effects.writes {
@@ -56,8 +56,8 @@ func (s *step) size() (rows, size int) {
 	return rows, size
 }
 
-// finish makes the command of a step whose effects are known. It may be called again, when more of
-// them were refused.
+// finish makes the command of a step whose effects are known. It is called again if more of them
+// are refused.
 func (s *step) finish() {
 	t, e := s.task, &s.effects
 	row := &s.tick.task
@@ -93,7 +93,7 @@ func (s *step) finish() {
 	s.propose()
 }
 
-// propose makes the command.
+// propose encodes the command.
 func (s *step) propose() {
 	t := s.task
 	s.command = engine.Command{
@@ -102,7 +102,7 @@ func (s *step) propose() {
 	}
 }
 
-// about returns about how many bytes a tick is coded in, and rarely less.
+// about returns the approximate encoded size of a tick, rarely less than the real one.
 func (t *tickCommand) about() int {
 	n := 512 + len(t.task.fire) + 64*len(t.task.operators) + 64*len(t.cursors)
 	for i := range t.state {
@@ -114,8 +114,7 @@ func (t *tickCommand) about() int {
 	return n
 }
 
-// count brings the counters of the task up to the step: those of its row, which the step before has
-// left.
+// count advances the task's counters by the step, starting from those of the previous step's row.
 func (s *step) count(row *taskRow, failures []failure, written int64) {
 	was, e := &s.task.row, &s.effects
 	row.counts = was.counts
@@ -129,7 +128,7 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 	row.ticks, row.latencySum, row.latencyMax = was.ticks, was.latencySum, was.latencyMax
 	if s.stage.index == 0 {
 		row.latencySum, row.latencyMax = row.latencySum+s.task.latency.rest, max(row.latencyMax, s.task.latency.whole)
-		if s.read > 0 { // a job that is stopped has no tick after its last one
+		if s.read > 0 { // a stopped job has no tick after its last one
 			s.took = s.micros()
 			row.ticks, row.latencySum, row.latencyMax = row.ticks+1, row.latencySum+s.took, max(row.latencyMax, s.took)
 		}
@@ -149,7 +148,7 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 	}
 }
 
-// failStep ends the job instead of a step: nothing of it happens.
+// failStep returns a step that ends the job. The original step has no effect.
 func (t *task) failStep(s *step, reason string) *step {
 	failed := &step{task: t, stage: s.stage, began: s.began, mark: s.stage.mark}
 	failed.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
@@ -158,7 +157,7 @@ func (t *task) failStep(s *step, reason string) *step {
 	return failed
 }
 
-// of returns the writes of a sink, by their places.
+// of returns the indexes of a sink's writes.
 func (e *effects) of(sink int) (all []int) {
 	n := 0
 	for i := range e.writes {
@@ -175,13 +174,13 @@ func (e *effects) of(sink int) (all []int) {
 	return all
 }
 
-// How many records, and bytes of them, one output holds.
+// Limits of one output, in records and bytes.
 const (
 	maxPerOutput   = 1000
 	maxOutputBytes = 256 << 10
 )
 
-// outputs returns the commands for what a sink writes, and what can not be written.
+// outputs returns the commands for a sink's writes, and the failures of writes that are impossible.
 func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 	t, def := s.task, &s.task.def.Sinks[sink]
 	var makers []*maker // one for each shard
@@ -197,7 +196,7 @@ func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 			i = len(makers)
 			m := &maker{task: t, sink: sink, def: def, shard: shard, away: !t.here(def, route), limit: maxPerOutput}
 			if s.effects.split[sink] || m.away && (def.Kind == pipeline.ToTS || def.Kind == pipeline.ToQueue) {
-				m.limit = 1 // so that it is known which one is refused, and a queue that holds few takes them in turn
+				m.limit = 1 // so that a refusal names the record, and a queue with little room takes them one by one
 			}
 			m.expected = min(len(writes), m.limit)
 			makers = append(makers, m)
@@ -221,7 +220,7 @@ func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 	return all, bad
 }
 
-// routeOf returns what routes a write in a spread namespace.
+// routeOf returns the routing key of a write in a spread namespace.
 func (t *task) routeOf(def *pipeline.Sink, w *pipeline.Write) string {
 	switch {
 	case def.Kind == pipeline.ToKV:
@@ -232,7 +231,7 @@ func (t *task) routeOf(def *pipeline.Sink, w *pipeline.Write) string {
 	return def.Target
 }
 
-// collapse leaves out puts of keys that are put again behind.
+// collapse removes puts of keys that a later write puts again.
 func (e *effects) collapse(def *pipeline.Sink, writes []int) []int {
 	if def.Kind != pipeline.ToKV || def.Mode != pipeline.Upsert {
 		return writes
@@ -258,14 +257,14 @@ type maker struct {
 	sink  int
 	def   *pipeline.Sink
 	shard engine.ShardID // of the namespace of the job
-	away  bool           // it is another one than that of the task, or the sink is in another namespace
+	away  bool           // the shard is not the task's, or the sink is in another namespace
 	made  []output
 
-	limit    int // of the writes in an output
-	expected int // writes that are in the next output, at most
+	limit    int // of writes per output
+	expected int // maximum number of writes in the next output
 
-	at       []int     // the writes in the next output
-	lost     []failure // what they would be if they were refused
+	at       []int     // indexes of the writes in the next output
+	lost     []failure // their failures if they are refused
 	size     int
 	messages []stream.Message
 	puts     []byte
@@ -274,7 +273,7 @@ type maker struct {
 	points   []ts.Point
 }
 
-// add adds a write to the next output. Errors: it can not be written.
+// add adds a write to the next output. It returns an error if the write is impossible.
 func (m *maker) add(at int, w *pipeline.Write) error {
 	r := &w.Record
 	if err := engine.CheckPayload(len(r.Value), m.task.job.maxPayload); err != nil && m.def.Kind != pipeline.ToTS {
@@ -333,7 +332,7 @@ func (m *maker) putOptions() (opts []kv.PutOption) {
 	return opts
 }
 
-// flush makes an output of what has been added.
+// flush makes an output of the added writes.
 func (m *maker) flush() {
 	if len(m.at) == 0 {
 		return
@@ -361,7 +360,7 @@ func (m *maker) flush() {
 	m.at, m.lost, m.size, m.messages, m.puts, m.enqueued, m.points = nil, nil, 0, nil, nil, nil, nil
 }
 
-// forwardOp appends to a stream, whichever shards have its partitions.
+// forwardOp appends to a stream, in whichever shards its partitions are.
 func forwardOp(name string, messages []stream.Message) engine.Op {
 	op := engine.OpOf(stream.AppendManyOp(name, messages))
 	op.Command.Kind = protocol.KindAppendMany
@@ -405,8 +404,8 @@ func sortedCursors(m map[cursorID]cursor) []cursorID {
 	return all
 }
 
-// refusedOutputs goes on after sinks have refused a tick. Records that are refused for good go to
-// the stream of errors, once it is known which ones they are. If there are none, the task waits.
+// refusedOutputs continues after sinks have refused a tick. Permanently refused records go to the
+// error stream, once they are identified. If there are none, the task waits.
 func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 	e, forGood := &s.effects, false
 	for _, r := range refused.outputs {
@@ -433,15 +432,14 @@ func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 	}
 	reason := fmt.Sprintf("%s: %v", name, first.err)
 	if most := min(s.stage.limit, max(s.read, len(s.effects.writes))); most > 1 {
-		s.stage.limit = most / 2 // there may be room for a part of it
+		s.stage.limit = most / 2 // there may be room for fewer records
 		t.live.hold(reason)
 		return
 	}
 	t.held(now, reason)
 }
 
-// forNow reports whether a refusal may be none if the same comes again. That a namespace may have
-// no more series is none of those.
+// forNow reports whether a refusal is temporary. The limit of a namespace's series is not.
 func forNow(err error) bool {
 	var series *ts.LimitError
 	return (errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrUnavailable)) && !errors.As(err, &series)
@@ -455,7 +453,7 @@ func with[K comparable, V any](m map[K]V, k K, v V) map[K]V {
 	return m
 }
 
-// laneOf is the lane of messages of a stage of a job to other shards.
+// laneOf returns the lane of a stage's messages to other shards.
 func laneOf(r ref, stage uint16) uint64 {
 	return binary.BigEndian.Uint64(r.append(nil)[2:]) ^ uint64(r.shard)<<48 ^ uint64(stage)<<40
 }

@@ -9,32 +9,31 @@ import (
 )
 
 // In a spread namespace a job has a subtask in every shard, under one ref: rows like those of a job
-// in one shard, whose task reads what the shard has of the sources. What users do to the job they
-// do at its home, the shard in the ref, which tells the others (follow). They tell it when their
-// part has come to its end (report).
+// in one shard, whose task reads the shard's part of the sources. Users change the job at its home,
+// the shard in the ref, which notifies the others (follow). Other shards notify the home when their
+// subtask ends (report).
 //
 //	home                                    other shards
 //	submit, stop, restore ...  - follow ->  the subtask does likewise
 //	the job has failed         <- report -  the subtask has failed
 //	the job is completed, once all subtasks are
 //
-// Each time a job begins to run is an epoch: what is told of an earlier one comes too late to
-// matter.
+// Each run of a job is an epoch: messages about an earlier one are ignored.
 //
-// How records of one key meet is told in exchange.go.
+// exchange.go describes how records of the same key meet.
 
 // subtaskRow is the value of a row 'b'.
 type subtaskRow struct {
-	heard uint64 // revision of the job, at its home, that the shard has heard of
-	epoch uint64 // LSN, at home, at which the job has begun to run
-	done  bool   // the subtask has read all that it was to read
-	ended int    // at home: how many subtasks have
-	reset uint64 // epoch in which the job has begun from a savepoint: what is passed of earlier ones is of no use
-	goal  Status // what becomes of the subtask when it has been restored
+	heard uint64 // revision of the job at its home that the shard has received
+	epoch uint64 // LSN, at home, at which the run of the job began
+	done  bool   // the subtask has read all its input
+	ended int    // at home: number of subtasks that have ended
+	reset uint64 // epoch of the last restore from a savepoint: records passed in earlier ones are dropped
+	goal  Status // status of the subtask after its restore
 
-	saving uint64 // the savepoint that is being made; 0: none
-	phase  phase  // how far the subtask is with that
-	saved  saved  // at home: how far all are
+	saving uint64 // the savepoint being made; 0: none
+	phase  phase  // phase of the subtask in it
+	saved  saved  // at home: progress of all subtasks
 }
 
 func (p *subtaskRow) code(c *codec.Coder) {
@@ -50,7 +49,7 @@ func (p *subtaskRow) code(c *codec.Coder) {
 	p.saved.code(c)
 }
 
-// followCommand says what has become of a job.
+// followCommand has the state of a job at its home.
 type followCommand struct {
 	job         ref
 	revision    uint64
@@ -64,10 +63,10 @@ type followCommand struct {
 	maxPayload  int
 	numbers     uint16
 	restore     uint64        // savepoint from which the epoch begins; 0: none
-	savepoints  []savepointOf // all that there are
+	savepoints  []savepointOf // all savepoints of the job
 	saving      uint64
-	copies      bool // all subtasks stand still for that one
-	defined     bool // with the definition, which is new
+	copies      bool // all subtasks are quiesced for the savepoint
+	defined     bool // the command has a new definition
 	definition  definitionRow
 }
 
@@ -94,7 +93,7 @@ func (f *followCommand) code(c *codec.Coder) {
 	}
 }
 
-// reportCommand says what has become of a subtask.
+// reportCommand reports the end of a subtask.
 type reportCommand struct {
 	job    ref
 	epoch  uint64
@@ -116,8 +115,8 @@ func (w *work) home(j *job) bool {
 	return j.subtask == nil || engine.ShardID(j.ref.shard) == w.tx.Shard()
 }
 
-// saveSubtask writes the row of the subtask, and tells other shards what has become of the job, if
-// this is its home and they have not heard of it.
+// saveSubtask writes the row of the subtask. At home it also sends the state of the job to the
+// other shards if it has changed.
 func (w *work) saveSubtask(j *job) {
 	if w.home(j) {
 		j.subtask.heard = j.revision
@@ -144,7 +143,7 @@ func (w *work) saveSubtask(j *job) {
 	j.told, j.defined = j.revision, nil
 }
 
-// tell sends a command about the job to another shard. It waits for no sink.
+// tell sends a command about the job to another shard. It does not wait for sinks.
 func (w *work) tell(j *job, shard engine.ShardID, kind uint8, body []byte) {
 	w.tx.Send(engine.Message{
 		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kind, Namespace: w.tx.NamespaceName(), Spread: true, Body: body},
@@ -152,11 +151,11 @@ func (w *work) tell(j *job, shard engine.ShardID, kind uint8, body []byte) {
 	})
 }
 
-// follow has the subtask in this shard do what has been done to the job.
+// follow updates the subtask in this shard to the state of the job.
 func (w *work) follow(f *followCommand) ([]byte, error) {
 	j := w.load(f.job)
 	if j == nil && !f.defined {
-		return nil, nil // it has been forgotten
+		return nil, nil // the job has been forgotten
 	}
 	if j == nil {
 		j = w.begin(f.job, jobRow{name: f.name, created: f.created})
@@ -194,12 +193,12 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 		w.end(j, f.status, f.reason)
 	}
 	w.followSaving(j, f)
-	// A subtask that has failed stays so: its home will hear of it, if that is not known there yet.
+	// A failed subtask stays failed: its home will receive the report, if it has not yet.
 	w.save(j)
 	return nil, nil
 }
 
-// endSubtask ends the subtask of a job that is in this shard.
+// endSubtask ends this shard's subtask of a job.
 func (w *work) endSubtask(j *job, s Status, reason string) {
 	home := w.home(j)
 	switch {
@@ -217,7 +216,7 @@ func (w *work) endSubtask(j *job, s Status, reason string) {
 	w.tell(j, engine.ShardID(j.ref.shard), kindReport, encode(nil, &r, (*reportCommand).code))
 }
 
-// report hears at home what has become of a subtask.
+// report handles at home the end of a subtask.
 func (w *work) report(r *reportCommand) ([]byte, error) {
 	if j := w.load(r.job); j != nil && j.status == Running && (r.epoch == j.subtask.epoch) {
 		w.subtaskEnded(j, r)
@@ -225,7 +224,7 @@ func (w *work) report(r *reportCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// subtaskEnded ends a job that runs when a part of it has failed, or the last one is done.
+// subtaskEnded ends a running job when a subtask has failed, or the last one is done.
 func (w *work) subtaskEnded(j *job, r *reportCommand) {
 	if r.status == Failed {
 		w.end(j, Failed, r.reason)
@@ -238,32 +237,31 @@ func (w *work) subtaskEnded(j *job, r *reportCommand) {
 	w.end(j, Completed, "")
 }
 
-// subtasksQuery asks a shard for its subtasks of jobs: arguments first, results after the blank
-// line.
+// subtasksQuery reads a shard's subtasks of jobs: arguments first, results after the blank line.
 type subtasksQuery struct {
 	namespace string
 	jobs      []ref
-	heard     uint64 // it waits until the subtasks have heard of that revision
+	heard     uint64 // wait until the subtasks have received that revision
 
 	subtasks []subtaskInfo
 }
 
-// subtaskInfo is what a shard says of a subtask.
+// subtaskInfo is a shard's answer about a subtask.
 type subtaskInfo struct {
 	found      bool
-	job        Job   // of which only what can differ is of use
+	job        Job   // only fields that can differ between subtasks are used
 	latencySum int64 // in microseconds
 	ticks      int64
 	lived      int64 // ms
 }
 
-// Machine returns the one of stream processing.
+// Machine returns the machine of stream processing.
 func (*subtasksQuery) Machine() engine.MachineID { return engine.MachineProcessing }
 
-// Kind is of engine.Query.
+// Kind implements engine.Query.
 func (*subtasksQuery) Kind() uint8 { return querySubtasks }
 
-// Arguments is of engine.Query.
+// Arguments implements engine.Query.
 func (q *subtasksQuery) Arguments(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -277,7 +275,7 @@ func (q *subtasksQuery) Arguments(f *codec.Fields) {
 	}
 }
 
-// Results is of engine.Query.
+// Results implements engine.Query.
 func (q *subtasksQuery) Results(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -340,7 +338,7 @@ func (m *machine) querySubtasks(v *engine.View, q *subtasksQuery) error {
 	return nil
 }
 
-// readSubtask returns the subtask of a job, without an epoch if there is none.
+// readSubtask returns the subtask of a job, without an epoch if it does not exist.
 func readSubtask(v *engine.View, r ref) (p subtaskRow, err error) {
 	b, ok, err := v.Get(jobKey(rowSubtask, r))
 	if err == nil && ok {
@@ -365,8 +363,8 @@ func (m *machine) describeSubtask(v *engine.View, namespace string, r ref, p *su
 	return nil
 }
 
-// gather gives jobs of a spread namespace, as their homes know them, the figures of all their
-// subtasks.
+// gather adds the metrics of all subtasks to jobs of a spread namespace, which have only those of
+// their homes.
 func (s *Store) gather(ctx context.Context, jobs []Job) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread || len(jobs) == 0 {
 		return err
@@ -395,7 +393,7 @@ func (s *Store) gather(ctx context.Context, jobs []Job) error {
 	return nil
 }
 
-// heard waits until all shards have heard of the last change of a job in a spread namespace.
+// heard waits until all shards have received the last change of a job in a spread namespace.
 func (s *Store) heard(ctx context.Context, id JobID) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
@@ -408,7 +406,7 @@ func (s *Store) heard(ctx context.Context, id JobID) error {
 	return err
 }
 
-// sum makes the figures of a job those of all its subtasks.
+// sum sets the metrics of a job to those of all its subtasks.
 func (j *Job) sum(subtasks []*subtaskInfo) {
 	sum, ticks, lived := Metrics{}, int64(0), int64(0)
 	var latency int64
@@ -427,7 +425,7 @@ func (j *Job) sum(subtasks []*subtaskInfo) {
 	j.Metrics = sum
 }
 
-// add adds the figures of a subtask.
+// add adds the metrics of a subtask.
 func (m *Metrics) add(o *Metrics) {
 	for _, n := range [...]struct {
 		to      *int64

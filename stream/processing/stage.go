@@ -7,20 +7,20 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// stage is a part of the operators of a task, which has ticks of its own. In an ordinary namespace
-// it is all of them.
+// stage is a part of a task's operators that has ticks of its own. In an ordinary namespace it has
+// all of them.
 type stage struct {
 	*pipeline.Stage
 	number    uint16
 	index     int
 	upstreams []uint16 // numbers of the stages that pass records here; none: it reads the sources
-	targets   []int    // stages that it passes records to
-	mark      int64    // the watermark: that of the row, or later
-	limit     int      // records of the next tick, at most
-	changes   int      // of state, that the last tick made
+	targets   []int    // stages to which it passes records
+	mark      int64    // the watermark: that of the row, or a later one
+	limit     int      // maximum number of records of the next tick
+	changes   int      // number of state changes of the last tick
 	reason    string   // why it waits
 	told      map[destination]stageProgress
-	toldAt    int64 // when it was told alone
+	toldAt    int64 // when its progress was last sent alone
 }
 
 // destination is a stage in a shard.
@@ -29,7 +29,7 @@ type destination struct {
 	shard engine.ShardID
 }
 
-// divide makes the stages of a task, and their rows.
+// divide creates the stages of a task, and their rows.
 func (t *task) divide() {
 	divided := []pipeline.Stage{*t.prog.Whole()}
 	if t.spread {
@@ -67,15 +67,15 @@ func (t *task) divide() {
 	}
 }
 
-// last is the stage whose records go to sinks.
+// last returns the stage whose records go to sinks.
 func (t *task) last() *stage { return t.stages[len(t.stages)-1] }
 
-// turns returns the stages, beginning with the one after that which had its turn last.
+// turns returns the stages, beginning after the one that had the last turn.
 func (t *task) turns() []*stage {
 	return slices.Concat(t.stages[t.turn:], t.stages[:t.turn])
 }
 
-// reason is why one of the stages waits.
+// reason returns why one of the stages waits.
 func (t *task) reason() string {
 	for _, stg := range t.stages {
 		if stg.reason != "" {
@@ -85,7 +85,7 @@ func (t *task) reason() string {
 	return ""
 }
 
-// progressOf returns the progress of a stage that has read the marks.
+// progressOf returns the progress of a stage whose input has the given marks.
 func (t *task) progressOf(stg *stage, state pipeline.State, marks []pipeline.Progress, now, mark int64) (stageProgress, error) {
 	sum := pipeline.Sum(marks, now, mark)
 	if !sum.Idle {
@@ -98,17 +98,17 @@ func (t *task) progressOf(stg *stage, state pipeline.State, marks []pipeline.Pro
 	return toStageProgress(behind(sum, stg.Lag())), err
 }
 
-// behind is what parts are together, some time before.
+// behind moves the sum of several progresses back by lag.
 func behind(sum pipeline.Progress, lag int64) pipeline.Progress {
 	sum.Newest, sum.Bound = pipeline.Behind(sum.Newest, lag), pipeline.Behind(sum.Bound, lag)
 	return sum
 }
 
-// progressAt is the progress of a stage that has fired what is due at a watermark, or not all of it
-// yet.
+// progressAt returns the progress of a stage at a watermark, whether it has fired everything due
+// there or not.
 func progressAt(mark int64) stageProgress { return stageProgress{seen: mark != noTime, newest: mark} }
 
-// destinations returns the stages in shards that a stage passes records to, in order.
+// destinations returns the stages, by shard, to which a stage passes records, in order.
 func (t *task) destinations(stg *stage) (all []destination) {
 	for _, to := range stg.targets {
 		for shard := range engine.ShardID(t.shards) {
@@ -118,19 +118,19 @@ func (t *task) destinations(stg *stage) (all []destination) {
 	return all
 }
 
-// knows reports whether all destinations have the progress s of a stage.
+// knows reports whether all destinations have received the progress s of a stage.
 func (t *task) knows(stg *stage, s stageProgress) bool {
 	return !slices.ContainsFunc(t.destinations(stg), func(p destination) bool { return stg.told[p] != s })
 }
 
-// toTell reports whether a stage has to tell how far it has come, with nothing to pass. It says
-// when, if that is later.
+// toTell reports whether a stage has to send its progress without records. If it has to do so
+// later, toTell registers the time.
 func (t *task) toTell(v *engine.View, stg *stage, in *input, now int64) (bool, error) {
 	if len(stg.targets) == 0 {
 		return false, nil
 	}
 	trustAt := in.trustAt(now)
-	if trustAt > 0 { // the progress may be another one then, without any message
+	if trustAt > 0 { // the progress may change then, without any message
 		v.WakeAt(trustAt)
 	}
 	s, err := t.progressOf(stg, newOverlay(shown{v}, t, 0), in.marks(now), now, stg.mark)
@@ -139,7 +139,7 @@ func (t *task) toTell(v *engine.View, stg *stage, in *input, now int64) (bool, e
 	}
 	if trustAt > 0 {
 		trusting, err := t.progressOf(stg, newOverlay(shown{v}, t, 0), in.marks(trustAt), now, stg.mark)
-		if err != nil || t.knows(stg, trusting) { // it is where it was, as far as has been heard
+		if err != nil || t.knows(stg, trusting) { // unchanged, as far as has been received
 			return false, err
 		}
 	}
@@ -150,12 +150,12 @@ func (t *task) toTell(v *engine.View, stg *stage, in *input, now int64) (bool, e
 	return true, nil
 }
 
-// tellMillis is how long a stage waits before it tells once more how far it has come.
+// tellMillis returns the minimum interval at which a stage sends its progress alone.
 func (t *task) tellMillis() int64 {
 	return max(minTellMillis, tellMillisPerShard*int64(t.shards))
 }
 
-// ended reports whether a stage that has read all there will be has told so.
+// ended reports whether a stage that has read all its input has sent the end.
 func (t *task) ended(stg *stage) bool {
 	return len(stg.targets) > 0 && t.knows(stg, theEnd)
 }
@@ -163,8 +163,8 @@ func (t *task) ended(stg *stage) bool {
 // theEnd is the progress of a stage that has read everything.
 var theEnd = stageProgress{seen: true, newest: pipeline.EndOfTime, done: true}
 
-// passes returns the outputs that pass records to other stages. Places without any are told how far
-// the stage has come, if there are none at all or it is time.
+// passes returns the outputs that pass records to other stages. Destinations without records
+// receive the progress alone, if the stage is done or the interval is over.
 func (s *step) passes() (all []output) {
 	t, stg := s.task, s.stage
 	if len(stg.targets) == 0 {
@@ -184,7 +184,7 @@ func (s *step) passes() (all []output) {
 		}
 		m.add(&p.Record)
 	}
-	// The end is told at once: the part may have ended before there is another chance.
+	// The end is sent at once: the subtask may have ended before there is another chance.
 	s.told, s.alone = nil, s.progress.done || s.began >= stg.toldAt+t.tellMillis()
 	for _, at := range t.destinations(stg) {
 		m, told := makers[at], stg.told[at]
@@ -205,7 +205,7 @@ func (s *step) passes() (all []output) {
 	return all
 }
 
-// shardOfKey returns the shard where a stage has a key.
+// shardOfKey returns the shard of a key in a stage.
 func (t *task) shardOfKey(stg *stage, key string) engine.ShardID {
 	if ns := stg.Namespace(); ns != "" && ns != t.namespace {
 		return engine.HomeShard(ns, t.shards)
@@ -213,7 +213,7 @@ func (t *task) shardOfKey(stg *stage, key string) engine.ShardID {
 	return t.shardOf(key)
 }
 
-// passing are records that go to one place, in messages of bounded size.
+// passing are records for one destination, in messages of limited size.
 type passing struct {
 	full    [][]pipeline.Record
 	records []pipeline.Record
@@ -228,7 +228,7 @@ func (m *passing) add(r *pipeline.Record) {
 	}
 }
 
-// outputs returns the messages. Only the last says how far the stage has come.
+// outputs returns the messages. Only the last one has the progress of the stage.
 func (m *passing) outputs(s *step, at destination) (all []output) {
 	t, stg := s.task, s.stage
 	if len(m.records) > 0 || len(m.full) == 0 {

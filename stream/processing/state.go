@@ -8,20 +8,20 @@ import (
 	"unsafe"
 )
 
-// cacheBytes is how much keyed state a node remembers, of all its jobs together, unless it is told.
+// cacheBytes is the default size of a node's cache of keyed state, for all its jobs together.
 const cacheBytes = 64 << 20
 
-// memory is what all tasks of a node remember of their keyed state: what was not used for longest
-// goes first, whosever it is.
+// memory is the cache of keyed state of all tasks of a node. It evicts the least recently used
+// entry, whichever task it belongs to.
 type memory struct {
 	mu    sync.Mutex // guards all below, and the entries of all caches
 	bound int
 	bytes int
-	ring  cached // ring.next was used last
+	ring  cached // ring.next was used most recently
 }
 
-// cache remembers keyed state of one task: what its rows say, as of the tick that was applied last.
-// It is written through, never back, and lives as long as its task leads.
+// cache has keyed state of one task: the values of its rows as of the last applied tick. It is
+// write-through, not write-back, and lives as long as its task leads.
 type cache struct {
 	memory  *memory
 	entries map[string]*cached
@@ -30,11 +30,11 @@ type cache struct {
 type cached struct {
 	of         *cache
 	key        string
-	value      []byte // nil: there is no row
+	value      []byte // nil: the row does not exist
 	prev, next *cached
 }
 
-// cachedOverhead is about what an entry takes beside its bytes.
+// cachedOverhead is the approximate size of an entry besides its bytes.
 const cachedOverhead = 120
 
 func newMemory(bound int) *memory {
@@ -43,14 +43,14 @@ func newMemory(bound int) *memory {
 	return m
 }
 
-// SetLimit bounds what is remembered.
+// SetLimit sets the maximum size of the cache.
 func (m *memory) SetLimit(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bound = int(bytes)
 }
 
-// Used returns how much is remembered, and how much may be.
+// Used returns the size of the cache and its limit.
 func (m *memory) Used() (bytes, limit int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *cache) set(k string, value []byte) {
 	}
 }
 
-// dropRange forgets lower <= key < upper.
+// dropRange removes lower <= key < upper.
 func (c *cache) dropRange(lower, upper string) {
 	c.memory.mu.Lock()
 	defer c.memory.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *cache) dropRange(lower, upper string) {
 	}
 }
 
-// close forgets everything: the task has ended.
+// close removes all entries: the task has ended.
 func (c *cache) close() {
 	c.memory.mu.Lock()
 	defer c.memory.mu.Unlock()
@@ -128,8 +128,8 @@ func (m *memory) link(e *cached) {
 
 func (e *cached) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// overlay is the keyed state of a job as a tick sees it: what it has changed, above what is
-// remembered, above rows that do not change. It is a pipeline.State.
+// overlay is the keyed state of a job as a tick sees it: the tick's changes over the cache over
+// rows that do not change. It is a pipeline.State.
 type overlay struct {
 	below   scene
 	cache   *cache
@@ -137,30 +137,30 @@ type overlay struct {
 	gen     uint32
 	changes map[string]*change
 	keys    []*change  // the same, see order
-	sorted  int        // so many of keys are in order
-	room    []change   // for those that come next
-	ranges  []keyRange // deleted; changes were made behind
+	sorted  int        // number of keys already sorted
+	room    []change   // for the next changes
+	ranges  []keyRange // deleted; later changes within them are valid
 	buf     []byte
 }
 
-// change is a row that was changed.
+// change is a changed row.
 type change struct {
 	key   string
 	value []byte // nil: deleted
 }
 
-// perRoom is how many changes are made at a time.
+// perRoom is the number of changes allocated at a time.
 const perRoom = 32
 
 type keyRange struct{ lower, upper string }
 
-// newOverlay returns one for a tick that will make about so many changes.
+// newOverlay returns an overlay for a tick with about that many changes.
 func newOverlay(at scene, t *task, about int) *overlay {
 	return &overlay{below: at, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about),
 		keys: make([]*change, 0, about)}
 }
 
-// Get returns a value, nil if there is none.
+// Get returns a value, nil if the key does not exist.
 func (o *overlay) Get(k []byte) ([]byte, error) {
 	if c := o.changes[string(k)]; c != nil {
 		return c.value, nil
@@ -192,7 +192,7 @@ func (o *overlay) removed(k []byte) bool {
 	return false
 }
 
-// Put changes a value.
+// Put sets a value.
 func (o *overlay) Put(k, v []byte) { o.change(k, append(make([]byte, 0, len(v)), v...)) }
 
 // Delete removes a key.
@@ -216,11 +216,11 @@ func (o *overlay) change(k, v []byte) {
 	o.keys = append(o.keys, c)
 }
 
-// fewKeys are put in their places one by one.
+// fewKeys is the number of keys up to which each is inserted at its place.
 const fewKeys = 8
 
-// order sorts the keys of changes. That is done when somebody asks for their order, as most ticks
-// make many changes first.
+// order sorts the keys of changes. It runs only when their order is needed, because most ticks make
+// many changes first.
 func (o *overlay) order() {
 	more := o.keys[o.sorted:]
 	switch {
@@ -238,7 +238,7 @@ func (o *overlay) order() {
 	o.sorted = len(o.keys)
 }
 
-// find returns the place of the first change from a key on, when they are in order.
+// find returns the index of the first change from a key on. The changes have to be sorted.
 func (o *overlay) find(k string) int {
 	at, _ := slices.BinarySearchFunc(o.keys, k, func(c *change, k string) int { return strings.Compare(c.key, k) })
 	return at
@@ -259,8 +259,8 @@ func (o *overlay) DeleteRange(lower, upper []byte) {
 	o.ranges = append(o.ranges, keyRange{string(lower), string(upper)})
 }
 
-// Scan calls f with keys and values, in order. f changes nothing: what has been changed is gone
-// over as it is, so that to look at the first row costs no more when there are many.
+// Scan calls f with keys and values, in order. f must not change the overlay. The changes are not
+// copied, so reading the first row costs the same with many of them.
 func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	o.order()
 	over := o.keys[o.find(string(lower)):o.find(string(upper))]
@@ -292,7 +292,7 @@ func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	return it.Close()
 }
 
-// rows returns how many rows the tick changes, and about how many bytes they have.
+// rows returns the number of rows that the tick changes, and their approximate size in bytes.
 func (o *overlay) rows() (rows, size int) {
 	for _, c := range o.keys {
 		size += len(c.key) + len(c.value) + 8
@@ -300,8 +300,7 @@ func (o *overlay) rows() (rows, size int) {
 	return len(o.keys) + len(o.ranges), size
 }
 
-// list returns all changes: ranges first, then in the order of keys. Their bytes are those of the
-// overlay.
+// list returns all changes: ranges first, then by key. They alias the overlay.
 func (o *overlay) list() []stateChange {
 	o.order()
 	all := make([]stateChange, 0, len(o.ranges)+len(o.keys))
@@ -318,10 +317,10 @@ func (o *overlay) list() []stateChange {
 	return all
 }
 
-// bytesOf returns a view of a string, which must not be changed.
+// bytesOf returns a view of a string. The caller must not change it.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// remember brings what is remembered up to what has been applied.
+// remember updates the cache after the tick has been applied.
 func (o *overlay) remember() {
 	for _, r := range o.ranges {
 		o.cache.dropRange(r.lower, r.upper)

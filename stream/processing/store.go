@@ -39,7 +39,7 @@ func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error
 	return s.submit(ctx, definition, false)
 }
 
-// submit is Submit; with only, it is ErrConflict if there is a job of the name that is not
+// submit is Submit; with only, it returns ErrConflict if a job of the name exists that is not
 // cancelled.
 func (s *Store) submit(ctx context.Context, definition []byte, only bool) (Submitted, error) {
 	p, err := s.parse(definition)
@@ -59,7 +59,7 @@ func (s *Store) submit(ctx context.Context, definition []byte, only bool) (Submi
 	return Submitted{id, b.name, Running, res.lsn}, s.heard(ctx, id)
 }
 
-// parse reads a definition for the namespace.
+// parse parses a definition for the namespace.
 func (s *Store) parse(definition []byte) (*parsed, error) {
 	p, err := parse(definition)
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *parsed) isFor(namespace string) error {
 	return checkLoops(p.job, namespace)
 }
 
-// check refuses sinks and lookups in other namespaces that a job of the namespace can not reach.
+// check rejects sinks and lookups in other namespaces that a job of the namespace cannot reach.
 func (s *Store) check(ctx context.Context, p *parsed) error {
 	own, err := s.scope.Spread(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 	return nil
 }
 
-// body returns what the definition says, without the numbers of its parts.
+// body returns a submission of the definition, without the numbers of its parts.
 func (p *parsed) body(source []byte) submitBody {
 	return submitBody{name: p.job.Name, parallelism: p.job.Parallelism, batch: p.job.BatchSize, source: source}
 }
@@ -399,7 +399,7 @@ func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (S
 		}
 		res, err := engine.Propose(ctx, &s.scope, atJob(restore, cmd.target, *cmd), restore.Decode)
 		if o := restoreOptionsOf(opts); err == nil && len(o.anew) > 0 && o.definition == nil && cmd.parallelism != p.parallelism {
-			return res.status, s.Rescale(ctx, id, p.parallelism) // as it was
+			return res.status, s.Rescale(ctx, id, p.parallelism) // its old value
 		}
 		if err == nil {
 			return res.status, s.heard(ctx, id)
@@ -424,7 +424,7 @@ func restoreOptionsOf(opts []RestoreOption) (o restoreOptions) {
 	return o
 }
 
-// restoring returns the command that restores a job, and what it keeps.
+// restoring returns the command that restores a job, and the plan.
 func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (*restoreBody, Plan, error) {
 	o := restoreOptionsOf(opts)
 	if o.err != nil {

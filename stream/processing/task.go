@@ -14,12 +14,12 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// noTime is a watermark before there was any record.
+// noTime is the watermark before the first record.
 const noTime = math.MinInt64
 
-// What one tick holds. What it reads is bounded so that what comes of it rarely exceeds what a
-// command may have; if it does, it reads less. A single record may go beyond, to the bounds of what
-// no record may.
+// Limits of one tick. Its input is limited so that its results rarely exceed the limits of a
+// command; if they do, it reads less. A single record may go beyond these limits, up to the hard
+// ones.
 const (
 	maxBatches   = 10 // of batch_size records
 	maxReadBytes = 512 << 10
@@ -29,9 +29,9 @@ const (
 	hardRows     = 1 << 17
 )
 
-// What a tick reads while users write to its shard, who wait until it is applied. In a spread
-// namespace much of what comes of it goes to other shards, in messages: many small ones would cost
-// the users there more than few large ones.
+// Limits of a tick's input while users write to its shard: they wait until it is applied. In a
+// spread namespace many of the results go to other shards in messages. Many small messages would
+// cost the users there more than a few large ones.
 var (
 	crowdPortion       = portion{64, 8 << 10}
 	spreadCrowdPortion = portion{256, 48 << 10}
@@ -39,11 +39,11 @@ var (
 
 type portion struct{ records, bytes int }
 
-// maxOutBytes is how much may wait for sinks in other shards.
+// maxOutBytes limits the bytes that wait for other shards.
 const maxOutBytes = 8 << 20
 
-// task is a job while this replica runs it: what its rows say, as of the last tick, and the
-// compiled program. It is made anew when a tick was overtaken.
+// task is a job run by this replica: the contents of its rows as of the last tick, and the compiled
+// program. It is reloaded when a tick was overtaken.
 type task struct {
 	ref       ref
 	namespace string
@@ -55,37 +55,37 @@ type task struct {
 	prog      *pipeline.Program
 	sources   []uint16        // their numbers
 	epoch     uint64          // of the subtask, in a spread namespace
-	began     int64           // ms, of a clock that nobody sets: when this replica has begun to lead
-	woken     map[woken]int64 // by the same clock, when upstreams that are not idle have woken up
+	began     int64           // ms, of the monotonic clock: when this replica became leader
+	woken     map[woken]int64 // by the same clock, when upstreams stopped being idle
 	row       taskRow
 	stages    []*stage
 	turn      int // the stage that is next
 	cursors   map[cursorID]cursor
 	cache     *cache
 	spare     []pipeline.Record
-	again     *step // to be proposed once more, without what was refused
+	again     *step // to propose once more, without refused writes
 	hold      hold
-	watch     func() time.Duration // tells how long something takes; nil: nobody wants to know
-	looked    time.Duration        // by watch, when it has begun to look for its next step
-	latency   latency              // of the last tick, as far as the row does not have it yet
+	watch     func() time.Duration // measures durations; nil: not measured
+	looked    time.Duration        // by watch, when the search for the next step began
+	latency   latency              // of the last tick, the part that the row does not have yet
 	live      *live
 	crowd     *crowd
-	broken    bool // to be made anew
+	broken    bool // to be reloaded
 }
 
 type cursorID struct {
-	source    int // in the definition
+	source    int // index in the definition
 	partition int
 }
 
-// hold is why a task waits although there is something to do.
+// hold is why a task waits although it has work.
 type hold struct {
 	reason string
 	until  int64 // ms
 	pause  int64
 }
 
-// Pauses of a task that is held, ms.
+// Pauses of a held task, ms.
 const (
 	minPause = 20
 	maxPause = 2000
@@ -96,24 +96,24 @@ func (h *hold) begin(now int64, reason string) {
 	h.reason, h.until = reason, now+h.pause
 }
 
-// latency is how long a tick took, in microseconds. The row that it leaves knows how long it was
-// computed, the one after it all of it.
+// latency is the latency of a tick, in microseconds. The tick's own row has the time to compute it,
+// the next row the whole latency.
 type latency struct{ rest, whole int64 }
 
-// live is what the leader knows of a task and no row says.
+// live is the leader's state of a task that is in no row.
 type live struct {
 	mu       sync.Mutex // guards all below
 	polled   int64      // ms
-	looks    int64      // how often it has looked for something to do
+	looks    int64      // number of looks for work
 	lastRead int
-	last     time.Duration // latency of the last tick that has read something
+	last     time.Duration // latency of the last tick that read records
 	pending  latency
 	mark     int64
-	behind   int64 // records that are to be read
+	behind   int64 // unread records
 	reason   string
 }
 
-// open reads a job that is active, nil if there is none.
+// open loads an active job as a task, nil if it does not exist or its task has no work.
 func (m *machine) open(v *engine.View, r ref) (*task, error) {
 	j, ok, err := readJob(v, r)
 	if err != nil || !ok {
@@ -136,7 +136,7 @@ func (m *machine) open(v *engine.View, r ref) (*task, error) {
 			return nil, err
 		}
 		if t.epoch = subtask.epoch; subtask.done || subtask.phase != phaseRunning {
-			return nil, nil // there is nothing for it to do
+			return nil, nil // the task has no work
 		}
 	}
 	if err := t.compile(v, m.funcs); err != nil {
@@ -213,31 +213,31 @@ func (t *task) readCursors(v *engine.View) error {
 	return errors.Join(err, it.Close())
 }
 
-// step is a tick that is about to be proposed, and what is to be known when it has been applied.
+// step is a tick to be proposed, with the state to store when it has been applied.
 type step struct {
 	task     *task
 	stage    *stage
 	command  engine.Command
 	tick     tickCommand
 	began    int64         // ms
-	looked   time.Duration // when the task has begun to look for it
-	took     int64         // to compute it, in microseconds, if that is counted
+	looked   time.Duration // when the search for it began
+	took     int64         // time to compute it, in microseconds, if it is measured
 	read     int           // records
-	last     int           // of them in the last batch
+	last     int           // records in the last batch
 	state    *overlay
 	cursors  map[cursorID]cursor
 	mark     int64
-	reached  int64         // where event time has come to, when it ends
-	progress stageProgress // how far the stage has come behind it
-	alone    bool          // all places are told so, whether there is something to pass or not
+	reached  int64         // event time reached when it ends
+	progress stageProgress // of the stage after the step
+	alone    bool          // the progress is sent to all destinations, with records or without
 	told     []destination
 	effects  effects
 
-	failures []failure // all of them, those of sinks included
+	failures []failure // all of them, including those of sinks
 }
 
-// next returns the task's next step, nil if there is nothing to do now; then it has said what it
-// waits for.
+// next returns the task's next step. It returns nil if there is nothing to do now; then it has
+// registered what it waits for.
 func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	now := v.Now()
 	t.looked = t.elapsed()
@@ -264,7 +264,7 @@ func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	return nil, nil
 }
 
-// mark returns the watermark of what goes to sinks.
+// mark returns the watermark of the stage that writes to sinks.
 func (t *task) mark() int64 {
 	if len(t.stages) == 0 {
 		return noTime
@@ -312,7 +312,8 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, stg *stage) (*step, e
 	return t.compute(ctx, at, stg, in)
 }
 
-// overfull says if too much of a stage waits for other shards, or for stages behind it.
+// overfull returns a reason if too many bytes of a stage wait for other shards, or for later
+// stages.
 func (t *task) overfull(v *engine.View, stg *stage) (reason string, err error) {
 	out, err := readOutOf(v, t.ref, stg.number)
 	if err != nil || out.bytes >= maxOutBytes {
@@ -327,8 +328,7 @@ func (t *task) overfull(v *engine.View, stg *stage) (reason string, err error) {
 	return "", nil
 }
 
-// due reports whether there is something to fire although there is nothing to read; if not, it says
-// when there may be.
+// due reports whether a window is to fire without new input. If not, it registers when that may be.
 func (t *task) due(v scene, stg *stage, in *input, now int64) (bool, error) {
 	at, waits, err := stg.Next(newOverlay(v, t, 0))
 	if err != nil || !waits && len(stg.targets) == 0 {
@@ -343,7 +343,7 @@ func (t *task) due(v scene, stg *stage, in *input, now int64) (bool, error) {
 		return true, nil
 	}
 	if waits && idle && mark != noTime && mark < pipeline.Bound(marks) {
-		v.WakeAt(now + at - mark) // time goes on by itself
+		v.WakeAt(now + at - mark) // event time advances with the clock
 	}
 	for i := range marks {
 		p := &marks[i]
@@ -365,8 +365,8 @@ func (t *task) fail(now int64, reason string) *step {
 	return s
 }
 
-// compute runs what there is to read through the operators, and fires what is due then. in is nil
-// while earlier firing goes on.
+// compute passes the available input through the operators, and fires what is due then. in is nil
+// while earlier firing continues.
 func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*step, error) {
 	most := stg.limit
 	if t.crowd.is {
@@ -390,7 +390,7 @@ func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*st
 			if limit = min(limit, max(s.read, len(s.effects.writes))); limit == 1 {
 				return nil, t.waitForRoom(v, stg, queue)
 			}
-			stg.limit = limit / 2 // there may be room for a part of it
+			stg.limit = limit / 2 // there may be room for fewer records
 			continue
 		}
 		rows, size := s.size()
@@ -410,9 +410,9 @@ func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*st
 	}
 }
 
-// fullQueue returns the first queue of the job's namespace that has no room for what a step writes
-// to it, "" if all do. What a step that can not be smaller writes to a queue that would not hold it
-// if it were empty is refused.
+// fullQueue returns the first queue of the job's namespace without room for the step's writes, ""
+// if all have room. If a step cannot be smaller and its writes to a queue exceed even the empty
+// queue's limit, they are refused.
 func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 	var seen []string
 	for i := range t.def.Sinks {
@@ -443,8 +443,8 @@ func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 	return "", nil
 }
 
-// toQueue returns which writes go to a queue of the job's namespace, and the bytes of their
-// payloads.
+// toQueue returns the indexes of the writes to a queue of the job's namespace, and the size of
+// their payloads in bytes.
 func (e *effects) toQueue(t *task, queue string) (places []int, size int64) {
 	for i := range e.writes {
 		w := &e.writes[i]
@@ -461,7 +461,7 @@ func (t *task) elsewhere(k *pipeline.Sink) bool {
 	return k.Namespace != "" && k.Namespace != t.namespace
 }
 
-// here reports whether what a name routes is in the namespace and the shard of the task.
+// here reports whether a sink's route is in the namespace and the shard of the task.
 func (t *task) here(k *pipeline.Sink, route string) bool {
 	return !t.elsewhere(k) && t.shardOf(route) == t.shard
 }
@@ -480,7 +480,7 @@ func (t *task) waitForRoom(v scene, stg *stage, queue string) error {
 	return v.awaitRoom(t.namespace, queue)
 }
 
-// failed is for an operator that could not do its work now.
+// failed handles the error of an operator that cannot work now.
 func (t *task) failed(v scene, err error) (*step, error) {
 	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrBusy) {
 		t.held(v.Now(), err.Error())
@@ -495,11 +495,11 @@ func (t *task) held(now int64, reason string) {
 	t.live.hold(reason)
 }
 
-// try computes a tick of a stage, of at most so many records. If they are spoiled, the tick reads
-// them, and does nothing with them.
+// try computes a tick of a stage, of at most limit records. With spoiled set, the tick only reads
+// them and makes them failures.
 func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit int, spoiled string) (*step, error) {
 	if row := t.row.of(stg.index); in != nil && stg.mark == pipeline.EndOfTime {
-		stg.mark = noTime // the job has been restored: what it reads now is not late because event time had ended
+		stg.mark = noTime // the job was restored: its new input is not late because event time had ended
 		if row.target < pipeline.EndOfTime {
 			stg.mark = row.target
 		}
@@ -524,14 +524,14 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 	if err != nil {
 		return nil, err
 	}
-	if next == nil { // until then what is to fire by it has not all been told
+	if next == nil { // before that, some windows due at it have not been emitted
 		s.mark = max(s.mark, target)
 	}
 	if row.watermark, row.target, row.fire = s.mark, target, next; s.mark == pipeline.EndOfTime {
 		row.target = s.reached
 	}
-	// That its event time has ended does not say so: the job may have been stopped since, and have
-	// more to read now that it has been restored.
+	// The end of its event time is not enough: the job may have been stopped since, and have more
+	// to read now that it has been restored.
 	ended := in != nil && in.done && s.read == 0 && next == nil
 	switch {
 	case ended && len(stg.targets) == 0:
@@ -547,8 +547,8 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 	return s, err
 }
 
-// limitsOf returns the limits of what a tick of at most so many records makes. One that is to be as
-// small as can be fires one window at a time.
+// limitsOf returns the limits of the results of a tick of at most that many records. The smallest
+// tick fires one window at a time.
 func limitsOf(records int) pipeline.Limits {
 	l := pipeline.Limits{Bytes: maxTickBytes / 2, Rows: min(maxTickRows/2, 4*records)}
 	if records == 1 {
@@ -557,7 +557,7 @@ func limitsOf(records int) pipeline.Limits {
 	return l
 }
 
-// crowded returns what a tick reads while users write to the shard.
+// crowded returns the limits of a tick's input while users write to the shard.
 func (t *task) crowded() portion {
 	if t.spread {
 		return spreadCrowdPortion
@@ -565,8 +565,8 @@ func (t *task) crowded() portion {
 	return crowdPortion
 }
 
-// readAll adds batches to a tick, until it has enough, and returns the watermark after them, and
-// what makes it.
+// readAll adds batches to a tick, up to its limits, and returns the watermark after them, and the
+// marks it comes from.
 func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Progress, error) {
 	t := s.task
 	r := in.begin()
@@ -628,9 +628,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	return mark, marks, err
 }
 
-// runsOn returns how far event time runs on when all is idle: no further than something waits for
-// it. What comes after a pause would be late otherwise, if the clock has gone on for longer than
-// its event times have.
+// runsOn returns how far event time advances when all inputs are idle: not beyond the time that a
+// window waits for. Otherwise records after a pause would be late if the clock has advanced further
+// than their event times.
 func (s *step) runsOn(marks []pipeline.Progress, mark int64) (int64, error) {
 	at, waits, err := s.stage.Next(s.state)
 	to := pipeline.Reached(marks, s.stage.mark)
@@ -650,13 +650,13 @@ func (t *task) lookup(v scene) pipeline.Lookup {
 	}
 }
 
-// breaks holds the task after an error for which it has to be made anew.
+// breaks holds the task after an error that requires a reload.
 func (t *task) breaks(now int64, err error) {
 	t.broken = true
 	t.held(now, err.Error())
 }
 
-// proposed is told what became of a step.
+// proposed handles the result of a proposed step.
 func (t *task) proposed(s *step, err error, now int64) {
 	var refused *refusedError
 	switch {
@@ -665,7 +665,7 @@ func (t *task) proposed(s *step, err error, now int64) {
 	case errors.As(err, &refused):
 		t.refusedOutputs(s, refused, now)
 	case errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrConflict):
-		t.broken = true // it is known anew what has been applied
+		t.broken = true // reload to find out what has been applied
 	case errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrBusy):
 		t.held(now, err.Error())
 	case errors.Is(err, engine.ErrInvalid) && s.read > 1:

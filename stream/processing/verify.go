@@ -27,7 +27,7 @@ type verifier struct {
 	jobs map[ref]*verified
 }
 
-// verified is a job with what was found of it.
+// verified is a job with the data found about it.
 type verified struct {
 	jobRow
 	subtask                         *subtaskRow
@@ -35,7 +35,7 @@ type verified struct {
 	savepoints                      int
 }
 
-// each calls f with the rows of a kind, decoded.
+// each calls f with the decoded rows of a kind.
 func each[T any](v *verifier, kind byte, length int, code func(*T, *codec.Coder), f func(r ref, k []byte, row *T)) error {
 	return v.Scan([]byte{kind}, []byte{kind + 1}, func(k, value []byte) error {
 		row, err := decode(value, code)
@@ -58,7 +58,7 @@ func (v *verifier) verifyJobs() error {
 	})
 }
 
-// away reports whether only a subtask of the job is in the shard, and not what users change.
+// away reports whether the shard has only a subtask of the job, and is not its home.
 func (v *verifier) away(r ref) bool { return engine.ShardID(r.shard) != v.Shard() }
 
 // busy reports whether the leader has something to do for the job.
@@ -187,7 +187,7 @@ func (v *verifier) verifyRows() error {
 	return nil
 }
 
-// verifyExchanges checks that exchanges hold what they say.
+// verifyExchanges checks that exchanges contain the messages that their rows say.
 func (v *verifier) verifyExchanges() error {
 	type found struct {
 		row   exchangeRow
