@@ -13,10 +13,10 @@ import (
 // id is the LSN at which the shard learned of the group.
 //
 //	'g' | gen | group name                                     the group, see groupHeader
-//	'c' | gen | id | partition u16                             offset of the next record to look at | records held | records under way (uvarints)
-//	'b' | gen | id | partition u16 | first offset | LSN        records that were delivered together and are not acknowledged, see batch
-//	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
-//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | records it has (uvarint)
+//	'c' | gen | id | partition u16                             offset of the next record to scan | records held | records pending (uvarints)
+//	'b' | gen | id | partition u16 | first offset | LSN        unacknowledged records that were delivered together, see batch
+//	'f' | gen | id | partition u16 | offset                    a record that waits for redelivery, see failure
+//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | pending records (uvarint)
 //
 // In groups of mode KeyShared there are also rows for records that were scanned and could not be
 // delivered yet (see keyshared.go):

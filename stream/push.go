@@ -21,8 +21,8 @@ import (
 // reads it (see pushduty.go); Apply determines the batches.
 //
 //	'w' | ns u32 | stream, as key.AppendString | key of the subscriber            a push, see pushRow
-//	'u' | due | ns u32 | stream, likewise | key                                   when there is something to hand out (ms, as key.AppendInt64) -> nothing
-//	'x' | id u64 | number u64                                                     a batch whose end is waited for, in the stream's home -> nothing
+//	'u' | due | ns u32 | stream, likewise | key                                   when a batch is due (ms, as key.AppendInt64) -> nothing
+//	'x' | id u64 | number u64                                                     an unfinished batch, in the stream's home -> nothing
 const (
 	rowPush    = 'w'
 	rowPushDue = 'u'

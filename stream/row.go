@@ -16,7 +16,7 @@ import (
 //	                                         groups dropped at
 //	'p' | gen u64 | partition u16            a partition that has had records, see partition
 //	'r' | gen u64 | partition u16 | offset   a record: id | LSN | bytes of the partition's records before it | message
-//	'd' | gen u64 | producer                 what a producer appended last, see producerRow
+//	'd' | gen u64 | producer                 a producer's last appends, see producerRow
 const (
 	rowStream   = 'S'
 	rowPart     = 'p'

@@ -16,17 +16,17 @@ import (
 //
 //	'j' | job                                    the job, see jobRow
 //	'd' | job                                    its definition, see definitionRow
-//	't' | job                                    where its task has come to, see taskRow
-//	'q' | job | stage u16                        what is on its way to other shards, see outRow
+//	't' | job                                    the progress of its task, see taskRow
+//	'q' | job | stage u16                        messages on their way to other shards, see outRow
 //	'b' | job                                    in a spread namespace: its subtask in this shard, see subtaskRow
 //	'h' | job | stage u16                        there: the exchange of a stage, see exchangeRow
 //	'i' | job | stage u16 | number u64           a message in it, see passCommand
 //	'l' | namespace u32 | name 0 | job           a job by its name
-//	'a' | job                                    one that the leader has to look after: its revision (u64)
-//	'c' | job | gen | source u16 | partition u16 where it has come to in a partition, see cursor
+//	'a' | job                                    a job for which the leader has work: its revision (u64)
+//	'c' | job | gen | source u16 | partition u16 its position in a partition, see cursor
 //	's' | job | gen | operator u16 ...           state of an operator
-//	'p' | job | savepoint u64                    a savepoint, see savepointRow; savepoint is the LSN at which it was asked for
-//	'k' | job | savepoint u64 | chunk u32        a part of what is in it: compressed rows of one generation
+//	'p' | job | savepoint u64                    a savepoint, see savepointRow; savepoint is the LSN of the request for it
+//	'k' | job | savepoint u64 | chunk u32        a part of its contents: compressed rows of one generation
 const (
 	rowJob        = 'j'
 	rowDefinition = 'd'
