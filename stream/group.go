@@ -552,7 +552,7 @@ func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error
 	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }
 
-// Seek moves the group's cursors: pending records are discarded, and records from the new position
+// Seek moves the group's cursors: pending deliveries are dropped, and records from the new position
 // on are delivered, including those delivered before. With Partition it affects only that
 // partition.
 //

@@ -212,8 +212,8 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	}
 }
 
-// seek moves the cursor of a partition, or all cursors if it is -1, and discards the pending
-// records there.
+// seek moves the cursor of a partition, or all cursors if it is -1, and drops the pending
+// deliveries there.
 func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) {
 	for _, kind := range deliveryKinds {
 		prefix := groupPrefix(nil, kind, g.gen, g.id)
