@@ -6,26 +6,26 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// The errors of the store; the same values as in package floe.
+// The errors of the store, the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the action, run, worker or schedule does not exist
-	// the action is disabled, the run has ended or is another attempt's, or an idempotency key was
-	// used with another input
+	// the action is disabled, the run has ended or belongs to another attempt, or an idempotency
+	// key was used with another input
 	ErrConflict = engine.ErrConflict
-	ErrInvalid  = engine.ErrInvalid // an argument is malformed or out of its limits
+	ErrInvalid  = engine.ErrInvalid // an argument is malformed or out of range
 )
 
-// Status is where a run is in its life.
+// Status is the state of a run.
 type Status uint8
 
 // The states of a run. The last four are final.
 const (
-	Pending   Status = iota + 1 // waits for its time, for a worker, or for a limit of its action
-	Running                     // a worker has it
-	Completed                   // its handler has returned a result
-	Failed                      // its last attempt has failed
+	Pending   Status = iota + 1 // waiting for its time, a worker, or a limit of its action
+	Running                     // taken by a worker
+	Completed                   // the handler returned a result
+	Failed                      // the last attempt failed
 	Cancelled                   // see Store.Cancel
-	TimedOut                    // its last attempt has taken longer than the action's timeout
+	TimedOut                    // the last attempt exceeded the action's timeout
 )
 
 var statusNames = [...]string{
@@ -44,7 +44,7 @@ func (s Status) String() string {
 // Final reports whether a run in this state has ended.
 func (s Status) Final() bool { return s >= Completed && s <= TimedOut }
 
-// ParseStatus returns the state with a name. Errors: ErrInvalid.
+// ParseStatus returns the state with the given name. Errors: ErrInvalid.
 func ParseStatus(name string) (Status, error) {
 	for s := Pending; s <= TimedOut; s++ {
 		if statusNames[s] == name {
@@ -55,7 +55,7 @@ func ParseStatus(name string) (Status, error) {
 		name)
 }
 
-// The outcomes of runs that nobody named otherwise.
+// The default outcomes of runs.
 const (
 	OutcomeSuccess   = "success"
 	OutcomeFailure   = "failure"
@@ -63,20 +63,20 @@ const (
 	OutcomeCancelled = "cancelled"
 )
 
-// The codes of errors that floe itself gives to runs.
+// The error codes that floe itself assigns to runs.
 const (
-	CodeTimeout        = "timeout"          // an attempt took longer than the action's timeout
+	CodeTimeout        = "timeout"          // an attempt exceeded the action's timeout
 	CodeWorkerLost     = "worker_lost"      // the worker's process has been silent for 30 s
-	CodePanic          = "panic"            // the handler panicked; the message has its stack
-	CodeOutputTooLarge = "output_too_large" // the handler's result exceeds the limit of values
-	CodeBadOutput      = "bad_output"       // the handler's result has no JSON
-	CodeBadInput       = "bad_input"        // the input does not fit the type that the handler takes
+	CodePanic          = "panic"            // the handler panicked; the message contains the stack
+	CodeOutputTooLarge = "output_too_large" // the handler's result exceeds the value size limit
+	CodeBadOutput      = "bad_output"       // the handler's result cannot be encoded as JSON
+	CodeBadInput       = "bad_input"        // the input does not fit the handler's input type
 	CodeNoHandler      = "no_handler"       // the worker has no handler for the action
-	CodeExpired        = "expired"          // no worker has begun the run in its time, see Expire
+	CodeExpired        = "expired"          // no worker started the run in time, see Expire
 )
 
-// Rate bounds how many runs of an action are begun: Limit in each time of Per, Burst of them at
-// once. The zero value is no bound.
+// Rate limits how many runs of an action start: Limit per Per, with bursts of up to Burst. The zero
+// value means no limit.
 type Rate struct {
 	Limit int
 	Per   time.Duration
@@ -86,79 +86,78 @@ type Rate struct {
 // Type is the type of an action.
 type Type string
 
-// TypeUser is the type of an action that was registered.
+// TypeUser is the type of a registered action.
 const TypeUser Type = "user"
 
-// Info is an action with what has become of its runs.
+// Info describes an action and counts its runs.
 type Info struct {
 	Name        string
 	Type        Type
 	Owner       string
 	Description string
-	Version     int // counts registrations
+	Version     int // number of registrations
 	Enabled     bool
 	CreatedAt   time.Time
-	UpdatedAt   time.Time // of the last registration, Enable or Disable
+	UpdatedAt   time.Time // time of the last registration, Enable or Disable
 
-	Timeout          time.Duration // of an attempt
-	MaxAttempts      int           // attempts of a run in all
+	Timeout          time.Duration // of one attempt
+	MaxAttempts      int           // total attempts of a run
 	BackoffMin       time.Duration // see Backoff
 	BackoffMax       time.Duration
-	RetainFor        time.Duration // how long ended runs are kept
-	RetainRuns       int           // how many of them, at most
+	RetainFor        time.Duration // retention of ended runs
+	RetainRuns       int           // maximum number of retained ended runs
 	MaxRunning       int           // 0: no limit
 	MaxRunningPerKey int           // 0: no limit
 	Rate             Rate
 
-	Workers int // that have a handler for it
+	Workers int // workers that have a handler for the action
 	Runs    RunCounts
 	Latency Latency
 }
 
-// RunCounts says what has become of all runs that ever were, also of those that are not kept any
-// more:
+// RunCounts counts all runs ever made, including those no longer retained:
 //
 //	Total = Pending + Running + Completed + Failed + Cancelled + TimedOut
 type RunCounts struct {
 	Total, Pending, Running, Completed, Failed, Cancelled, TimedOut int64
 }
 
-// Latency says how long the last attempts of completed runs took.
+// Latency is the duration of the last attempts of completed runs.
 type Latency struct {
 	Count   int64         // completed runs
-	Average time.Duration // over all of them
-	P99     time.Duration // over those of the last 1,024 ended runs that are kept
+	Average time.Duration // over all completed runs
+	P99     time.Duration // over the completed ones of the last 1,024 retained ended runs
 }
 
-// RunID names a run: namespace and shard are in it. It is opaque.
+// RunID identifies a run; it includes the namespace and the shard. It is opaque.
 type RunID string
 
-// Run is one invocation of an action. Its bytes are the caller's to keep.
+// Run is one invocation of an action. The caller may keep its bytes.
 type Run struct {
 	ID             RunID
 	Action         string
 	Status         Status
 	Priority       int
-	Attempt        int // the present or last one; 0 if no worker has had it yet
+	Attempt        int // current or last attempt; 0 if no worker has taken the run yet
 	MaxAttempts    int
 	Input          []byte // JSON
-	Output         []byte // of a completed run: what the handler returned, JSON unless that were other bytes; nil if nothing
-	Outcome        string // of an ended run: success, failure, timeout, cancelled, or what the handler named
-	Error          string // of the last attempt that failed, unless the run has completed; or why it was cancelled
+	Output         []byte // of a completed run: the handler's result, as JSON unless it returned bytes; nil if none
+	Outcome        string // of an ended run: success, failure, timeout, cancelled, or the handler's own name
+	Error          string // of the last failed attempt, unless the run has completed; or the reason of cancellation
 	Code           string // of that error, see Code; "" if it has none
-	Source         string // who invoked it, such as "api" or "schedule:nightly"
+	Source         string // origin of the invocation, such as "api" or "schedule:nightly"
 	Labels         map[string]string
 	ConcurrencyKey string
 	IdempotencyKey string
-	WorkerID       string // that has it, or had it last
+	WorkerID       string // worker that has the run or had it last
 	CreatedAt      time.Time
-	AvailableAt    time.Time // of a pending run: when it can be begun
-	StartedAt      time.Time // when the present or last attempt began; zero if none has
-	CompletedAt    time.Time // when it ended; zero if it has not
-	Cancelling     bool      // it was cancelled, and its worker has not confirmed that
+	AvailableAt    time.Time // of a pending run: the earliest start
+	StartedAt      time.Time // start of the current or last attempt; zero if none
+	CompletedAt    time.Time // end of the run; zero if it has not ended
+	Cancelling     bool      // cancelled, but not yet confirmed by its worker
 }
 
-// Duration returns how long the last attempt of an ended run took.
+// Duration returns the duration of the last attempt of an ended run.
 func (r *Run) Duration() time.Duration {
 	if r.StartedAt.IsZero() || r.CompletedAt.IsZero() {
 		return 0
@@ -166,9 +165,9 @@ func (r *Run) Duration() time.Duration {
 	return r.CompletedAt.Sub(r.StartedAt)
 }
 
-// Invoked says which run an invocation has made.
+// Invoked is the result of an invocation.
 type Invoked struct {
 	Run       RunID
 	LSN       uint64 // log sequence number of the call
-	Duplicate bool   // the IdempotencyKey was used before, with the same input: Run is that of then
+	Duplicate bool   // the IdempotencyKey was used before with the same input: Run is the earlier run
 }

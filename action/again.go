@@ -7,22 +7,24 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Retry has a run that has failed, timed out or was cancelled carried out again: it waits, behind
-// those that wait already, and gets as many attempts as it was invoked with, beside those that it
-// had. Its id stays what it is, and so do its input and its place.
+// Retry executes a run again that has failed, timed out or was cancelled. The run is queued behind
+// the waiting runs and gets as many new attempts as it was invoked with. It keeps its id, its input
+// and its place.
 //
-// Errors: ErrNotFound if there is no such run, or none any more; ErrConflict if it has not ended or
-// is completed, its worker has not confirmed yet that it is cancelled, its action is disabled, or
-// it is a step of a workflow, which is retried itself; ErrInvalid for what is no id.
+// Errors: ErrNotFound if the run does not exist or is no longer retained; ErrConflict if it has not
+// ended or is completed, if its worker has not yet confirmed its cancellation, if its action is
+// disabled, or if it is a step of a workflow (retry the workflow run instead); ErrInvalid for an
+// invalid id.
 func (s *Store) Retry(ctx context.Context, id RunID) error {
 	_, err := engine.Propose(ctx, &s.scope, refOp(retryRun, id), retryRun.Decode)
 	return err
 }
 
-// RunNow has a run that waits for a time, because of its Delay or between two attempts, be begun as
-// soon as a worker is free. One that does so already goes on to. Limits of the action hold.
+// RunNow ends the wait of a run for its Delay or for its next attempt: the run starts as soon as a
+// worker is free. It has no effect on a run that already waits for a worker. The action's limits
+// still apply.
 //
-// Errors: ErrNotFound; ErrConflict if the run does not wait; ErrInvalid for what is no id.
+// Errors: ErrNotFound; ErrConflict if the run is not pending; ErrInvalid for an invalid id.
 func (s *Store) RunNow(ctx context.Context, id RunID) error {
 	_, err := engine.Propose(ctx, &s.scope, refOp(hurryRun, id), hurryRun.Decode)
 	return err
@@ -33,7 +35,7 @@ func refOp(row *engine.CommandRow[*work, protocol.Ref, engine.Nothing], id RunID
 	return at(p.shard, row.Op("", p.Ref, err))
 }
 
-// find returns a run that is there.
+// find returns an existing run.
 func (w *work) find(ref protocol.Ref) (*act, *stateRow, error) {
 	a := w.byID(ref.Action)
 	if a == nil {
@@ -46,7 +48,7 @@ func (w *work) find(ref protocol.Ref) (*act, *stateRow, error) {
 	return a, a.stateOf(ref), nil
 }
 
-// again carries out a run that has ended once more.
+// again executes an ended run once more.
 func (w *work) again(ref *protocol.Ref) error {
 	a, st, err := w.find(*ref)
 	if err != nil {
@@ -84,7 +86,7 @@ func (w *work) again(ref *protocol.Ref) error {
 	return nil
 }
 
-// hurry ends that a run waits for a time.
+// hurry ends a run's wait for a time.
 func (w *work) hurry(ref *protocol.Ref) error {
 	a, st, err := w.find(*ref)
 	switch {

@@ -10,31 +10,31 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// What follows is for workers in other runtimes, which call for each step by themselves. A worker
-// in Go is made by Store.Worker.
+// The following methods are for workers in other runtimes, which make each call themselves. In Go
+// use Store.Worker.
 //
-// A run that such a worker has is its own until the action's timeout is over, however long it was
-// not heard of; Extend prolongs it.
+// A run of such a worker is assigned to it until the action's timeout is over, even if the worker
+// is silent; Extend prolongs the assignment.
 //
-// Such a worker need not register. It is listed from its first run on; it is active while it has a
-// run, and for 90 s after each of its calls, an Await that waits included. The shards count its
-// runs where they end: completed ones, and attempts that fail or exceed their time limit.
+// Such a worker need not register. It is listed from its first run on. It is active while it has a
+// run, and for 90 s after each of its calls, including a waiting Await. The shards count its runs
+// where they end: completed runs, and attempts that fail or time out.
 
-// NewWorker is what a worker says of itself when it registers.
+// NewWorker describes a worker for RegisterWorker.
 type NewWorker struct {
 	ID            string
 	Type          string            // "" means "action"
 	Machine       string            // where it runs
-	MaxConcurrent int               // how much it works on at a time
+	MaxConcurrent int               // maximum number of concurrent runs
 	Labels        map[string]string // up to 1,024 bytes
-	Actions       []string          // that it has handlers for, up to 1,000
+	Actions       []string          // it has handlers for these, up to 1,000
 	Metadata      []byte            // a JSON object of up to 4 KiB; nil: none
 }
 
-// RegisterWorker has a worker listed, with what it says of itself. One that was listed before
-// begins anew: it is active, and its counts go on.
+// RegisterWorker adds a worker to the list, with its description. Registering a listed worker again
+// makes it active and keeps its counts.
 //
-// Errors: ErrInvalid for what is out of its limits; ErrBusy if there are 100,000 workers.
+// Errors: ErrInvalid for values out of range; ErrBusy if there are 100,000 workers.
 func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 	if w.Type == "" {
 		w.Type = kindOfWorkers
@@ -44,11 +44,12 @@ func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 	})
 }
 
-// Heartbeat says that a registered worker is there, how many runs it has, and what its processes
-// have done since it was registered, beside runs of actions: the shards count those, and processes
-// of kind "action" are passed over. Call it about every 10 s.
+// Heartbeat reports that a registered worker is alive, its number of runs, and the counts of its
+// processes since it was registered. Processes of kind "action" are ignored, because the shards
+// count runs of actions. Call it about every 10 s.
 //
-// Errors: ErrNotFound if the worker is not registered, or not any more, and has to register again.
+// Errors: ErrNotFound if the worker is not registered or no longer registered; it must then
+// register again.
 func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processes ...Process) error {
 	all := make([]workers.Process, len(processes))
 	for i, p := range processes {
@@ -57,16 +58,16 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processe
 	return workers.Heartbeat(ctx, &s.scope, worker, load, all)
 }
 
-// Drain has a registered worker listed as one that takes nothing new: its Await is refused from now
-// on, also one that waits. It registers again to take more. Errors: ErrNotFound if it is not
-// registered; ErrConflict for a worker that did not register by itself, such as one of
-// Store.Worker: that drains when the ctx of its Run ends.
+// Drain marks a registered worker as draining: its Await fails from now on, including a waiting
+// one. It registers again to take more runs. Errors: ErrNotFound if it is not registered;
+// ErrConflict for a worker that did not register itself, such as one of Store.Worker, which drains
+// when the ctx of its Run ends.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	return workers.Leave(ctx, &s.scope, worker, true)
 }
 
-// Deregister ends that a worker is listed. Runs that it has are given back; these attempts do not
-// count. Errors: ErrNotFound if it was not listed.
+// Deregister removes the worker from the list and releases its runs; those attempts do not count.
+// Errors: ErrNotFound if it is not listed.
 func (s *Store) Deregister(ctx context.Context, worker string) error {
 	left := workers.Leave(ctx, &s.scope, worker, false)
 	if errors.Is(left, ErrInvalid) {
@@ -81,8 +82,8 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 			more, err = engine.Propose(ctx, &s.scope, at(shard, closeSession.Op("", sessionBody{self: worker}, nil)), closeSession.Decode)
 			switch {
 			case err == nil && errors.Is(left, ErrNotFound):
-				left = nil // it was not registered, but had got runs of the shard
-			case err != nil && !errors.Is(err, ErrConflict): // then it has none
+				left = nil // it was not registered, but had runs of the shard
+			case err != nil && !errors.Is(err, ErrConflict): // on ErrConflict it has none
 				return err
 			}
 		}
@@ -90,7 +91,7 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 	return left
 }
 
-// AwaitOption changes what Await does.
+// AwaitOption is an option of Await.
 type AwaitOption interface{ applyAwait(*awaitOptions) }
 
 type awaitOptions struct {
@@ -106,7 +107,7 @@ func (f awaitOption) applyAwait(o *awaitOptions) { f(o) }
 
 func (l LabelsOption) applyAwait(o *awaitOptions) { o.labels = l.labels }
 
-// Max sets how many runs Await returns at most, 1 to 100; the default is 1.
+// Max sets the maximum number of runs Await returns, 1 to 100; the default is 1.
 func Max(n int) AwaitOption {
 	return awaitOption(func(o *awaitOptions) {
 		if o.max = n; n < 1 || n > maxTaken {
@@ -115,7 +116,7 @@ func Max(n int) AwaitOption {
 	})
 }
 
-// Wait sets how long Await waits for a run; the default is not at all.
+// Wait sets how long Await waits for a run; by default it does not wait.
 func Wait(d time.Duration) AwaitOption {
 	return awaitOption(func(o *awaitOptions) {
 		if o.wait = d; d < 0 {
@@ -124,14 +125,14 @@ func Wait(d time.Duration) AwaitOption {
 	})
 }
 
-// Await takes runs of some actions for a worker, which need not be registered, and returns none
-// when there are none, or none have come in the time to wait. Each is the worker's until the
-// action's timeout is over: it ends it with Complete or Fail. After an error the worker may have
-// got runs all the same, which are retried then.
+// Await takes runs of some actions for a worker, which need not be registered. It returns no runs
+// if none are available within the time to wait. Each run is assigned to the worker until the
+// action's timeout is over; the worker ends it with Complete or Fail. After an error the worker may
+// still have been assigned runs, which are retried after the timeout.
 //
-// Options: Max (1), Wait (0), Labels, which are what the worker has. Errors: ErrInvalid for names
-// and options out of their limits; ErrConflict if the worker drains (see Drain), or has come to
-// while this waits.
+// Options: Max (1), Wait (0), Labels, which are the worker's labels. Errors: ErrInvalid for names
+// and options out of range; ErrConflict if the worker is draining (see Drain) or starts to while
+// Await waits.
 func (s *Store) Await(ctx context.Context, worker string, actions []string, opts ...AwaitOption) ([]Task, error) {
 	o := awaitOptions{max: 1}
 	opts, o.err = engine.Given(opts)
@@ -153,9 +154,9 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 	if len(shards) == 1 {
 		return s.takeSelf(ctx, shards[0], &c, o.wait)
 	}
-	first := int(s.turns.Add(1) % uint64(len(shards))) // each is asked first in its turn
+	first := int(s.turns.Add(1) % uint64(len(shards))) // shards take turns to be asked first
 	shards = slices.Concat(shards[first:], shards[:first])
-	if i := slices.Index(shards, s.scope.SpreadShard(worker)); i > 0 { // it knows whether the worker drains
+	if i := slices.Index(shards, s.scope.SpreadShard(worker)); i > 0 { // this shard has the worker's drain state
 		shards[0], shards[i] = shards[i], shards[0]
 	}
 	for _, shard := range shards {
@@ -170,7 +171,7 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 	return s.takeFirst(ctx, shards, &c, o.wait)
 }
 
-// takeSelf takes runs of a shard for a worker that calls by itself.
+// takeSelf takes runs of a shard for a worker that calls Await itself.
 func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workBody, wait time.Duration) (tasks []Task, err error) {
 	if wait > 0 {
 		ctx = engine.Lasting(ctx)
@@ -184,46 +185,45 @@ func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workBody,
 	return tasks, err
 }
 
-// EndOption changes what Complete and Fail do.
+// EndOption is an option of Complete and Fail.
 type EndOption interface{ applyEnd(*end) }
 
 type endOption func(*end)
 
 func (f endOption) applyEnd(e *end) { f(e) }
 
-// OfAttempt names the attempt that has ended by its Task.Attempt. The default is the present
-// attempt, if the worker has it. OfDelivery is stricter: an attempt that does not count, as it was
-// given back or put off, has the number of the next one.
+// OfAttempt identifies the attempt that has ended by its Task.Attempt. The default is the current
+// attempt, if the worker has it. OfDelivery is stricter: an attempt that does not count, because it
+// was released or snoozed, has the same number as the next one.
 func OfAttempt(n int) EndOption { return endOption(func(e *end) { e.attempt = int64(n) }) }
 
-// OfDelivery names the attempt that has ended by its Task.Delivery, which no other attempt of the
-// run has.
+// OfDelivery identifies the attempt that has ended by its Task.Delivery, which is unique among the
+// attempts of the run.
 func OfDelivery(n int) EndOption { return endOption(func(e *end) { e.begun = int64(n) }) }
 
-// OutcomeName names the outcome of a run that is completed, in up to 255 bytes. The default is
-// "success".
+// OutcomeName sets the outcome of a completed run, in up to 255 bytes. The default is "success".
 func OutcomeName(name string) EndOption { return endOption(func(e *end) { e.outcome = name }) }
 
-// ErrorCode gives the error of a failed attempt a code, see Code.
+// ErrorCode sets the code of a failed attempt's error, see Code.
 func ErrorCode(code string) EndOption { return endOption(func(e *end) { e.code = code }) }
 
-// Retry has another attempt follow a failed one, after the action's back-off, if any are left.
+// Retry makes another attempt follow a failed one, after the action's back-off, if any are left.
 func Retry() EndOption { return endOption(func(e *end) { e.how = failed }) }
 
-// Complete ends a run that a worker got from Await, with its output: JSON, or other bytes; nil is
-// none.
+// Complete completes a run that a worker got from Await, with its output: JSON or other bytes; nil
+// means none.
 //
-// Options: OfAttempt, OfDelivery, OutcomeName. Errors: ErrConflict if the worker does not have the
-// run any more, or it was cancelled; ErrInvalid for an output that is too large.
+// Options: OfAttempt, OfDelivery, OutcomeName. Errors: ErrConflict if the run is no longer assigned
+// to the worker or was cancelled; ErrInvalid for an output that is too large.
 func (s *Store) Complete(ctx context.Context, run RunID, worker string, output []byte, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: completed, output: output}, opts)
 }
 
-// Fail ends an attempt that a worker got from Await, with the error. Without Retry the run has
+// Fail ends an attempt that a worker got from Await, with an error. Without Retry the run has
 // failed.
 //
-// Options: OfAttempt, OfDelivery, ErrorCode, Retry. Errors: ErrConflict if the worker does not have
-// the run any more, or it was cancelled.
+// Options: OfAttempt, OfDelivery, ErrorCode, Retry. Errors: ErrConflict if the run is no longer
+// assigned to the worker or was cancelled.
 func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
 }
@@ -236,7 +236,7 @@ func (s *Store) ended(ctx context.Context, run RunID, worker string, e end, opts
 	return s.end(ctx, run, worker, e)
 }
 
-// with returns the end as options say.
+// with applies options to the end.
 func (e end) with(opts []EndOption) (end, error) {
 	how := e.how
 	opts, err := engine.Given(opts)
@@ -275,9 +275,9 @@ func errNotHeld(p runLocation, worker string) error {
 	return engine.Errorf(ErrConflict, "run %s is not worker %q's any more", p.id(), worker)
 }
 
-// Extend makes an attempt that a worker got from Await time out d from now, and returns the new
-// deadline. Errors: ErrConflict if the run is no longer assigned to the worker or was cancelled;
-// ErrInvalid if d is not positive.
+// Extend moves the deadline of an attempt that a worker got from Await to d from now, and returns
+// the new deadline. Errors: ErrConflict if the run is no longer assigned to the worker or was
+// cancelled; ErrInvalid if d is not positive.
 func (s *Store) Extend(ctx context.Context, run RunID, worker string, d time.Duration) (time.Time, error) {
 	p, err := run.parse()
 	if err != nil {

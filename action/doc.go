@@ -1,4 +1,4 @@
-// Package action is floe's actions: functions that workers carry out, with retries, time limits,
+// Package action provides actions: functions that workers execute, with retries, timeouts,
 // priorities, limits and schedules.
 //
 //	node, _ := floe.Open(floe.Config{DataDir: "data"})
@@ -15,39 +15,40 @@
 //
 // # Concepts
 //
-// An action is a name with what holds for its runs: Timeout, MaxAttempts, Backoff, limits, and for
-// how long they are kept. An invocation makes a run, which waits until a worker with a handler for
-// the action is free, and the labels that the run asks for. Among runs the most urgent priority
-// goes first, among equals each action, and each ConcurrencyKey of one, in turn. MaxRunning,
-// MaxRunningPerKey and RateLimit bound what is begun; what waits for a limit is in nobody's way.
+// An action is a name with the settings for its runs: Timeout, MaxAttempts, Backoff, limits and
+// retention. An invocation creates a run. The run waits for a free worker that has a handler for
+// the action and the labels the run requires. The run with the most urgent priority goes first.
+// Among equals, actions take turns, and so do the ConcurrencyKeys of an action. MaxRunning,
+// MaxRunningPerKey and RateLimit bound the runs that start. Runs waiting for a limit do not block
+// others.
 //
-// An attempt begins when a worker takes the run. It ends with what the handler returns, see
-// Handler; when it has lasted longer than the timeout, unless Task.Extend has put that off; or when
-// the worker's process was not heard of for 30 s. Unless it was successful, another one follows
-// after the back-off, up to MaxAttempts in all. The run is Completed, Failed, TimedOut or Cancelled
-// then. Attempts of workers that drain, or snooze, do not count.
+// An attempt begins when a worker takes the run. It ends when the handler returns (see Handler),
+// when it exceeds the timeout, which Task.Extend can postpone, or when the worker's process has
+// been silent for 30 s. After an unsuccessful attempt another one follows after the back-off, up to
+// MaxAttempts in all. The run then becomes Completed, Failed, TimedOut or Cancelled. Attempts that
+// a draining worker releases, and snoozed attempts, do not count.
 //
-// A worker is listed with what it does, as are the consumers of queues and streams: see
+// Workers are listed with their handlers, and so are the consumers of queues and streams: see
 // Store.Workers. Workers in other runtimes call RegisterWorker, Await, Complete, Fail, Extend,
-// Heartbeat, Drain and Deregister. A schedule invokes an action by the clock: see Store.Schedules.
+// Heartbeat, Drain and Deregister. A schedule invokes an action at set times: see Store.Schedules.
 //
 // # Guarantees
 //
-// When Invoke returns nil, the run is committed as floe.Config.Durability says. It is carried out
-// at least once, and has one result: what an attempt says that is over is refused. Runs, attempts
-// and the times for which they wait survive crashes and changes of leaders; a node that fails while
-// runs are active ends none of them, and a worker's process that is killed has its runs retried
-// elsewhere. With an IdempotencyKey an invocation can be repeated. Invocations and all else that
-// writes can be part of a transaction (floe.Node.Txn), and so can the end of an attempt, with what
-// its handler writes: see CompleteOp.
+// When Invoke returns nil, the run is committed as floe.Config.Durability specifies. It is executed
+// at least once and has one result: the result of an attempt that is over is rejected. Runs,
+// attempts and their timers survive crashes and leader changes. A node failure ends no active runs.
+// If a worker's process is killed, its runs are retried elsewhere. With an IdempotencyKey an
+// invocation can be repeated. Invocations and all other writes can be part of a transaction
+// (floe.Node.Txn). So can the end of an attempt, together with the writes of its handler: see
+// CompleteOp.
 //
-// Waiting costs nothing: all workers of a process share one waiting call per shard, and neither
-// idle nor busy ones write anything for being alive.
+// Waiting is free: all workers of a process share one waiting call per shard, and neither idle nor
+// busy workers write anything to stay alive.
 //
 // # Limits
 //
 // Inputs and outputs have up to floe.Config.MaxValueSize (1 MiB by default). The workers of a
-// process have up to 1,000 runs in a shard at a time, and up to 100 different sets of labels and
-// handlers with 1,000 names. The runs that are kept of one action ask for up to 64 different sets
-// of labels, none at all included; in a spread namespace that holds for each shard.
+// process hold up to 1,000 runs in a shard at a time. They have up to 100 different sets of labels
+// and handlers, with 1,000 names in all. The retained runs of an action require up to 64 different
+// sets of labels, including the empty set; in a spread namespace this limit applies to each shard.
 package action

@@ -5,10 +5,10 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// maxDue bounds what is done at once of what is due, as engine.Tx.Full does.
+// maxDue limits how much due work is done at once, as engine.Tx.Full does.
 const maxDue = 1000
 
-// catchUp does what is due for an action, and sets its timer for what comes next.
+// catchUp does the due work of an action and sets its timer for the next.
 func (a *act) catchUp() {
 	a.changed = true
 	a.unschedule()
@@ -27,13 +27,13 @@ func (a *act) catchUp() {
 	a.schedule(a.nextDue())
 }
 
-// nextDue returns when there is something to do next.
+// nextDue returns the time of the next due work.
 func (r *record) nextDue() int64 {
 	next := min(r.nextDelayed, r.nextKey, r.nextExpiry)
 	if r.nextEnded != never {
 		ends := r.nextEnded + r.retainFor
 		if r.kept > r.retainRuns+r.slack()+2 || r.handover > 0 && r.kept > r.retainRuns {
-			ends = 0 // the number was lowered, or some are kept until who waits can have seen them
+			ends = 0 // the number was lowered, or some runs are kept until their waiters have read them
 		}
 		next = min(next, max(ends, r.handover))
 	}
@@ -43,7 +43,7 @@ func (r *record) nextDue() int64 {
 	return next
 }
 
-// endDelays lets runs be begun whose time has come, in the order of those times.
+// endDelays makes runs ready whose delay is over, in the order of their due times.
 func (a *act) endDelays(left int) int {
 	if a.nextDelayed > a.tx.Now() {
 		return left
@@ -59,7 +59,7 @@ func (a *act) endDelays(left int) int {
 	return left
 }
 
-// expireRuns fails runs that nobody has begun in their time.
+// expireRuns fails runs that no worker has started in time.
 func (a *act) expireRuns(left int) int {
 	if a.nextExpiry > a.tx.Now() {
 		return left
@@ -75,13 +75,13 @@ func (a *act) expireRuns(left int) int {
 	return left
 }
 
-// slack is how many ended runs more than asked for may be kept, one in a hundred: they are
-// forgotten some at a time, as to look for the oldest costs more than to forget it.
+// slack is how many ended runs beyond the limit may be kept: 1 % of it. They are removed in
+// batches, since looking for the oldest costs more than removing it.
 func (s *spec) slack() int64 { return min(s.retainRuns/100, maxSlack) }
 
 const maxSlack = 64
 
-// forgetEnded removes runs that ended long ago, and the oldest of too many.
+// forgetEnded removes runs whose retention is over, and the oldest beyond the limit.
 func (a *act) forgetEnded(left int) int {
 	if a.nextEnded == never {
 		return left
@@ -117,8 +117,7 @@ func (a *act) unconfirmedRun(run uint64) bool {
 	return ok && must(decode(b, (*stateRow).layout)).flags&flagHeld != 0
 }
 
-// forgetKeys removes idempotency keys whose time has come. Those of runs that have not ended are
-// kept for longer.
+// forgetKeys removes expired idempotency keys. Keys of runs that have not ended are kept longer.
 func (a *act) forgetKeys(left int) {
 	if a.nextKey > a.tx.Now() {
 		return
@@ -146,7 +145,7 @@ func (a *act) forgetKeys(left int) {
 	}
 }
 
-// sweepLanes looks at lanes whose limit has changed, until the command is full.
+// sweepLanes updates lanes whose limit has changed, until the command is full.
 func (a *act) sweepLanes() {
 	prefix := numberKey(nil, rowLane, a.id)
 	from := append(numberKey(nil, rowLane, a.id), a.sweepKey...)
@@ -164,7 +163,7 @@ func (a *act) sweepLanes() {
 }
 
 // scan calls f for up to left rows of an index by time, from one time up to another. It returns the
-// time of the first row it leaves, and how many more it would have done.
+// time of the first row it leaves, and how many more rows it could have processed.
 func (a *act) scan(kind byte, from, to int64, left int, f func(k, value []byte)) (next int64, more int) {
 	return a.scanWhile(kind, from, to, left, func(int64, []byte) bool { return true }, f)
 }

@@ -6,37 +6,37 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// CompleteOp completes the run of a task as an operation of a transaction: what the handler has to
-// write is in the same one, so that it is written once, however often the run is begun. It is for
-// tasks of handlers, and for those of Await. What the handler returns is of no effect then.
+// CompleteOp completes the run of a task as an operation of a transaction. The transaction can
+// contain the writes of the handler, so that they happen once, however often the run is started. It
+// is for tasks of handlers and of Await. The handler's return value then has no effect.
 //
 //	res, err := node.Txn("shop").
 //		If(action.Held(t)).
 //		Do(kv.PutOp("order:42", paid), action.CompleteOp(t, nil)).
 //		Commit(ctx)
 //
-// It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread
-// namespace the other parts have to live in the shard of the run: their {tag} must be that of the
-// action's name, or else of the run's IdempotencyKey.
+// It is rejected with ErrConflict if the attempt is over or the run was cancelled. In a spread
+// namespace the other parts must live in the run's shard: their {tag} must be that of the action's
+// name, or else of the run's IdempotencyKey.
 //
 // Options: OutcomeName.
 func CompleteOp(t *Task, output []byte, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: completed, output: output}, opts))}
 }
 
-// FailOp is CompleteOp for an attempt that has failed, with the error. Without Retry the run has
-// failed. Options: ErrorCode, Retry.
+// FailOp is CompleteOp for a failed attempt, with its error. Without Retry the run has failed.
+// Options: ErrorCode, Retry.
 func FailOp(t *Task, message string, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts))}
 }
 
 type hiddenCondition = engine.HiddenCondition
 
-// Condition is a condition of a transaction, made by Held; see floe.Txn. It is good for any number
-// of transactions. The zero Condition is refused with ErrInvalid.
+// Condition is a condition of a transaction, made by Held; see floe.Txn. It may be used in any
+// number of transactions. The zero Condition is rejected with ErrInvalid.
 type Condition struct{ hiddenCondition }
 
-// Held holds while the attempt of a task goes on: it has not ended, and the run was not cancelled.
+// Held holds while a task's attempt is active: it has not ended, and the run was not cancelled.
 func Held(t *Task) Condition {
 	if t == nil {
 		return Condition{engine.HideCondition(engine.Op{Err: errNoTask("held")})}
@@ -63,7 +63,7 @@ func endTaskOp(t *Task, e end, opts []EndOption) engine.Op {
 	return at(p.shard, endRun.Op("", workBody{session: t.session, self: t.self, ends: []end{e}}, err))
 }
 
-// endHeld ends an attempt that goes on, or is refused.
+// endHeld ends an active attempt, or returns an error if it is not active.
 func (w *work) endHeld(c *workBody) error {
 	e := &c.ends[0]
 	t := touchBody{session: c.session, self: c.self, ref: e.ref, attempt: e.attempt, begun: e.begun}
@@ -81,13 +81,13 @@ func (w *work) endHeld(c *workBody) error {
 	return nil
 }
 
-// held is refused if an attempt does not go on.
+// held returns an error if an attempt is not active.
 func (w *work) held(c *touchBody) error {
 	_, err := w.holder(c)
 	return err
 }
 
-// holder returns the session that has an attempt which goes on.
+// holder returns the session that has an active attempt.
 func (w *work) holder(c *touchBody) (*session, error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil {

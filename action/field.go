@@ -65,7 +65,7 @@ func codeRef(ref *protocol.Ref, f *codec.Fields) {
 // checkLabels returns ErrInvalid for malformed or oversized encoded labels.
 func checkLabels(b []byte) error {
 	n := len(b)
-	if n <= 4*MaxLabelBytes { // the lengths that are encoded with them do not count
+	if n <= 4*MaxLabelBytes { // the encoded lengths do not count
 		labels, err := engine.DecodeHeaders(b)
 		if err != nil {
 			return err

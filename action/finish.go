@@ -6,10 +6,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Finish ends a run that a worker got from Await with what a Handler has returned, as a Worker
-// does: for loops that call handlers by themselves.
+// Finish ends a run that a worker got from Await with the return values of a Handler, as a Worker
+// does. It is for loops that call handlers themselves.
 //
-// Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
+// Errors: ErrConflict if the run is no longer assigned to the worker or was cancelled.
 func (s *Store) Finish(ctx context.Context, id string, t *Task, result any, err error) error {
 	if t == nil {
 		return engine.Errorf(ErrInvalid, "action: finish: no task")

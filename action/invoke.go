@@ -26,7 +26,7 @@ func (i *invoked) code(c *codec.Coder) {
 	c.Uvarint(&i.lsn)
 }
 
-// invoke makes a run.
+// invoke creates a run.
 func (w *work) invoke(v *protocol.Invoke) ([]byte, error) {
 	v.Name = w.name
 	res, err := w.begin(v)
@@ -36,7 +36,7 @@ func (w *work) invoke(v *protocol.Invoke) ([]byte, error) {
 	return encode(nil, &res, (*invoked).code), nil
 }
 
-// begin makes a run. On error nothing has changed, so that a command may go on.
+// begin creates a run. On error nothing has changed, so the command may continue.
 func (w *work) begin(v *protocol.Invoke) (res invoked, err error) {
 	a := w.action(v.Name)
 	switch {
@@ -70,7 +70,7 @@ func (w *work) begin(v *protocol.Invoke) (res invoked, err error) {
 	return res, nil
 }
 
-// place refuses a run that has to be in another shard of a spread namespace.
+// place returns an error if the run must be in another shard of a spread namespace.
 func (a *act) place(v *protocol.Invoke) error {
 	if route := a.route(v); a.tx.Spread() && route != "" && !a.tx.Here(route) {
 		return &placeError{a.name, route}
@@ -78,14 +78,14 @@ func (a *act) place(v *protocol.Invoke) error {
 	return nil
 }
 
-// route returns a name in whose shard a run has to be, "" if it can be in any. Those that a limit
-// is about are at the home of the action, so that the limit holds. So are those of an action whose
-// name has a {tag}, for transactions with what else has it.
+// route returns a name whose shard must hold the run, "" if any shard can. Runs under a limit are
+// at the home of the action, so that the limit holds. So are those of an action whose name has a
+// {tag}, for transactions with other objects of that tag.
 //
 // A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the
-// action has had limits it is at the home: a repeat still looks in the shard of the key first,
-// where there may be one that was made before, and makes none there any more. So no change of
-// limits makes two of one run. Machines look for what they have invoked where they are.
+// action has had limits, the run is at the home. A repeat still looks in the shard of the key
+// first, which may have an earlier run, but creates none there any more. So a change of limits
+// never duplicates a run. Machines look for their runs in their own shard.
 func (a *act) route(v *protocol.Invoke) string {
 	keyed := v.IdempotencyKey != "" && v.Notify.Machine == 0
 	switch {
@@ -97,17 +97,17 @@ func (a *act) route(v *protocol.Invoke) string {
 	return ""
 }
 
-// keyRoute is the name that leads to the shard of an idempotency key of an action.
+// keyRoute is the name that routes an idempotency key of an action to its shard.
 func keyRoute(action, key string) string { return action + "\x00" + key }
 
-// placeError refuses a run that has to be in the shard of another name. It gets to no user.
+// placeError rejects a run that must be in the shard of another name. Users never see it.
 type placeError struct{ action, route string }
 
 func (e *placeError) Error() string {
 	return engine.Text("action %q: its limits, or the idempotency key, ask for another shard", e.action)
 }
 
-// CallRoute returns a name in whose shard the run can be made; it is for machines that invoke.
+// CallRoute returns a name whose shard can hold the run; it is for machines that invoke actions.
 func (e *placeError) CallRoute() string { return e.route }
 
 // Unwrap returns ErrConflict.
@@ -123,7 +123,7 @@ type keyRow struct {
 	ref   protocol.Ref
 	hash  uint64
 	until int64
-	over  bool // its 24 h have passed: it means something only as long as the run has not ended
+	over  bool // its 24 h are over: it counts only until the run has ended
 }
 
 func (k *keyRow) code(c *codec.Coder) {
@@ -135,7 +135,7 @@ func (k *keyRow) code(c *codec.Coder) {
 	}
 }
 
-// recall returns the run that has an idempotency key, if there is one.
+// recall returns the run with the given idempotency key, if any.
 func (a *act) recall(v *protocol.Invoke) (earlier protocol.Ref, found bool, err error) {
 	b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...))
 	if !ok {
@@ -152,8 +152,8 @@ func (a *act) recall(v *protocol.Invoke) (earlier protocol.Ref, found bool, err 
 	return row.ref, true, nil
 }
 
-// remember remembers the idempotency key of a run. It may belong to one that nobody has to know of
-// any more.
+// remember stores the idempotency key of a run. It may replace the key of a run that is no longer
+// protected.
 func (a *act) remember(ref protocol.Ref, v *protocol.Invoke) {
 	if b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)); ok {
 		row := must(decode(b, (*keyRow).code))
@@ -162,7 +162,7 @@ func (a *act) remember(ref protocol.Ref, v *protocol.Invoke) {
 	a.setKey(v.IdempotencyKey, keyRow{ref: ref, hash: xxhash.Sum64(v.Input), until: a.tx.Now() + idempotencyMillis})
 }
 
-// setKey writes an idempotency key with its end.
+// setKey writes an idempotency key with its expiry.
 func (a *act) setKey(name string, row keyRow) {
 	a.tx.Set(append(numberKey(nil, rowKey, a.id), name...), encode(nil, &row, (*keyRow).code))
 	a.tx.Set(append(timeKey(nil, rowKeyEnd, a.id, row.until), name...), nil)
@@ -180,7 +180,7 @@ func (w *work) active(ref protocol.Ref) bool {
 	return ok // it is fresh
 }
 
-// insert writes a run, which waits from now on.
+// insert writes a new run, which then waits.
 func (a *act) insert(ref protocol.Ref, v *protocol.Invoke, set uint8) {
 	now := a.tx.Now()
 	row := runRow{
@@ -212,8 +212,7 @@ func (a *act) insert(ref protocol.Ref, v *protocol.Invoke, set uint8) {
 	a.enqueue(ref, st, true)
 }
 
-// state returns what becomes of a fresh run first: its row 's' is written when there is more to
-// say.
+// state returns the initial state of a run: row 's' is written only when the state changes.
 func (r *runRow) state(ref protocol.Ref) *stateRow {
 	st := &stateRow{status: Pending, set: r.set, priority: r.priority, key: r.key, maxAttempts: r.maxAttempts, seq: ref.Run}
 	if r.notify.Machine != 0 {
@@ -228,7 +227,7 @@ func (r *runRow) state(ref protocol.Ref) *stateRow {
 	return st
 }
 
-// expect has a run fail when its time is over, if it has one and no attempt counts.
+// expect sets the expiry of a run, if it has one and no attempt counts yet.
 func (a *act) expect(ref protocol.Ref, st *stateRow) {
 	if st.flags&flagExpires == 0 || st.attempts > 0 {
 		return
@@ -239,14 +238,14 @@ func (a *act) expect(ref protocol.Ref, st *stateRow) {
 	a.schedule(at)
 }
 
-// unexpect ends that: the run is begun, or ends.
+// unexpect removes the expiry, because the run has started or ended.
 func (a *act) unexpect(ref protocol.Ref, st *stateRow) {
 	if st.flags&flagExpires != 0 && st.attempts == 0 {
 		a.tx.Delete(timedRunKey(nil, rowExpiry, a.id, a.runOf(ref).expires, ref.Run))
 	}
 }
 
-// await notes that somebody waits for the end of a run that was made before.
+// await notes that a caller waits for the end of an existing run.
 func (a *act) await(ref protocol.Ref) {
 	row := a.runOf(ref)
 	if row.awaited {
@@ -261,7 +260,7 @@ func (a *act) await(ref protocol.Ref) {
 	}
 }
 
-// stateOf returns the state of a run that is there.
+// stateOf returns the state of an existing run.
 func (a *act) stateOf(ref protocol.Ref) *stateRow {
 	a.buf = runKey(a.buf[:0], rowState, ref.Action, ref.Run)
 	if b, ok := a.tx.Get(a.buf); ok {
@@ -271,7 +270,7 @@ func (a *act) stateOf(ref protocol.Ref) *stateRow {
 	return a.runOf(ref).state(ref)
 }
 
-// runOf returns a run that is there, as it was invoked.
+// runOf returns the invocation row of an existing run.
 func (a *act) runOf(ref protocol.Ref) *runRow {
 	a.buf = runKey(a.buf[:0], rowRun, ref.Action, ref.Run)
 	b, ok := a.tx.Get(a.buf)
@@ -287,7 +286,7 @@ func (a *act) setState(ref protocol.Ref, st *stateRow) {
 	a.tx.Set(a.buf, a.row)
 }
 
-// postpone makes a run wait for a time.
+// postpone makes a run wait until a time.
 func (a *act) postpone(ref protocol.Ref, st *stateRow, due int64) {
 	st.status, st.due = Pending, due
 	a.setState(ref, st)
@@ -297,7 +296,7 @@ func (a *act) postpone(ref protocol.Ref, st *stateRow, due int64) {
 	a.schedule(due)
 }
 
-// enqueue puts a run into its lane, where st says. A fresh one has no row 's'.
+// enqueue puts a run into its lane, at the position in st. A fresh run has no row 's'.
 func (a *act) enqueue(ref protocol.Ref, st *stateRow, fresh bool) {
 	a.changed = true
 	if st.status, st.due = Pending, 0; !fresh {
@@ -336,7 +335,7 @@ func (a *act) dequeue(st *stateRow) {
 	a.tx.Delete(waitingKey(nil, a.id, number, st.priority, st.seq))
 }
 
-// lane is what waits with a concurrency key while a command changes it.
+// lane holds the waiting runs of a concurrency key while a command changes it.
 type lane struct {
 	laneRow
 	set   uint8
@@ -344,7 +343,7 @@ type lane struct {
 	fresh bool // it has no row yet
 }
 
-// lane returns the lane of a key, a new one if it has none.
+// lane returns the lane of a key, creating it if needed.
 func (a *act) lane(set uint8, key string) *lane {
 	l := &lane{set: set, key: key}
 	if b, ok := a.tx.Get(lanesKey(nil, a.id, set, key)); ok {
@@ -356,8 +355,8 @@ func (a *act) lane(set uint8, key string) *lane {
 	return l
 }
 
-// siblings returns the lanes of the same key with other sets of labels, of an action whose limit
-// per key is for all of them together.
+// siblings returns the lanes of the same key with other sets of labels, for an action whose per-key
+// limit covers all of them together.
 func (a *act) siblings(l *lane) (all []*lane) {
 	if a.maxPerKey == 0 {
 		return nil
@@ -376,7 +375,7 @@ func (a *act) siblings(l *lane) (all []*lane) {
 	return all
 }
 
-// setsOfKey returns the sets of labels but the first in which a key has lanes, as bits.
+// setsOfKey returns the sets of labels in which a key has lanes, without the first set, as bits.
 func (a *act) setsOfKey(name string) (sets uint64) {
 	if len(a.sets) > 1 {
 		b, _ := a.tx.Get(keySetsKey(nil, a.id, name))
@@ -401,7 +400,7 @@ func (a *act) mapLane(l *lane, has bool) {
 	a.tx.Set(k, binary.AppendUvarint(nil, sets))
 }
 
-// freeSlot reports whether another run with the key of a lane may be begun.
+// freeSlot reports whether another run with the lane's key may start.
 func (a *act) freeSlot(l *lane, siblings []*lane) bool {
 	running := l.running
 	for _, s := range siblings {
@@ -410,13 +409,13 @@ func (a *act) freeSlot(l *lane, siblings []*lane) bool {
 	return a.maxPerKey == 0 || running < a.maxPerKey
 }
 
-// settleLane writes a lane in which another run is first, with its place among those whose next run
-// can be begun.
+// settleLane writes a lane whose first run has changed, with its place in the index of lanes that
+// can start a run.
 func (a *act) settleLane(l *lane) { a.writeLane(l, a.freeSlot(l, a.siblings(l))) }
 
-// settleKey writes a lane of which another number of runs is under way, and those lanes of the key
-// for which that makes a difference: in turn, so that none of them is always before the others.
-// wakes says whether somebody may have to be told of what can be begun now.
+// settleKey writes a lane whose number of active runs has changed, and the other lanes of the key
+// that are affected. It takes them in turn, so that none always precedes the others. wakes says
+// whether to wake waiters for runs that can now start.
 func (a *act) settleKey(l *lane, wakes bool) {
 	siblings := a.siblings(l)
 	slot := a.freeSlot(l, siblings)
@@ -433,7 +432,7 @@ func (a *act) settleKey(l *lane, wakes bool) {
 	}
 }
 
-// writeLane writes a lane. slot says whether its key has one.
+// writeLane writes a lane. slot says whether its key has a free slot.
 func (a *act) writeLane(l *lane, slot bool) {
 	a.changed = true
 	first := l.queue.first()
@@ -462,7 +461,7 @@ func (a *act) writeLane(l *lane, slot bool) {
 	}
 }
 
-// hasLabels reports whether a worker with labels has all of those that are asked for; both encoded.
+// hasLabels reports whether a worker's labels include all required ones; both are encoded.
 func hasLabels(worker, asked string) bool {
 	if asked == "" || worker == asked {
 		return true

@@ -42,7 +42,7 @@ func limitInvoke(v *protocol.Invoke) error {
 	return checkInput(v.Input)
 }
 
-// checkInput says what is wrong with an input, which has to be JSON in UTF-8 or nothing.
+// checkInput returns an error for an input that is neither empty nor JSON in UTF-8.
 func checkInput(input []byte) error {
 	if len(input) > 0 && !(utf8.Valid(input) && json.Valid(input)) {
 		return engine.Errorf(ErrInvalid, "action: input is not valid JSON: %.40q", input)
@@ -104,7 +104,7 @@ func (s *spec) check() error {
 // adoptBody carries an action's definition from its home shard to the other shards.
 type adoptBody struct {
 	name       string
-	gone       bool // it has been deleted
+	gone       bool // it was deleted
 	definition definition
 }
 

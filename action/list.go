@@ -15,22 +15,22 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is one page of a listing, in its order. It is the same type in all packages of floe.
 type Page[T any] = struct {
 	Items  []T
-	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+	Cursor string // start of the next page, for the option Cursor; "" on the last page
 }
 
-// MaxPageItems is how many items a page may hold.
+// MaxPageItems is the maximum number of items on a page.
 const MaxPageItems = engine.MaxPageItems
 
-// ListOption says which actions a Store lists: Limit, Cursor or Prefix.
+// ListOption is an option of Store.Page and Store.All: Limit, Cursor or Prefix.
 type ListOption interface{ listOption }
 
 // PageOption is an option of every listing of floe: Limit or Cursor.
 type PageOption interface{ pageOption }
 
-// RunOption says which runs of an action are listed.
+// RunOption is an option of the listing of runs.
 type RunOption interface{ runOption }
 
 type (
@@ -49,13 +49,13 @@ type listOptions struct {
 	until      int64 // likewise
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// Limit sets the maximum number of items per page, 1 to 1000; the default is 100. Iterators read
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with its id,
-// unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where
-// it is; all else is neither skipped nor repeated.
+// Cursor continues a listing after an earlier page, with its Cursor; or after a run, with its id,
+// unless the namespace is spread. Items created or removed meanwhile may or may not appear,
+// depending on their position; no other item is skipped or repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only actions whose names begin with p.
@@ -68,7 +68,7 @@ func filterOf(f func(*listOptions)) RunOption {
 	}{Filter: engine.FilterOf(f)}
 }
 
-// Of lists only runs of an action.
+// Of lists only the runs of an action.
 func Of(action string) RunOption {
 	return filterOf(func(o *listOptions) {
 		o.action = action
@@ -76,7 +76,7 @@ func Of(action string) RunOption {
 	})
 }
 
-// InState lists only runs in a state.
+// InState lists only the runs in a state.
 func InState(s Status) RunOption {
 	return filterOf(func(o *listOptions) {
 		if o.status = s; s < Pending || s > TimedOut {
@@ -85,10 +85,10 @@ func InState(s Status) RunOption {
 	})
 }
 
-// Attribute is something of runs by which they are listed, see Has.
+// Attribute is a property of runs to filter by, see Has.
 type Attribute string
 
-// The attributes of runs. A label has the name of Label.
+// The attributes of runs. Label returns the attribute of a label.
 const (
 	AttributeSource         Attribute = "source"
 	AttributeConcurrencyKey Attribute = "concurrency_key"
@@ -100,13 +100,13 @@ const (
 
 const labelAttribute = "label."
 
-// Label returns the attribute of runs that is a label which they ask for.
+// Label returns the attribute for a label that runs require.
 func Label(name string) Attribute { return labelAttribute + Attribute(name) }
 
-// maxAttributes is how many attributes one listing asks for.
+// maxAttributes is the maximum number of attributes in one listing.
 const maxAttributes = 16
 
-// attribute is what runs that are listed have.
+// attribute is a filter: an attribute and its value.
 type attribute struct{ name, value string }
 
 func (a *attribute) code(f *codec.Fields) {
@@ -116,7 +116,7 @@ func (a *attribute) code(f *codec.Fields) {
 	}
 }
 
-// known reports whether there is such an attribute.
+// known reports whether the attribute exists.
 func (a *attribute) known() bool {
 	if label, is := strings.CutPrefix(a.name, labelAttribute); is {
 		return label != ""
@@ -128,7 +128,7 @@ func (a *attribute) known() bool {
 	return false
 }
 
-// of reports whether a run has it.
+// of reports whether a run has the attribute.
 func (a *attribute) of(r *Run) bool {
 	if name, ok := strings.CutPrefix(a.name, labelAttribute); ok {
 		value, has := r.Labels[name]
@@ -149,8 +149,8 @@ func (a *attribute) of(r *Run) bool {
 	return r.Code == a.value
 }
 
-// Has lists only runs whose attribute has a value; given several times, those that have all of
-// them, up to 16.
+// Has lists only runs whose attribute has the given value. Several Has options must all match, up
+// to 16.
 func Has(name Attribute, value string) RunOption {
 	return filterOf(func(o *listOptions) {
 		a := attribute{string(name), value}
@@ -165,9 +165,9 @@ func Has(name Attribute, value string) RunOption {
 	})
 }
 
-// InvokedBetween lists only runs that were invoked at a time or after, and before another one; the
-// zero time.Time is no bound. Runs are known by the ms of their invocation: those of the ms of a
-// bound that is within one are listed.
+// InvokedBetween lists only runs invoked at or after from, and before to; the zero time.Time is no
+// bound. Times of invocation have a resolution of 1 ms: if a bound lies within a millisecond, the
+// runs of that millisecond are listed.
 func InvokedBetween(from, to time.Time) RunOption {
 	return filterOf(func(o *listOptions) {
 		o.since, o.until = 0, 0
@@ -175,12 +175,12 @@ func InvokedBetween(from, to time.Time) RunOption {
 			o.since = engine.FloorMillis(from)
 		}
 		if !to.IsZero() {
-			o.until = cmp.Or(engine.CeilMillis(to), -1) // 0 is no bound, and nothing was invoked before 1970
+			o.until = cmp.Or(engine.CeilMillis(to), -1) // 0 is no bound, and no run is older than 1970
 		}
 	})
 }
 
-// Get returns an action with what has become of its runs. Errors: ErrNotFound.
+// Get returns an action with the counts of its runs. Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	if err := checkAction(name); err != nil {
 		return Info{}, err
@@ -204,10 +204,10 @@ func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	return infos[0], err
 }
 
-// Page returns a page of the actions of the namespace, in order of their names.
+// Page returns a page of the actions of the namespace, ordered by name.
 //
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
-// more than 255 bytes, and a cursor that is no name with the prefix.
+// more than 255 bytes, and a cursor that is not a name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -222,17 +222,16 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], 
 	return page, s.countWorkers(ctx, page.Items)
 }
 
-// All iterates over the actions of the namespace, in order of their names. Each pair is an action
-// and nil, or a zero Info and an error, after which iteration ends; nothing runs before the first
-// step, and break or a done ctx releases everything.
+// All iterates over the actions of the namespace, ordered by name. Each pair is an action and nil,
+// or a zero Info and an error, after which iteration ends; nothing runs before the first step, and
+// break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// merge puts together what shards have of an action. One that its home does not have has been
-// deleted there.
+// merge combines the shards' parts of an action. An action missing at its home was deleted there.
 func merge(parts []shardInfo) (Info, bool) {
 	home := slices.IndexFunc(parts, func(p shardInfo) bool { return p.home })
 	if home < 0 {
@@ -241,10 +240,10 @@ func merge(parts []shardInfo) (Info, bool) {
 	return sum(parts[home].Info, parts), true
 }
 
-// sum adds up what shards have of the runs of an action.
+// sum adds up the shards' run counts of an action.
 func sum(info Info, parts []shardInfo) Info {
 	var took []int64
-	var high, low uint64 // ns: all of them may be more than a time.Duration holds
+	var high, low uint64 // ns: the total may exceed a time.Duration
 	info.Runs, info.Latency = RunCounts{}, Latency{}
 	for i := range parts {
 		r, more := &info.Runs, &parts[i].Runs
@@ -272,19 +271,19 @@ func sum(info Info, parts []shardInfo) Info {
 	return info
 }
 
-// Runs are the runs of a namespace.
+// Runs gives access to the runs of a namespace.
 type Runs struct{ store *Store }
 
-// Runs returns what reads and lists the runs of the namespace.
+// Runs returns the runs of the namespace.
 func (s *Store) Runs() Runs { return Runs{s} }
 
-// Page returns a page of the runs of an action, the newest first. Without the option Of it lists
-// the runs of all actions, in order of the actions' names; a page has those of one action. A page
-// ends early when its inputs and outputs exceed 4 MiB; without Of, and with InState, Has and
-// InvokedBetween, it may be empty and not the last.
+// Page returns a page of the runs of an action, newest first. Without Of it lists the runs of all
+// actions, ordered by action name; each page has runs of one action. A page ends early when its
+// inputs and outputs exceed 4 MiB. Without Of, and with InState, Has or InvokedBetween, a page may
+// be empty without being the last.
 //
 // Options: Limit, Cursor, Of, InState, Has, InvokedBetween. Errors: ErrNotFound if the action of Of
-// does not exist; ErrInvalid for options out of their limits and for what is no cursor.
+// does not exist; ErrInvalid for options out of range and for an invalid cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
@@ -298,7 +297,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 }
 
 // pageOfAll returns a page of the runs of all actions. Its cursor is the escaped name of an action,
-// a slash, and the cursor of a page of that action, or "" behind its last page.
+// a slash, and the cursor of a page of that action, or "" after its last page.
 func (l Runs) pageOfAll(ctx context.Context, o *listOptions) (page Page[Run], err error) {
 	escaped, within, ok := strings.Cut(o.Cursor, "/")
 	after, err := url.PathUnescape(escaped)
@@ -356,7 +355,7 @@ func (l Runs) page(ctx context.Context, o *listOptions) (page Page[Run], err err
 	return engine.MergeNewest(parts, from, o.Limit, found, func(r *Run) time.Time { return r.CreatedAt }, number), nil
 }
 
-// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and
+// All iterates over the runs, in the order of Page and with the contract of Store.All. Options and
 // errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[Run, error] {
 	return engine.All(ctx, l.Page, opts)

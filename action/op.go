@@ -7,8 +7,8 @@ type (
 	txnResult = engine.Result
 )
 
-// Op is an operation of a transaction, made by InvokeOp and its siblings; see floe.Txn. It is good
-// for any number of transactions. The zero Op is refused with ErrInvalid.
+// Op is an operation of a transaction, made by InvokeOp and its siblings; see floe.Txn. It may be
+// used in any number of transactions. The zero Op is rejected with ErrInvalid.
 type Op struct{ hiddenOp }
 
 // OpOf is an Op whose result is a T. It can be used in any number of transactions; Result reads the
@@ -17,10 +17,10 @@ type OpOf[T any] struct{ Op }
 
 func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
 
-// Result returns what the operation returned in the transaction that res is the result of.
+// Result returns the operation's result in a transaction, given the transaction's result res.
 //
 // Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the
-// transaction, or if it is part of it more than once: make an operation for each result.
+// transaction, or if it is part of it more than once: create an operation for each result.
 func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](op.hiddenOp, res) }
 
 // TxnResult is the result of a transaction: a *floe.TxnResult.
@@ -29,9 +29,9 @@ type TxnResult interface{ txnResult }
 // InvokeOp is Invoke as an operation of a transaction.
 //
 // In a spread namespace the runs of an action whose name has a {tag} live in the shard of that tag,
-// which must be the tag of the other parts. Without one, the run is made in the shard of the other
-// parts; an IdempotencyKey then needs their {tag}, and a limit of the action may ask for another
-// shard, in which case the transaction is refused with ErrConflict.
+// which must be the tag of the other parts. Without a tag, the run is created in the shard of the
+// other parts. An IdempotencyKey then needs their {tag}. If a limit of the action requires another
+// shard, the transaction is rejected with ErrConflict.
 func InvokeOp(name string, input []byte, opts ...InvokeOption) OpOf[Invoked] {
 	return opOf[Invoked](invokeOp(name, input, opts))
 }
@@ -56,8 +56,8 @@ func EnableOp(name string) Op { return Op{engine.Hide(enable.Op(name, true, nil)
 // DisableOp is Disable as an operation of a transaction.
 func DisableOp(name string) Op { return Op{engine.Hide(enable.Op(name, false, nil))} }
 
-// DeleteOp is Delete as an operation of a transaction. In a spread namespace it looks for runs that
-// have not ended in the home shard of the action alone; those in others are cancelled.
+// DeleteOp is Delete as an operation of a transaction. In a spread namespace it checks for active
+// runs in the action's home shard only; those in other shards are cancelled.
 func DeleteOp(name string, opts ...DeleteOption) Op {
 	op, _ := deleteOp(name, opts)
 	return Op{engine.Hide(op)}

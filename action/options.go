@@ -7,15 +7,14 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// RegisterOption says something of an action that is registered.
+// RegisterOption is an option of Register.
 type RegisterOption interface{ applyRegister(*registerOptions) }
 
 type registerOption func(*registerOptions)
 
 func (f registerOption) applyRegister(o *registerOptions) { f(o) }
 
-// AttemptOption is an option of Register, for all runs of the action, and of Invoke, for one of
-// them.
+// AttemptOption is an option of Register, for all runs of the action, and of Invoke, for one run.
 type AttemptOption struct {
 	register func(*registerOptions)
 	invoke   func(*invokeOptions)
@@ -48,19 +47,19 @@ func (o *registerOptions) fail(err error) {
 	}
 }
 
-// Owner says whose action it is, in up to 1,024 bytes.
+// Owner sets the owner of the action, in up to 1,024 bytes.
 func Owner(owner string) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.owner = owner })
 }
 
-// Description says what the action does, in up to 1,024 bytes.
+// Description sets the description of the action, in up to 1,024 bytes.
 func Description(text string) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.description = text })
 }
 
-// Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler
-// that needs longer at times can ask for it, see Task.Extend. The time goes on while no node can be
-// reached: a result that can not be handed over before it has passed does not count.
+// Timeout limits the duration of an attempt; the default is 30 s, for a run the timeout of its
+// action. A handler that needs longer can call Task.Extend. The time also passes while no node is
+// reachable: a result that cannot be delivered in time does not count.
 func Timeout(d time.Duration) AttemptOption {
 	fail := func(fail func(error)) {
 		if d <= 0 {
@@ -87,9 +86,9 @@ func MaxAttempts(n int) AttemptOption {
 	}
 }
 
-// Backoff sets how long a run waits for its second attempt; each further wait is twice as long, up
-// to the longest, less up to a quarter by chance. The default is 1 s to 5 min. With a shortest wait
-// of 0 there is none, however long the longest may be.
+// Backoff sets the delay before the second attempt of a run. Each further delay is twice as long,
+// up to the longest, minus a random part of up to a quarter. The default is 1 s to 5 min. If
+// shortest is 0 there is no delay, whatever the value of longest.
 func Backoff(shortest, longest time.Duration) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if shortest < 0 || longest < shortest {
@@ -99,9 +98,9 @@ func Backoff(shortest, longest time.Duration) RegisterOption {
 	})
 }
 
-// Retain sets how long ended runs are kept, and how many of them: when there are more the oldest
-// go, some at a time, so that there may be one in a hundred too many, 64 at most. The default is 7
-// days and 10,000; of an action in a spread namespace, in each shard.
+// Retain sets how long ended runs are kept, and how many of them: beyond that the oldest are
+// removed, in batches, so that up to 1 % and at most 64 more may be kept. The default is 7 days and
+// 10,000 runs; for an action in a spread namespace the number applies to each shard.
 func Retain(d time.Duration, runs int) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if d <= 0 {
@@ -111,22 +110,22 @@ func Retain(d time.Duration, runs int) RegisterOption {
 	})
 }
 
-// MaxRunning bounds how many runs of the action are under way at a time, over all workers; 0 is no
-// bound. A run that was cancelled counts until its handler has returned. In a spread namespace all
-// runs that a limit is about are in one shard, that of the action's name; those that were invoked
-// before it was set, in others, do not count.
+// MaxRunning limits the concurrent runs of the action, over all workers; 0 means no limit. A
+// cancelled run counts until its handler has returned. In a spread namespace all runs under a limit
+// are in one shard, that of the action's name. Runs invoked in other shards before the limit was
+// set do not count.
 func MaxRunning(n int) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.maxRunning = int64(n) })
 }
 
-// MaxRunningPerKey bounds how many runs with one ConcurrencyKey are under way at a time; 0 is no
-// bound. Runs of other keys do not wait for them.
+// MaxRunningPerKey limits the concurrent runs with one ConcurrencyKey; 0 means no limit. Runs with
+// other keys are not delayed.
 func MaxRunningPerKey(n int) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.maxPerKey = int64(n) })
 }
 
-// RateLimit bounds how many runs of the action are begun, attempts after the first one included. It
-// is kept in steps of 10 ms: what the rate allows in such a time may begin at once, beside the
+// RateLimit limits how many runs of the action start, including attempts after the first one. It
+// works in steps of 10 ms: the runs allowed in one step may start at once, in addition to the
 // Burst. Limit and Burst are at most 1,000,000, and Per is at most 366 days.
 func RateLimit(r Rate) RegisterOption {
 	return registerOption(func(o *registerOptions) {
@@ -140,17 +139,17 @@ func RateLimit(r Rate) RegisterOption {
 	})
 }
 
-// DeleteOption changes what Delete does.
+// DeleteOption is an option of Delete.
 type DeleteOption interface{ applyDelete(force *bool) }
 
 type forceOption struct{}
 
 func (forceOption) applyDelete(force *bool) { *force = true }
 
-// Force deletes an action also if it has runs that have not ended: they are cancelled.
+// Force deletes an action even if it has active runs, which are cancelled.
 func Force() DeleteOption { return forceOption{} }
 
-// InvokeOption changes what Invoke does.
+// InvokeOption is an option of Invoke.
 type InvokeOption interface{ applyInvoke(*invokeOptions) }
 
 type invokeOptions struct {
@@ -168,7 +167,7 @@ type invokeOption func(*invokeOptions)
 
 func (f invokeOption) applyInvoke(o *invokeOptions) { f(o) }
 
-// ScheduleOption says something of all runs that a schedule begins, see Schedules.Set.
+// ScheduleOption is an option for all runs that a schedule starts, see Schedules.Set.
 type ScheduleOption interface{ applySchedule(*invokeOptions) }
 
 // RunSetting is an option of Invoke and of Schedules.Set.
@@ -187,7 +186,7 @@ func Priority(p int) RunSetting {
 	}}
 }
 
-// Delay has the run begin d from now at the earliest, in years if need be. It is counted in
+// Delay sets the earliest start of the run, d from now; it may be years. It is counted in
 // milliseconds, rounded up.
 func Delay(d time.Duration) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
@@ -198,10 +197,10 @@ func Delay(d time.Duration) InvokeOption {
 	})
 }
 
-// Expire has the run fail, with the code expired, if no worker has begun it d after its invocation,
-// a Delay included. It is counted in milliseconds, rounded up. Attempts after the first one are not
-// bound by it. A run that is given back, as its worker drains, is bound as before, unless its time
-// has passed meanwhile.
+// Expire makes the run fail with the code expired if no worker has started it d after its
+// invocation, including a Delay. It is counted in milliseconds, rounded up. It does not apply to
+// attempts after the first one. It applies again to a run released by a draining worker, unless its
+// time has passed meanwhile.
 func Expire(d time.Duration) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if d <= 0 {
@@ -211,11 +210,11 @@ func Expire(d time.Duration) InvokeOption {
 	})
 }
 
-// IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that
-// run had not ended, or in the 24 h since it was made: a repeat returns that one, and Duplicate.
-// With another input it is ErrConflict: inputs are compared byte by byte, so different whitespace
+// IdempotencyKey prevents duplicate runs with a key of 1 to 255 bytes. A repeat returns the
+// existing run, and Duplicate, while that run has not ended or for 24 h after its invocation. A
+// different input returns ErrConflict: inputs are compared byte by byte, so different whitespace
 // makes a different input, and so does null instead of nil. Setting or removing limits of the
-// action changes nothing of that.
+// action does not change this.
 func IdempotencyKey(key string) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if key == "" {
@@ -225,8 +224,8 @@ func IdempotencyKey(key string) InvokeOption {
 	})
 }
 
-// ConcurrencyKey says, in 1 to 255 bytes, whose run it is, such as a customer: MaxRunningPerKey
-// holds for each key, and runs are begun in turn for all of them, whoever has invoked how many.
+// ConcurrencyKey sets the key of the run, in 1 to 255 bytes, such as a customer. MaxRunningPerKey
+// applies to each key, and keys take turns to start runs, however many runs each has.
 func ConcurrencyKey(key string) RunSetting {
 	return RunSetting{func(o *invokeOptions) {
 		if key == "" {
@@ -236,13 +235,13 @@ func ConcurrencyKey(key string) RunSetting {
 	}}
 }
 
-// LabelsOption is the option of Labels.
+// LabelsOption is the type of the option Labels.
 type LabelsOption struct{ labels map[string]string }
 
-// Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8
-// without control characters, any values, 1,024 bytes together. The runs of one action that are
-// kept may ask for up to 64 different sets of labels, none at all included; in a spread namespace,
-// those in each shard.
+// Labels restricts the run to workers that have all these labels: names of 1-255 bytes of UTF-8
+// without control characters, any values, 1,024 bytes in total. The retained runs of one action may
+// require up to 64 different sets of labels, including the empty set; in a spread namespace this
+// limit applies to each shard.
 func Labels(labels map[string]string) LabelsOption { return LabelsOption{labels} }
 
 func (l LabelsOption) applyInvoke(o *invokeOptions) {

@@ -12,16 +12,15 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// ErrCancelled is the cause (context.Cause) for which the context of a handler ends whose run was
-// cancelled.
+// ErrCancelled is the cause (context.Cause) of a handler's context whose run was cancelled.
 var ErrCancelled = errors.New("the run was cancelled")
 
-// Permanent marks the error of a handler as one that another attempt cannot repair: the run fails.
-// Permanent(nil) is nil. Permanent of queue and stream is the same.
+// Permanent marks a handler's error as one that another attempt cannot fix: the run fails.
+// Permanent(nil) is nil. Permanent in packages queue and stream is the same.
 func Permanent(err error) error { return workloop.Permanent(err) }
 
-// Code gives the error of a handler a code of up to 255 bytes, by which programs tell it from
-// others: see Run.Code. Code(code, nil) is nil.
+// Code gives a handler's error a code of up to 255 bytes, which programs can compare: see Run.Code.
+// Code(code, nil) is nil.
 func Code(code string, err error) error {
 	if err == nil {
 		return nil
@@ -37,16 +36,16 @@ type codeError struct {
 func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
-// Snooze is what a handler returns, as its error or as its result, for a run that can not be done
-// yet: it is begun again after a time, and the attempt does not count.
+// Snooze is a handler's error or result for a run that cannot be done yet: the run starts again
+// after d, and the attempt does not count.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
 
 type snoozeError struct{ d time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.d) }
 
-// Outcome is what a handler returns, as its result or as its error, to name the outcome of a run
-// that it completes, such as "approved", in up to 255 bytes of UTF-8. data is the output.
+// Outcome is a handler's result or error that completes the run with a named outcome, such as
+// "approved", in up to 255 bytes of UTF-8. data is the output.
 func Outcome(name string, data any) error { return &outcome{name, data} }
 
 type outcome struct {
@@ -56,8 +55,8 @@ type outcome struct {
 
 func (o *outcome) Error() string { return engine.Text("outcome %q", o.name) }
 
-// conclude returns how an attempt ends with what its handler has returned, and the error in that.
-// It calls methods of both values, which may panic.
+// conclude converts a handler's return values to the end of its attempt and the error in it. It
+// calls methods of both values, which may panic.
 func (p *piece) conclude(result any, err error, maxPayload int) (end, error) {
 	e := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: completed, delay: -1}
 	switch result.(type) { // meant as the error
@@ -100,7 +99,7 @@ func (e *end) refuse(code, message string) {
 	e.how, e.code, e.message, e.output, e.outcome = refused, code, message, nil, ""
 }
 
-// failed sets how an attempt ends whose handler has returned an error.
+// failed sets how an attempt ends whose handler returned an error.
 func (e *end) failed(err error) {
 	var (
 		snoozed_ *snoozeError
@@ -119,9 +118,9 @@ func (e *end) failed(err error) {
 	}
 }
 
-// end returns how an attempt ends whose handler has returned, or has not. An error that comes after
-// the process was cut off for too long is taken for a consequence of that, as one that comes after
-// the worker's end is.
+// end returns how an attempt ends, whether its handler has returned or not. An error that comes
+// after the process was cut off for too long counts as a consequence of that, as does an error
+// after the worker's end.
 func (p *piece) end(r workloop.Result) end {
 	switch {
 	case r.Panic != nil:
@@ -135,8 +134,8 @@ func (p *piece) end(r workloop.Result) end {
 	return p.concluded
 }
 
-// outputOf returns the output that a result is kept as: bytes as they are, all else as JSON. nil
-// has none.
+// outputOf returns the stored form of a result: bytes as they are, other values as JSON. nil has no
+// output.
 func outputOf(data any) ([]byte, error) {
 	switch v := data.(type) {
 	case nil:
@@ -147,8 +146,7 @@ func outputOf(data any) ([]byte, error) {
 	return json.Marshal(data)
 }
 
-// shorten returns as much of a text as fits, with a question mark in place of bytes that are not
-// UTF-8.
+// shorten truncates a text to most bytes and replaces bytes that are not UTF-8 with question marks.
 func shorten(s string, most int) string {
 	if len(s) > most {
 		s = engine.Cut(s, most)

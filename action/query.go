@@ -20,10 +20,10 @@ type infoQuery struct {
 
 	found    bool
 	info     shardInfo
-	revision uint64 // LSN, at the action's home, of what the shard knows
+	revision uint64 // LSN, at the action's home, of the definition in the shard
 }
 
-// listQuery asks for actions with a prefix behind a name, in order of their names.
+// listQuery asks for actions with a prefix, after a name, ordered by name.
 type listQuery struct {
 	namespace string
 	prefix    string
@@ -44,30 +44,30 @@ type runQuery struct {
 	run   Run
 }
 
-// runsQuery asks for runs of an action before a number, the newest first.
+// runsQuery asks for runs of an action before a number, newest first.
 type runsQuery struct {
 	namespace string
 	name      string
 	before    uint64
 	status    Status // 0: all
 	limit     int
-	maxBytes  int // of inputs and outputs; the page ends with the one that exceeds it
+	maxBytes  int // of inputs and outputs; the page ends with the run that exceeds it
 
-	attributes   []attribute // that they have
+	attributes   []attribute // required attributes
 	since, until int64       // ms; 0: no bound
 
 	found bool
 	items []Run
-	next  uint64 // before which to go on
+	next  uint64 // number before which the next page starts
 	more  bool
 }
 
-// heartbeatQuery renews the lease of a session and waits for cancelled runs of it.
+// heartbeatQuery renews the lease of a session and waits until runs of it are cancelled.
 type heartbeatQuery struct {
 	namespace string
 	session   uint64
-	known     []protocol.Ref // cancelled runs that the process knows
-	reconcile bool           // do not wait, and return the runs that the session holds too
+	known     []protocol.Ref // cancelled runs known to the process
+	reconcile bool           // do not wait, and also return the runs that the session holds
 
 	cancelled []protocol.Ref // other cancelled runs
 	held      []protocol.Ref
@@ -83,11 +83,11 @@ func (*runQuery) Machine() engine.MachineID       { return engine.MachineAction 
 func (*runsQuery) Machine() engine.MachineID      { return engine.MachineAction }
 func (*heartbeatQuery) Machine() engine.MachineID { return engine.MachineAction }
 
-// shardInfo is what a shard has of an action. Workers are not counted in it, nor is P99 known: took
-// says how long completed runs took last.
+// shardInfo is a shard's part of an action's info. It has no count of workers and no P99: took has
+// the latest durations of completed runs.
 type shardInfo struct {
 	Info
-	home bool // it is what was registered; other shards are told, and may not have heard yet
+	home bool // this shard is the action's home; updates of other shards may be delayed
 	took []int64
 }
 
@@ -133,7 +133,7 @@ func (m *machine) queryInfo(v *engine.View, q *infoQuery) error {
 	return err
 }
 
-// info returns what the shard has of an action.
+// info returns the shard's info about an action.
 func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err error) {
 	i.Info = Info{
 		Name: name, Type: TypeUser, Owner: r.owner, Description: r.description, Version: int(r.version), Enabled: r.enabled,
@@ -157,7 +157,7 @@ func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err 
 	return i, err
 }
 
-// sample returns how long the completed ones of the runs took that ended last, ms.
+// sample returns the durations of the completed runs among the last ended ones, in ms.
 func (r *record) sample(v *engine.View) (took []int64, err error) {
 	if r.kept == 0 {
 		return nil, nil
@@ -181,7 +181,7 @@ func (r *record) sample(v *engine.View) (took []int64, err error) {
 	return took, it.Close()
 }
 
-// duration returns a time as a time.Duration, the longest one if it is longer.
+// duration converts ms to a time.Duration, limited to the longest one.
 func duration(ms int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	if ms > most {
@@ -218,8 +218,8 @@ func (m *machine) queryRun(v *engine.View, q *runQuery) error {
 	if err != nil || !found {
 		return err
 	}
-	// The state is read first. The other row never changes, so that they fit together without a
-	// snapshot, which would cost more than all else.
+	// The state is read first. The other row never changes, so both are consistent without a
+	// snapshot, which would cost more than the rest.
 	state, _, err := v.Get(runKey(nil, rowState, q.ref.Action, q.ref.Run))
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (m *machine) queryRuns(v *engine.View, q *runsQuery) error {
 			break
 		}
 		q.next = lastOf(it.Key())
-		if row.createdAt < q.since { // and so are all before it
+		if row.createdAt < q.since { // so are all runs before it
 			break
 		}
 		if q.until != 0 && row.createdAt >= q.until {
@@ -300,7 +300,7 @@ func (m *machine) queryRuns(v *engine.View, q *runsQuery) error {
 	return errors.Join(err, it.Close())
 }
 
-// wants reports whether a run is one of those that are listed.
+// wants reports whether a run matches the query.
 func (q *runsQuery) wants(r *Run) bool {
 	for i := range q.attributes {
 		if !q.attributes[i].of(r) {
@@ -310,14 +310,14 @@ func (q *runsQuery) wants(r *Run) bool {
 	return q.status == 0 || r.Status == q.status
 }
 
-// runLook looks at runs of an action.
+// runLook reads runs of an action.
 type runLook struct {
 	v    *engine.View
 	name string
 	id   uint64
-	of   *record // nil: it has not been read
+	of   *record // nil: not read yet
 
-	labelled bool // the labels of its sets have been read
+	labelled bool // the labels of its sets were read
 }
 
 // run returns a run.
@@ -329,7 +329,7 @@ func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
 	return l.runIn(number, row, state)
 }
 
-// runIn returns a run in a state, as its row says; no row is that of a fresh run.
+// runIn returns a run with the given state row; without one the run is fresh.
 func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err error) {
 	v := l.v
 	r = Run{
@@ -371,7 +371,7 @@ func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err er
 // labels returns a set of labels of the action.
 func (l *runLook) labels(set uint8) (map[string]string, error) {
 	if set == 0 {
-		return nil, nil // the first set is that of no labels
+		return nil, nil // the first set has no labels
 	}
 	if err := l.readLabels(); err != nil {
 		return nil, err

@@ -12,18 +12,18 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// queryReady is behind those of the worker registry.
+// queryReady comes after the queries of the worker registry.
 const queryReady = workers.QueryHandlers + 1
 
-// readyQuery waits until there is something that a worker can take. Who waits in several shards
-// asks first and takes then: a take that is given up because another one has been answered may have
-// taken something that nobody gets.
+// readyQuery waits until a worker can take a run. A worker that waits in several shards asks first
+// and takes then. If it took at once, a take that is abandoned because another shard answered might
+// already have taken a run that no worker receives.
 type readyQuery struct {
 	namespace, worker string
 	group             group
 }
 
-// OfLeader makes the one answer that knows what can be taken.
+// OfLeader directs the query to the leader, which knows what can be taken.
 func (*readyQuery) OfLeader() {}
 
 func (*readyQuery) Machine() engine.MachineID { return engine.MachineAction }
@@ -37,7 +37,7 @@ func (q *readyQuery) Arguments(f *codec.Fields) {
 	}
 }
 
-// Results has nothing: the answer is that there is something.
+// Results has no fields: the response itself means that a run is ready.
 func (*readyQuery) Results(*codec.Fields) {}
 
 func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
@@ -54,7 +54,7 @@ func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 	if err := l.wait(); err != nil {
 		return err
 	}
-	l = look{v: v, namespace: q.namespace, again: math.MaxInt64} // once more: what came before it waited has woken nobody
+	l = look{v: v, namespace: q.namespace, again: math.MaxInt64} // look again: runs that became ready before the wait woke no waiter
 	if err := l.at(&q.group); err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 		return nil
 	}
 	if l.again != math.MaxInt64 {
-		v.LookAgainAt(l.again) // when a rate allows something
+		v.LookAgainAt(l.again) // when a rate allows a run
 	}
 	return engine.ErrWait
 }
 
-// takeFirst waits in all shards, until there is something in one of them.
+// takeFirst waits in all shards until one of them has a run.
 func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workBody, wait time.Duration) (tasks []Task, err error) {
 	within, cancel := context.WithTimeout(engine.Lasting(ctx), wait)
 	defer cancel()
@@ -88,9 +88,9 @@ func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workB
 	}
 }
 
-// awaitReady returns the first shard that has something for a worker. Another may have said the
-// same, also one whose answer got lost because it was no longer waited for: what it told of is
-// passed on to the next worker.
+// awaitReady returns the first shard that has a run for a worker. Other shards may have had one
+// too, even if their answer was lost because the wait had ended: the run is then offered to the
+// next worker.
 func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workBody) (engine.ShardID, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
@@ -108,10 +108,10 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 	cancel()
 	for range len(shards) - 1 {
 		switch a := <-answers; {
-		case a.err == nil && isEnd(first.err): // it came as the wait ended
+		case a.err == nil && isEnd(first.err): // it came when the wait ended
 			first = a
 		case a.err != nil && !isEnd(a.err) && first.err == nil:
-			first.err = a.err // such as that the worker drains
+			first.err = a.err // for example because the worker drains
 		}
 	}
 	if first.err == nil {
@@ -120,7 +120,7 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 	return first.shard, first.err
 }
 
-// isEnd reports whether a wait failed because it was over.
+// isEnd reports whether a wait failed because its time was over.
 func isEnd(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// What is registered lives in the home of the action, the shard of its name. In a spread namespace
-// the home tells all other shards, so that runs can be in any of them; each has a number, counters
-// and queues of its own for the action.
+// An action's registration lives in its home, the shard of its name. In a spread namespace the home
+// sends it to all other shards, so that any shard can hold runs. Each shard has its own number,
+// counters and queues for the action.
 
 // register registers an action at its home.
 func (w *work) register(s *spec) (version int, err error) {
@@ -23,8 +23,8 @@ func (w *work) register(s *spec) (version int, err error) {
 	return int(d.version), nil
 }
 
-// enable enables or disables an action at its home: a disabled one takes no invocations, and what
-// was invoked before goes on.
+// enable enables or disables an action at its home. A disabled action accepts no invocations;
+// existing runs continue.
 func (w *work) enable(enabled *bool) error {
 	a := w.action(w.name)
 	if a == nil {
@@ -37,19 +37,19 @@ func (w *work) enable(enabled *bool) error {
 	return nil
 }
 
-// define changes an action at its home, and tells all shards.
+// define changes an action at its home and sends the change to all shards.
 func (w *work) define(name string, d definition) {
 	d.updatedAt, d.revision = w.tx.Now(), uint64(w.tx.LSN())
 	w.use(name, d)
 	w.tell(&adoptBody{name: name, definition: d})
 }
 
-// tell sends what the home of an action says to all other shards of a spread namespace.
+// tell sends the definition at an action's home to all other shards of a spread namespace.
 func (w *work) tell(c *adoptBody) {
 	w.tx.SendOthers(engine.Command{Machine: engine.MachineAction, Kind: kindAdopt, Body: encode(nil, c, (*adoptBody).code)})
 }
 
-// adopt takes over what the home of an action says, unless something newer is known.
+// adopt takes over the definition from an action's home, unless the shard has a newer one.
 func (w *work) adopt(c *adoptBody) ([]byte, error) {
 	a := w.action(c.name)
 	switch {
@@ -62,7 +62,7 @@ func (w *work) adopt(c *adoptBody) ([]byte, error) {
 	return nil, nil
 }
 
-// use makes the shard know an action as it is now.
+// use stores the current definition of an action in the shard.
 func (w *work) use(name string, d definition) {
 	tx := w.tx
 	a := w.action(name)
@@ -91,7 +91,7 @@ func (w *work) use(name string, d definition) {
 	a.schedule(a.nextDue())
 }
 
-// wakeAll wakes who waits for runs of the action: some more may be begun.
+// wakeAll wakes the waiters for runs of the action, because more runs may start.
 func (a *act) wakeAll() {
 	for i := range a.sets {
 		if a.ready(i) {
@@ -101,8 +101,7 @@ func (a *act) wakeAll() {
 	}
 }
 
-// delete removes an action at its home. With runs that have not ended it has to be forced: then
-// they are cancelled.
+// delete removes an action at its home. Active runs require force, which cancels them.
 func (w *work) delete(force *bool) error {
 	a := w.action(w.name)
 	if a == nil {
@@ -117,8 +116,8 @@ func (w *work) delete(force *bool) error {
 	return nil
 }
 
-// bury makes an action unknown. Runs that have not ended are cancelled by its timer, a part at a
-// time; then its rows go.
+// bury marks an action as deleted. Its timer cancels the remaining runs in batches; then its rows
+// are removed.
 func (a *act) bury() {
 	tx := a.tx
 	if tx.Here(a.name) {
@@ -133,7 +132,7 @@ func (a *act) bury() {
 	a.schedule(tx.Now())
 }
 
-// drop removes all rows of an action that is deleted, and has no runs left.
+// drop removes all rows of a deleted action that has no runs left.
 func (a *act) drop() {
 	a.unschedule()
 	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowExpiry, rowState,
@@ -152,8 +151,8 @@ func (a *act) drop() {
 	a.dropped = true
 }
 
-// cancelAll cancels the runs of an action that is deleted, until the command is crowded. It reports
-// whether any are left.
+// cancelAll cancels the runs of a deleted action until the command is crowded. It reports whether
+// any are left.
 func (a *act) cancelAll() (more bool) {
 	const reason = "the action was deleted"
 	prefix := numberKey(nil, rowWaiting, a.id)
@@ -174,7 +173,7 @@ func (a *act) cancelAll() (more bool) {
 	})
 }
 
-// each calls f for rows from one on, up to the end of a prefix, until the command is crowded. It
+// each calls f for rows from a key up to the end of a prefix, until the command is crowded. It
 // reports whether there are more. f gets copies of the keys.
 func (a *act) each(from, prefix []byte, f func(k, value []byte)) (more bool) {
 	it := a.tx.Iter(from, key.PrefixEnd(prefix))

@@ -13,8 +13,8 @@ import (
 )
 
 // The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that
-// made the action known in the shard, so that one that is registered again after its deletion
-// begins with nothing; run, seq, lane and session are LSNs too (u64), prio and set are u8.
+// created the action in the shard, so an action that is registered again after its deletion starts
+// empty. run, seq, lane and session are LSNs too (u64), prio and set are u8.
 //
 //	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
@@ -40,7 +40,7 @@ import (
 //
 // Rows 'c', 'p' and 'y' are those of schedules, see rowPlan.
 //
-// A run is in one of four states, as its rows say:
+// A run is in one of four states, determined by its rows:
 //
 //	waiting   'i', 'w', and 's' unless it is fresh: no worker has had it, and it was not delayed
 //	delayed   'i', 'd', 's'
@@ -72,10 +72,10 @@ const (
 	behindTimeAt = numberAt + 8
 )
 
-// never is the time of what does not happen.
+// never is the time of an event that does not happen.
 const never = math.MaxInt64
 
-// spec is what is registered of an action. Times are ms.
+// spec is the registration of an action. Times are ms.
 type spec struct {
 	owner, description     string
 	timeout                int64
@@ -88,7 +88,7 @@ type spec struct {
 	rate                   rate
 }
 
-// rate is a Rate as it is kept.
+// rate is the stored form of Rate.
 type rate struct{ limit, per, burst int64 } // per in ms; all 0: none
 
 func (s *spec) code(c *codec.Coder) {
@@ -102,19 +102,19 @@ func (s *spec) code(c *codec.Coder) {
 	}
 }
 
-// limited reports whether runs of the action with a concurrency key, or without one, have to be in
-// one shard for its limits to hold.
+// limited reports whether runs of the action with a concurrency key, or without one, must be in one
+// shard for its limits to hold.
 func (s *spec) limited(key string) bool {
 	return s.maxRunning > 0 || s.rate.limit > 0 || s.maxPerKey > 0 && key != ""
 }
 
-// definition is an action as all shards of a namespace know it.
+// definition is an action as replicated to all shards of a namespace.
 type definition struct {
 	spec
-	version   uint64 // counts registrations
-	revision  uint64 // of the home shard: the LSN of its last change
+	version   uint64 // number of registrations
+	revision  uint64 // of the home shard: LSN of the last change
 	enabled   bool
-	homed     bool // it has limits, or had some: see act.route
+	homed     bool // it has or had limits: see act.route
 	createdAt int64
 	updatedAt int64
 }
@@ -129,36 +129,36 @@ func (d *definition) code(c *codec.Coder) {
 	c.Varint(&d.updatedAt)
 }
 
-// record is what the row 'a' says of an action.
+// record is the content of an action's row 'a'.
 type record struct {
 	id uint64
 	definition
 
-	// Runs by state, of all that ever were.
+	// All runs ever made, by state.
 	pending, running, completed, failed, cancelled, timedOut int64
-	// cancelled runs whose workers have not confirmed that: they take up slots
+	// cancelled runs whose workers have not confirmed the cancellation: they occupy slots
 	unconfirmed int64
-	delayed     int64 // those of pending that wait for a time
-	kept        int64 // ended runs that are kept
-	took        int64 // ms that the last attempts of completed runs took together
+	delayed     int64 // pending runs waiting for a time
+	kept        int64 // retained ended runs
+	took        int64 // total ms of the last attempts of completed runs
 	allowed     int64 // µs: when the rate allows a run again (the theoretical arrival time)
 	turn        uint64
-	served      uint64 // turn of the namespace's actions: the LSN of the last take
+	served      uint64 // turn among the namespace's actions: LSN of the last take
 
-	// Low marks: no row of the index is before it.
+	// Low marks: no row of the index precedes them.
 	nextDelayed, nextEnded, nextKey, nextExpiry int64
 
-	handover int64 // until when the oldest ended run is kept in any case, 0 if it is not: see handoverMillis
+	handover int64 // time until which the oldest ended run must be kept, 0 if it need not be: see handoverMillis
 
-	timer int64 // when the action's one timer is due; it may be early
+	timer int64 // due time of the action's only timer; it may be early
 
-	sweep      bool   // the lanes from sweepKey on have to be looked at: their limit has changed
+	sweep      bool   // the lanes from sweepKey on must be updated: their limit has changed
 	sweepKey   string // set u8 | key
 	cancelFrom uint64 // of a deleted action: runs before it have ended
 
-	sets                []labelSet // of the first one there is all; of others, see act.set
-	readySets, usedSets uint64     // bits of the others: those that have something ready, and those that have runs
-	inline              bool       // all sets are in the row, as older versions wrote it
+	sets                []labelSet // the first one is complete; for the others see act.set
+	readySets, usedSets uint64     // bits of the other sets: those with ready runs, and those with runs
+	inline              bool       // all sets are in the row, as written by older versions
 
 	mapped bool // the keys of all lanes have rows 'm', which older versions did not write
 }
@@ -180,9 +180,8 @@ func (n *nameRow) code(c *codec.Coder) {
 	c.String(&n.name)
 }
 
-// queue says where the first rows of an index are whose keys end in a priority and a number, so
-// that nobody who looks for them walks over the remains of others. Numbers come in ascending order,
-// or nearly so.
+// queue locates the first rows of an index whose keys end in a priority and a number, so that a
+// search does not walk over tombstones. Numbers are ascending, or nearly so.
 type queue struct{ heads []head }
 
 // head is one priority of a queue: n rows, none of them before seq.
@@ -192,7 +191,7 @@ type head struct {
 	seq      uint64
 }
 
-// len returns how many rows there are.
+// len returns the number of rows.
 func (q *queue) len() (n int64) {
 	for _, h := range q.heads {
 		n += h.n
@@ -200,7 +199,7 @@ func (q *queue) len() (n int64) {
 	return n
 }
 
-// first returns the most urgent priority, nil if there is nothing.
+// first returns the most urgent priority, nil if the queue is empty.
 func (q *queue) first() *head {
 	if len(q.heads) == 0 {
 		return nil
@@ -208,7 +207,7 @@ func (q *queue) first() *head {
 	return &q.heads[0]
 }
 
-// push notes a row that is written.
+// push notes that a row is written.
 func (q *queue) push(priority uint8, seq uint64) {
 	i, found := slices.BinarySearchFunc(q.heads, priority, func(h head, p uint8) int { return int(h.priority) - int(p) })
 	if !found {
@@ -219,7 +218,7 @@ func (q *queue) push(priority uint8, seq uint64) {
 	h.seq = min(h.seq, seq)
 }
 
-// remove notes a row that is deleted.
+// remove notes that a row is deleted.
 func (q *queue) remove(priority uint8, seq uint64) {
 	i, found := slices.BinarySearchFunc(q.heads, priority, func(h head, p uint8) int { return int(h.priority) - int(p) })
 	if !found {
@@ -233,8 +232,8 @@ func (q *queue) remove(priority uint8, seq uint64) {
 	}
 }
 
-// pop notes that the first row is deleted: the next one is behind it. Remove knows that only of
-// numbers that follow one another.
+// pop notes that the first row is deleted: the next one comes after it. remove can tell that only
+// for consecutive numbers.
 func (q *queue) pop(priority uint8, seq uint64) {
 	q.remove(priority, seq)
 	if h := q.first(); h != nil && h.priority == priority {
@@ -250,8 +249,8 @@ func (q *queue) code(c *codec.Coder) {
 	})
 }
 
-// code lays the row out: version u8 | all fields in order, times and counts as varints. Version 1,
-// which is read only, had all sets in it.
+// code encodes the row: version u8 | all fields in order, times and counts as varints. Version 1,
+// which is only read, contained all sets.
 func (r *record) code(c *codec.Coder) {
 	v := byte(2)
 	if c.Byte(&v); v != 1 && v != 2 {
@@ -295,7 +294,7 @@ func (r *record) code(c *codec.Coder) {
 	}
 }
 
-// codeInline reads the sets of a row of version 1, and what is behind them.
+// codeInline reads the sets of a version 1 row, and the fields after them.
 func (r *record) codeInline(c *codec.Coder) {
 	codec.List(c, &r.sets, func(c *codec.Coder, s *labelSet) {
 		c.String(&s.labels)
@@ -322,16 +321,16 @@ type runRow struct {
 	set            uint8
 	priority       uint8
 	createdAt      int64
-	due            int64 // when it was to be begun first; createdAt without a delay
+	due            int64 // initial start time; createdAt without a delay
 	timeout        int64 // ms
 	maxAttempts    int64
-	key            string // concurrency key, "" without one
+	key            string // concurrency key, "" if none
 	idempotencyKey string
 	source         string
 	notify         protocol.Notify
 	input          []byte
-	awaited        bool  // somebody waits for its end
-	expires        int64 // when it fails if nobody has begun it; 0: never
+	awaited        bool  // a caller waits for its end
+	expires        int64 // time at which it fails if no worker has started it; 0: never
 }
 
 func (r *runRow) code(c *codec.Coder) {
@@ -353,7 +352,7 @@ func (r *runRow) code(c *codec.Coder) {
 	}
 }
 
-// tagOfRun reads the tag of a run's row, without the rest.
+// tagOfRun decodes only the tag of a run's row.
 func tagOfRun(b []byte) (uint16, error) {
 	r := codec.NewReader(b)
 	version, tag := r.Byte(), r.Uvarint()
@@ -363,8 +362,7 @@ func tagOfRun(b []byte) (uint16, error) {
 	return uint16(tag), nil
 }
 
-// isFinal reads from a run's state whether it has ended, without the rest. No row is that of a
-// fresh run.
+// isFinal decodes from a run's state only whether it has ended. A missing row means a fresh run.
 func isFinal(state []byte) (bool, error) {
 	if len(state) == 0 {
 		return false, nil
@@ -374,20 +372,20 @@ func isFinal(state []byte) (bool, error) {
 	return status.Final(), r.Err()
 }
 
-// stateRow is the value of a row 's'. It repeats what ending a run takes of its row 'i', which may
-// be large.
+// stateRow is the value of a row 's'. It repeats the fields of row 'i' that are needed to end a
+// run, because row 'i' may be large.
 type stateRow struct {
 	status      Status
 	flags       uint8
 	set         uint8
 	priority    uint8
 	key         string
-	attempts    int64 // that count, the present one included
+	attempts    int64 // attempts that count, including the current one
 	maxAttempts int64
-	begun       int64  // attempts, and those that did not count
-	seq         uint64 // in its lane: of a waiting run, and of one that was taken from there
+	begun       int64  // starts, including attempts that do not count
+	seq         uint64 // position in its lane: of a waiting run, and of one taken from there
 	due         int64  // of a delayed run
-	session     uint64 // of a running run, and of a cancelled one whose worker has not confirmed that
+	session     uint64 // of a running run, and of a cancelled one whose worker has not confirmed the cancellation
 	startedAt   int64  // of the last attempt
 	endedAt     int64
 	outcome     string
@@ -399,10 +397,10 @@ type stateRow struct {
 
 // Flags of a stateRow.
 const (
-	flagNotify  = 1 << iota // somebody is told the end, see runRow
+	flagNotify  = 1 << iota // its end is reported, see runRow
 	flagHeld                // it has a row 'r'
-	flagRefused             // the last attempt has failed, and said that no other may follow
-	flagAwaited             // somebody waits for the end, see runRow
+	flagRefused             // the last attempt failed and ruled out another one
+	flagAwaited             // a caller waits for its end, see runRow
 	flagExpires             // it has a row 'h' while it waits and no attempt counts
 	flagSuspect             // an attempt before the last one timed out or was lost, of a run with flagNotify
 	allFlags    = 1<<iota - 1
@@ -435,7 +433,7 @@ func (s *stateRow) layout(c *codec.Coder) {
 // held is the value of a row 'r'.
 type held struct {
 	deadline  int64
-	cancelled bool // the worker is to be told, and then confirms
+	cancelled bool // the worker must be notified and then confirms
 }
 
 func (h *held) code(c *codec.Coder) {
@@ -443,11 +441,11 @@ func (h *held) code(c *codec.Coder) {
 	c.Bool(&h.cancelled)
 }
 
-// laneRow is the value of a row 'l'. A lane that has neither runs nor slots has no row.
+// laneRow is the value of a row 'l'. A lane without runs and slots has no row.
 type laneRow struct {
 	number   uint64
 	running  int64
-	eligible bool // it has a row 'e', with priority, which is that of its first run, and turn
+	eligible bool // it has a row 'e', with the priority of its first run, and turn
 	priority uint8
 	turn     uint64
 	queue    queue
@@ -466,17 +464,17 @@ func (l *laneRow) code(c *codec.Coder) {
 // sessionRow is the value of a row 'o'.
 type sessionRow struct {
 	ns       uint32
-	process  string // as it calls itself
-	self     bool   // its worker calls Await by itself: process is its id, and nobody renews it
+	process  string // name chosen by the process
+	self     bool   // its worker calls Await itself: process is its id, and it has no heartbeats
 	held     int64
-	timer    int64 // when its one timer is due: no attempt ends before
+	timer    int64 // due time of its only timer: no attempt ends earlier
 	openedAt int64
 	groups   []group
 }
 
-// group is what some workers of a process take.
+// group defines which runs some workers of a process take.
 type group struct {
-	labels string // that the workers have, encoded
+	labels string // labels of the workers, encoded
 	names  []string
 }
 
@@ -504,12 +502,12 @@ func version(c *codec.Coder, what string) {
 	}
 }
 
-// coded is a row, or a body, that is coded field by field.
+// encode appends a row or a body, encoded field by field.
 func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
 	return codec.Encode(dst, v, code)
 }
 
-// decode reads what encode wrote, all of it.
+// decode decodes all of what encode wrote.
 func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return codec.Decode(b, code)
 }
@@ -518,8 +516,7 @@ func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(keyRoom(dst), kind), ns), name...)
 }
 
-// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it
-// allocates at once.
+// keyRoom returns a buffer for a key. Most new keys fit into its initial allocation.
 func keyRoom(dst []byte) []byte {
 	const usual = 40
 	if dst == nil {
@@ -528,8 +525,7 @@ func keyRoom(dst []byte) []byte {
 	return dst
 }
 
-// numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or
-// session.
+// numberKey is the key, or key prefix, of rows of a type that belong to an id or session.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
 	return key.AppendUint64(append(keyRoom(dst), kind), number)
 }
@@ -538,7 +534,7 @@ func runKey(dst []byte, kind byte, id, run uint64) []byte {
 	return key.AppendUint64(numberKey(dst, kind, id), run)
 }
 
-// timeKey is the key of a row that stands at a time, or what they begin with.
+// timeKey is the key, or key prefix, of a row at a time.
 func timeKey(dst []byte, kind byte, id uint64, at int64) []byte {
 	return key.AppendInt64(numberKey(dst, kind, id), at)
 }
@@ -571,7 +567,7 @@ func heldKey(dst []byte, session, id, run uint64) []byte {
 	return key.AppendUint64(key.AppendUint64(numberKey(dst, rowHeld, session), id), run)
 }
 
-// runAt returns the run that a row 'w' is about.
+// runAt returns the run of a row 'w'.
 func runAt(k, value []byte) uint64 {
 	if len(value) == 0 {
 		return lastOf(k)
@@ -580,8 +576,8 @@ func runAt(k, value []byte) uint64 {
 	return run
 }
 
-// lastOf reads the number at the end of a key.
+// lastOf decodes the number at the end of a key.
 func lastOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[len(k)-8:]) }
 
-// numberOf reads the number behind the first one of a key.
+// numberOf decodes the number after the first one in a key.
 func numberOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[numberAt:]) }

@@ -14,20 +14,20 @@ const (
 	MaxScheduleName    = 200  // bytes
 	MaxCatchUp         = cron.MaxAll
 	DefaultCatchUp     = 100
-	maxScheduleMessage = 256 // of a refusal that is remembered with a tick
+	maxScheduleMessage = 256 // of a refusal that is kept with a tick
 	maxTimesBytes      = 256 // of a cron expression, and of a zone
 	sourceSchedule     = "schedule:"
 )
 
-// Overlap says what a tick does while the run of the tick before is still pending or running.
+// Overlap is the policy for a tick whose predecessor's run is still pending or running.
 type Overlap uint8
 
-// The policies of overlap.
+// The overlap policies.
 const (
-	OverlapSkip    Overlap = iota // it is left out, and counted as skipped
-	OverlapBuffer                 // it runs when that has ended; one waits at most, further ones are skipped
-	OverlapAllow                  // it runs beside it
-	OverlapReplace                // that is cancelled, and it runs
+	OverlapSkip    Overlap = iota // skip the tick and count it as skipped
+	OverlapBuffer                 // run after the previous run ends; at most one tick waits, further ones are skipped
+	OverlapAllow                  // run in parallel
+	OverlapReplace                // cancel the previous run and run
 )
 
 var overlapNames = [...]string{OverlapSkip: "skip", OverlapBuffer: "buffer", OverlapAllow: "allow", OverlapReplace: "replace"}
@@ -40,7 +40,7 @@ func (o Overlap) String() string {
 	return overlapNames[o]
 }
 
-// ParseOverlap returns the policy with a name. Errors: ErrInvalid.
+// ParseOverlap returns the policy with the given name. Errors: ErrInvalid.
 func ParseOverlap(name string) (Overlap, error) {
 	for o, n := range overlapNames {
 		if n == name {
@@ -50,16 +50,16 @@ func ParseOverlap(name string) (Overlap, error) {
 	return 0, engine.Errorf(ErrInvalid, "action: %q is no policy of overlap: %s", name, strings.Join(overlapNames[:], ", "))
 }
 
-// CatchUp says which ticks run of those that have come due while nobody could run them, because the
-// node was down or its shard had no leader. What does not run is counted as missed. Pausing a
-// schedule misses nothing: when it is resumed it goes on with the next tick.
+// CatchUp selects which ticks run after an outage, among those that came due while the node was
+// down or its shard had no leader. The others are counted as missed. A paused schedule misses no
+// ticks: after Resume it continues with the next one.
 type CatchUp uint8
 
-// The rules of catching up. They are those of internal/cron, in its order.
+// The catch-up rules. They are those of internal/cron, in the same order.
 const (
 	CatchUpOne  CatchUp = iota // the last one, however late
-	CatchUpNone                // the last one, if it is not more than a minute late
-	CatchUpAll                 // each of the last CatchUpLimit ones, oldest first; what Overlap says goes for them too
+	CatchUpNone                // the last one, if it is at most a minute late
+	CatchUpAll                 // each of the last CatchUpLimit ones, oldest first; Overlap applies to them too
 )
 
 var catchUpNames = [...]string{CatchUpOne: "one", CatchUpNone: "none", CatchUpAll: "all"}
@@ -72,7 +72,7 @@ func (c CatchUp) String() string {
 	return catchUpNames[c]
 }
 
-// ParseCatchUp returns the rule with a name. Errors: ErrInvalid.
+// ParseCatchUp returns the rule with the given name. Errors: ErrInvalid.
 func ParseCatchUp(name string) (CatchUp, error) {
 	for c, n := range catchUpNames {
 		if n == name {
@@ -82,87 +82,87 @@ func ParseCatchUp(name string) (CatchUp, error) {
 	return 0, engine.Errorf(ErrInvalid, "action: %q is no rule of catching up: %s", name, strings.Join(catchUpNames[:], ", "))
 }
 
-// ScheduleSpec says when a schedule runs its action, and what with. Exactly one of Cron and Every
-// is needed.
+// ScheduleSpec defines when a schedule runs its action, and with which input and policies. Exactly
+// one of Cron and Every is required.
 type ScheduleSpec struct {
 	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six
-	// with seconds in front, or one of @yearly, @monthly, @weekly, @daily, @hourly and "@every
-	// 90s". A field is a list of *, n and n-m, with /step; months and weekdays have names, ranges
-	// may wrap (FRI-MON), Sunday is 0 and 7. It has up to 256 bytes. The last day of a month is L,
-	// n days before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day of
-	// week are both restricted, one of them is enough, as in crontab(5).
+	// with seconds first, or one of @yearly, @monthly, @weekly, @daily, @hourly and "@every 90s". A
+	// field is a list of *, n and n-m, with /step; months and weekdays have names, ranges may wrap
+	// (FRI-MON), Sunday is 0 and 7. It has up to 256 bytes. The last day of a month is L, n days
+	// before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day of week
+	// are both restricted, one match is enough, as in crontab(5).
 	//
-	// An expression for every hour follows real time: "*/15 * * * *" runs each quarter of an hour
-	// also when clocks change. Any other one names times of a day: one that clocks skip runs at the
-	// first instant after, one that they show twice runs the first time.
+	// An expression for every hour follows elapsed time: "*/15 * * * *" runs each quarter of an
+	// hour, also when clocks change. Other expressions name times of day: a time that the clocks
+	// skip runs at the first instant after it, and a time that occurs twice runs the first time.
 	Cron string
 	// Every is an interval of at least a second, in whole milliseconds.
 	Every time.Duration
-	// Anchor is a time from which the intervals are counted, forth and back; default 1970-01-01
-	// 00:00 UTC. It goes with Every only.
+	// Anchor is the time from which the intervals are counted, forward and backward; default
+	// 1970-01-01 00:00 UTC. It is valid with Every only.
 	Anchor time.Time
-	// Zone is the time zone of Cron by its name in the IANA database, such as "Europe/Berlin";
-	// default UTC.
+	// Zone is the time zone of Cron by its IANA name, such as "Europe/Berlin"; default UTC.
 	Zone string
 
 	Overlap      Overlap // default OverlapSkip
 	CatchUp      CatchUp // default CatchUpOne
 	CatchUpLimit int     // of CatchUpAll, 1 to MaxCatchUp; 0 means DefaultCatchUp
 
-	// Input is the JSON that each run gets; nil is none. The time of the tick is in the run's
+	// Input is the JSON input of each run; nil means none. The time of the tick is in the run's
 	// idempotency key, "schedule:<name>:<time>".
 	Input []byte
-	// Paused makes a schedule that is paused. One that is there already stays as it is: see
+	// Paused creates the schedule paused. It has no effect on an existing schedule: see
 	// Schedules.Pause.
 	Paused bool
 }
 
-// Schedule is a schedule with what has become of its ticks. Its bytes are the caller's to keep.
+// Schedule is a schedule with its state and the results of its ticks. The caller may keep its
+// bytes.
 type Schedule struct {
 	Name           string
 	Action         string
 	Spec           ScheduleSpec
-	Priority       int // of the runs, as the following
+	Priority       int // of the runs, as are the next two
 	Labels         map[string]string
 	ConcurrencyKey string
 
 	Paused    bool
-	Note      string // why floe itself has paused it: its times could not be read any more; else ""
+	Note      string // why floe paused it: its times could no longer be parsed; else ""
 	CreatedAt time.Time
 	UpdatedAt time.Time // when it was last set, paused or resumed
 	Next      time.Time // the next tick; zero if there is none, or it is paused
-	Last      time.Time // until when ticks are decided
-	Buffered  time.Time // the tick that waits for the end of the run before, see OverlapBuffer; zero if none
-	LastRun   RunID     // "" if none has begun
+	Last      time.Time // ticks up to this time are decided
+	Buffered  time.Time // tick waiting for the previous run to end, see OverlapBuffer; zero if none
+	LastRun   RunID     // "" if none has started
 
-	Ran     int64  // runs begun
-	Skipped int64  // ticks left out because of Overlap
-	Missed  int64  // ticks left out because of CatchUp
-	Refused int64  // ticks whose run the action has refused, because it was disabled for instance
+	Ran     int64  // runs started
+	Skipped int64  // ticks skipped because of Overlap
+	Missed  int64  // ticks missed, see CatchUp
+	Refused int64  // ticks whose run the action rejected, for instance because it was disabled
 	Ticks   []Tick // the last 16, newest first
 }
 
-// Tick is what has become of a tick of a schedule.
+// Tick is a decided tick of a schedule.
 type Tick struct {
 	At        time.Time // zero for TickMissed
 	DecidedAt time.Time
 	Result    TickResult
 	Run       RunID  // of TickRan and TickTriggered
 	Error     string // of TickRefused
-	Count     int64  // of TickMissed: how many
+	Count     int64  // of TickMissed: number of ticks
 }
 
-// TickResult is what became of a tick.
+// TickResult is the result of a tick.
 type TickResult uint8
 
 // The results of ticks.
 const (
-	TickRan       TickResult = iota + 1 // its run was begun
-	TickTriggered                       // it was no tick, but Schedules.Trigger
-	TickBuffered                        // it waits for the end of the run before
-	TickSkipped                         // that was still active
-	TickRefused                         // the action has refused the run
-	TickMissed                          // nobody could run it, see CatchUp
+	TickRan       TickResult = iota + 1 // its run was started
+	TickTriggered                       // not a tick but Schedules.Trigger
+	TickBuffered                        // waiting for the previous run to end
+	TickSkipped                         // the previous run was still active
+	TickRefused                         // the action rejected the run
+	TickMissed                          // it could not run in time, see CatchUp
 )
 
 var tickNames = [...]string{

@@ -46,10 +46,10 @@ type scheduled struct {
 	scheduleRow
 	*work
 	action, name string
-	was          int64 // when the duty had to look at it before the command
+	was          int64 // when the duty had to check it before the command
 }
 
-// schedule returns a schedule, nil if there is none.
+// schedule returns a schedule, nil if it does not exist.
 func (w *work) schedule(action, name string) *scheduled {
 	w.buf = scheduleKey(w.buf[:0], rowSchedule, w.tx.Namespace(), action, name)
 	b, ok := w.tx.Get(w.buf)
@@ -64,7 +64,7 @@ func (s *scheduled) key(kind byte) []byte {
 	return scheduleKey(nil, kind, s.tx.Namespace(), s.action, s.name)
 }
 
-// save writes the schedule's row, and keeps the index of what is due with it.
+// save writes the schedule's row and updates its entry in the index of due schedules.
 func (s *scheduled) save() {
 	s.row = encode(s.row[:0], &s.scheduleRow, (*scheduleRow).code)
 	s.tx.Set(s.key(rowSchedule), s.row)
@@ -80,15 +80,15 @@ func (s *scheduled) save() {
 	s.tx.Notify(dueTopic(), -1)
 }
 
-// unplan removes the schedule from the index of what is due.
+// unplan removes the schedule from the index of due schedules.
 func (s *scheduled) unplan() {
 	if s.was != never {
 		s.tx.Delete(dueKey(nil, s.was, s.tx.Namespace(), s.action, s.name))
 	}
 }
 
-// setSchedule makes a schedule or changes it. One that says what it said before changes nothing, so
-// that programs may say it whenever they start.
+// setSchedule creates or changes a schedule. An unchanged schedule has no effect, so programs may
+// set it at every start.
 func (w *work) setSchedule(c *scheduleBody) error {
 	action := w.name
 	a := w.action(action)
@@ -136,15 +136,15 @@ func (w *work) dropSchedules(action string) {
 	}
 }
 
-// delete removes the schedule. What it has begun goes on.
+// delete removes the schedule. Its runs continue.
 func (s *scheduled) delete() {
 	s.unplan()
 	s.tx.Delete(s.key(rowPlan))
 	s.tx.Delete(s.key(rowSchedule))
 }
 
-// pause pauses the schedule or resumes it, which never catches up. A tick that waits for a run to
-// end is dropped.
+// pause pauses or resumes the schedule; resuming does not catch up. A tick waiting for a run to end
+// is dropped.
 func (s *scheduled) pause(paused bool, note string) {
 	if s.paused == paused {
 		return
@@ -158,7 +158,7 @@ func (s *scheduled) pause(paused bool, note string) {
 	s.save()
 }
 
-// dropBuffered skips the tick that waits for the run before it, if there is one.
+// dropBuffered skips the tick waiting for the previous run, if there is one.
 func (s *scheduled) dropBuffered() {
 	if s.buffered != 0 {
 		s.decide(tick{at: s.buffered, result: TickSkipped})
@@ -166,15 +166,15 @@ func (s *scheduled) dropBuffered() {
 	}
 }
 
-// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if
-// all of them were, it is refused.
+// tick decides ticks that the duty found due. Stale ticks are skipped; if all are stale, tick
+// returns an error.
 func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := uint64(0)
 	for i := range *due {
 		d := &(*due)[i]
 		s := w.schedule(d.action, d.name)
 		if s == nil || !d.follows(&s.scheduleRow) {
-			continue // it has been changed, or the tick is decided
+			continue // the schedule was changed, or the tick is decided
 		}
 		done++
 		if d.Problem != "" {
@@ -190,7 +190,7 @@ func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	return codec.AppendUvarint(nil, done), nil
 }
 
-// comeAll does all ticks of a schedule that are due.
+// comeAll processes all due ticks of a schedule.
 func (s *scheduled) comeAll(d *dueTicks) {
 	if s.released {
 		s.beginBuffered()
@@ -204,7 +204,8 @@ func (s *scheduled) comeAll(d *dueTicks) {
 	s.last, s.next = d.Last, d.Next
 }
 
-// come does what a tick does: run, or what its schedule says if the run before is active.
+// come processes a tick: it starts a run, or applies the overlap policy if the previous run is
+// active.
 func (s *scheduled) come(at int64) {
 	active := s.busy()
 	switch {
@@ -221,7 +222,7 @@ func (s *scheduled) come(at int64) {
 	}
 }
 
-// begin begins the run of a tick, and reports whether the action took it.
+// begin starts the run of a tick, and reports whether the action accepted it.
 func (s *scheduled) begin(at int64) (begun bool) {
 	i, err := s.invoke(sourceSchedule + s.name + ":" + time.UnixMilli(at).UTC().Format(tickLayout))
 	if err != nil {
@@ -233,18 +234,18 @@ func (s *scheduled) begin(at int64) (begun bool) {
 	return true
 }
 
-// beginBuffered begins the tick that has waited.
+// beginBuffered starts the buffered tick.
 func (s *scheduled) beginBuffered() {
 	at := s.buffered
 	s.buffered, s.released = 0, false
 	s.begin(at)
 }
 
-// invoke begins a run; the schedule is told its end. Errors are those of the action.
+// invoke starts a run whose end is reported to the schedule. Errors are those of the action.
 func (s *scheduled) invoke(idempotencyKey string) (invoked, error) {
 	b, _ := s.tx.Get(s.key(rowPlan))
 	p := must(decode(b, (*plan).code))
-	s.tx.Step() // a command may begin many runs, and each is called by its LSN
+	s.tx.Step() // a command may start many runs, each identified by its LSN
 	return s.work.begin(&protocol.Invoke{
 		Name: s.action, Input: p.input, Priority: p.priority, Labels: p.labels, ConcurrencyKey: p.key, IdempotencyKey: idempotencyKey,
 		Source: sourceSchedule + s.name,
@@ -258,7 +259,7 @@ func (s *scheduled) token() []byte {
 	return codec.AppendBool(t, false) // unused
 }
 
-// decide counts a tick and remembers it.
+// decide counts a tick and stores it.
 func (s *scheduled) decide(t tick) {
 	t.decided = s.tx.Now()
 	switch t.result {
@@ -274,16 +275,16 @@ func (s *scheduled) decide(t tick) {
 	s.remember(t)
 }
 
-// busy reports whether the run that the schedule has begun last has not ended.
+// busy reports whether the schedule's last run has not ended.
 func (s *scheduled) busy() bool { return s.begun && s.active(s.run) }
 
-// cancelBefore cancels the run before the one that has been begun.
+// cancelBefore cancels the run before the one just started.
 func (s *scheduled) cancelBefore(before protocol.Ref, reason string) {
 	a := s.byID(before.Action)
 	a.cancelRun(before, a.stateOf(before), reason)
 }
 
-// trigger begins a run now, whatever the time, paused or not.
+// trigger starts a run now, regardless of the time and of a pause.
 func (s *scheduled) trigger() ([]byte, error) {
 	busy := s.busy()
 	if busy && (s.overlap == OverlapSkip || s.overlap == OverlapBuffer) {
@@ -303,8 +304,8 @@ func (s *scheduled) trigger() ([]byte, error) {
 	return encode(nil, &i, (*invoked).code), nil
 }
 
-// scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one
-// command: when it has written much, the duty has it begin.
+// scheduledEnd starts the tick that waited for the ended run. Many runs may end in one command: if
+// the command has written much, the duty starts the tick.
 func (w *work) scheduledEnd(end *protocol.End) ([]byte, error) {
 	r := codec.NewReader(end.Token)
 	action, name, _ := r.String(), r.String(), r.Bool()

@@ -75,8 +75,8 @@ func (s *scheduleName) limit() error {
 	return nil
 }
 
-// dueTicks are ticks of a schedule that the duty found to be due. The result of their command is
-// the number of schedules that were carried out; the others were stale.
+// dueTicks are ticks of a schedule that the duty found due. The result of their command is the
+// number of schedules processed; the others were stale.
 type dueTicks struct {
 	action, name string
 	schedule.Due
@@ -88,7 +88,7 @@ func (d *dueTicks) code(c *codec.Coder) {
 	d.Due.Code(c, true)
 }
 
-// follows reports whether the ticks still continue the schedule.
+// follows reports whether the ticks are not stale: they continue the schedule.
 func (d *dueTicks) follows(r *scheduleRow) bool {
 	return !r.paused && d.Follows(r.revision, r.last) && d.Release == r.released
 }

@@ -11,10 +11,10 @@ import (
 // dutySchedule is the name of the duty.
 const dutySchedule = "schedule"
 
-// maxDueTicks bounds the ticks of a command: one writes some ten rows and its input.
+// maxDueTicks limits the ticks of a command: each writes some ten rows and its input.
 const maxDueTicks = 128
 
-// dueTopic is notified when a schedule is to be looked at earlier than was known.
+// dueTopic is notified when a schedule must be checked earlier than planned.
 func dueTopic() engine.Topic {
 	return engine.TopicOf(engine.MachineAction, "", []byte("schedules"))
 }
@@ -25,7 +25,7 @@ var schedules = schedule.Machine[dueTicks]{
 	Problem: func(err error) string { return engine.Cut("action: schedule: "+err.Error(), maxScheduleMessage) },
 }
 
-// readDue reads a schedule whose row in the index goes on with rest behind its time.
+// readDue reads a schedule, given the part of its index key after the time.
 func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err error) {
 	ns, action, name, ok := scheduleAt(rest)
 	if !ok {

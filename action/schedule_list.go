@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Page returns a page of the schedules, in the order of their actions and names. A page ends early
-// when its inputs exceed 4 MiB.
+// Page returns a page of the schedules, ordered by action and name. A page ends early when its
+// inputs exceed 4 MiB.
 //
-// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no
+// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for an invalid
 // cursor.
 func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Schedule], err error) {
 	o, err := engine.PageOf(opts)
@@ -28,8 +28,7 @@ func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Sche
 		return page, err
 	}
 	found := func(q *schedulesQuery) ([]Schedule, bool, string) { return q.items, q.more, "" }
-	// No name of an action contains a NUL, so that the order of these strings is that of actions
-	// and names.
+	// Action names contain no NUL, so these strings sort by action and name.
 	page = engine.Merge(parts, o.Limit, found, func(s Schedule) string { return s.Action + "\x00" + s.Name }, engine.First)
 	if action, name, ok := strings.Cut(page.Cursor, "\x00"); ok {
 		page.Cursor = url.PathEscape(action) + "/" + name

@@ -19,7 +19,8 @@ type scheduleQuery struct {
 	schedule Schedule
 }
 
-// schedulesQuery asks for the schedules of an action, or of all if it is "", behind one of them.
+// schedulesQuery asks for the schedules of an action, or of all actions if it is "", after one of
+// them.
 type schedulesQuery struct {
 	namespace              string
 	action                 string
@@ -155,7 +156,7 @@ func (m *machine) querySchedules(v *engine.View, q *schedulesQuery) error {
 	return err
 }
 
-// readSchedule returns a schedule, with what it runs, as its user sees it.
+// readSchedule returns a schedule and its run settings in the form for users.
 func readSchedule(v *engine.View, ns uint32, action, name string, row []byte) (s Schedule, err error) {
 	r, err := decode(row, (*scheduleRow).code)
 	if err != nil {
@@ -201,7 +202,7 @@ func readSchedule(v *engine.View, ns uint32, action, name string, row []byte) (s
 	return s, err
 }
 
-// timeUnless returns the time of ms, or the zero time for one that stands for something else.
+// timeUnless converts ms to a time, or returns the zero time if ms is one of the special values.
 func timeUnless(ms int64, none ...int64) time.Time {
 	for _, n := range none {
 		if ms == n {

@@ -42,7 +42,7 @@ func (p *plan) code(c *codec.Coder) {
 	c.Bytes(&p.input)
 }
 
-// times is a ScheduleSpec as it is kept, but for what is run. Times are ms.
+// times is the stored form of a ScheduleSpec, without the run settings. Times are ms.
 type times struct {
 	cron    string
 	zone    string
@@ -66,12 +66,13 @@ func (t *times) code(c *codec.Coder) {
 	}
 }
 
-// sameTicks reports whether two come due at the same times.
+// sameTicks reports whether both have the same tick times.
 func (t *times) sameTicks(o *times) bool {
 	return t.cron == o.cron && t.zone == o.zone && t.every == o.every && t.anchor == o.anchor
 }
 
-// parse returns the times. It reads time zones: it is for callers and for the duty, not for Apply.
+// parse returns the parsed times. It reads time zones, so only callers and the duty may use it, not
+// Apply.
 func (t *times) parse() (*cron.Schedule, error) {
 	s, err := cron.Parse(t.spec())
 	if err != nil {
@@ -86,38 +87,38 @@ func (t *times) spec() cron.Spec {
 
 // scheduleRow is the value of a row 'y'.
 //
-// Of all its ticks, those until last are decided: each has run, or is counted as one that has not.
-// The next one is at next, which is behind last. A tick is decided by a command that says until
-// when those before it had been, so none is decided twice, and none is left out.
+// All ticks up to last are decided: each has run or is counted as not run. The next one is at next,
+// which is after last. A command that decides a tick names the previous value of last, so no tick
+// is decided twice or lost.
 type scheduleRow struct {
 	times
 	id        uint64 // of the action
-	revision  uint64 // the LSN of its last change by a user
+	revision  uint64 // LSN of the last change by a user
 	paused    bool
-	note      string // why floe has paused it
+	note      string // why floe paused it
 	createdAt int64
 	updatedAt int64
 	last      int64
-	next      int64 // 0: the duty has not planned yet; never: there is none
+	next      int64 // 0: the duty has not planned yet; never: no further tick
 	run       protocol.Ref
-	begun     bool  // there is a run
+	begun     bool  // a run was started
 	size      int64 // bytes of the plan
-	buffered  int64 // the tick that waits for the end of run; 0: none
-	released  bool  // that has ended: the duty is to have the tick run
+	buffered  int64 // tick waiting for the end of run; 0: none
+	released  bool  // that run has ended: the duty must start the tick
 
 	ran, skipped, missed, refused int64
-	ticks                         []tick // the last ones, in the order in which they were decided
+	ticks                         []tick // last ticks, in the order of their decisions
 }
 
-// maxTicks is how many decided ticks a schedule remembers.
+// maxTicks is the number of decided ticks that a schedule keeps.
 const maxTicks = 16
 
-// tick is a Tick as it is kept.
+// tick is the stored form of Tick.
 type tick struct {
-	at      int64 // 0: of missed ones, which have no single time
+	at      int64 // 0: of missed ticks, which have no single time
 	decided int64
 	result  TickResult
-	count   int64 // of missed ones
+	count   int64 // number of missed ticks
 	run     protocol.Ref
 	message string
 }
@@ -154,7 +155,7 @@ func (r *scheduleRow) code(c *codec.Coder) {
 	codec.List(c, &r.ticks, func(c *codec.Coder, t *tick) { t.code(c) })
 }
 
-// remember keeps a decided tick, in place of the oldest one.
+// remember stores a decided tick, replacing the oldest one if necessary.
 func (r *scheduleRow) remember(t tick) {
 	if len(r.ticks) >= maxTicks {
 		r.ticks = slices.Delete(r.ticks, 0, len(r.ticks)-maxTicks+1)
@@ -162,7 +163,7 @@ func (r *scheduleRow) remember(t tick) {
 	r.ticks = append(r.ticks, t)
 }
 
-// due returns when the duty has to look at it, or never.
+// due returns when the duty must check the schedule, or never.
 func (r *scheduleRow) due() int64 {
 	switch {
 	case r.paused:
@@ -177,8 +178,7 @@ func scheduleKey(dst []byte, kind byte, ns uint32, action, name string) []byte {
 	return append(schedulesKey(dst, kind, ns, action), name...)
 }
 
-// schedulesKey is what the keys of all schedules of an action begin with, or of all of the
-// namespace.
+// schedulesKey is the key prefix of all schedules of an action, or of the whole namespace.
 func schedulesKey(dst []byte, kind byte, ns uint32, action string) []byte {
 	dst = key.AppendUint32(append(dst, kind), ns)
 	if action == "" {
@@ -192,8 +192,7 @@ func dueKey(dst []byte, due int64, ns uint32, action, name string) []byte {
 	return append(key.AppendString(dst, []byte(action)), name...)
 }
 
-// scheduleAt reads what stands behind the kind in the key of a row 'c' or 'y', and behind the time
-// in that of a row 'p'.
+// scheduleAt decodes the part after the type of a key 'c' or 'y', or after the time of a key 'p'.
 func scheduleAt(k []byte) (ns uint32, action, name string, ok bool) {
 	if len(k) < 4 {
 		return 0, "", "", false
@@ -202,7 +201,7 @@ func scheduleAt(k []byte) (ns uint32, action, name string, ok bool) {
 	return binary.BigEndian.Uint32(k), string(a), string(n), ok
 }
 
-// tickLayout is how the idempotency key of a run says which tick it is.
+// tickLayout is the format of the tick's time in the idempotency key of its run.
 const tickLayout = "2006-01-02T15:04:05.999Z07:00"
 
-const dueBehind = 9 // where the namespace begins in the key of a row 'p'
+const dueBehind = 9 // offset of the namespace in the key of a row 'p'

@@ -10,58 +10,56 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Schedules are the schedules of an action, see Store.Schedules.
+// Schedules gives access to the schedules of an action, see Store.Schedules.
 //
-// A schedule belongs to its action: it lives where that does, and is deleted with it. So there is
-// no call of its own that makes one: what it takes, a name, a cron expression or an interval, a
-// time zone, what to do when runs overlap and how to catch up, is a ScheduleSpec for Set of the
-// action's schedules. Each of its ticks is decided once, by the leader of the shard: it runs, or is
-// counted as one that has not; a crash or another leader neither repeats nor loses one.
+// A schedule belongs to its action: it lives in the same shard and is deleted with it. Set creates
+// a schedule from a ScheduleSpec: a cron expression or an interval, a time zone, an overlap policy
+// and a catch-up rule. The leader of the shard decides each tick once: the tick runs or is counted
+// as not run. A crash or leader change neither repeats nor loses a tick.
 type Schedules struct {
 	store  *Store
 	action string
 }
 
-// Schedules returns what changes and lists the schedules of an action. With an empty name it lists
-// those of all actions, and can do nothing else.
+// Schedules returns the schedules of an action. With an empty name it lists those of all actions,
+// and supports nothing else.
 func (s *Store) Schedules(action string) Schedules { return Schedules{s, action} }
 
-// Set makes a schedule, or changes the one with the name. When it says what it said before nothing
-// happens, so a program may call it whenever it starts. If the times change, ticks count from now
-// on; else the schedule goes on where it is.
+// Set creates or changes a schedule. An unchanged spec has no effect, so a program may call Set at
+// every start. If the times change, ticks count from now on; otherwise the schedule keeps its
+// position.
 //
 // Options: Priority, Labels, ConcurrencyKey. Errors: ErrNotFound if the action is not registered;
-// ErrInvalid for times that can not be read or never come, such as the 30th of February, a name of
-// more than 200 bytes, an input that is not JSON, and more than MaxSchedules of an action.
+// ErrInvalid for times that cannot be parsed or never occur, such as February 30, a name of more
+// than 200 bytes, an input that is not JSON, and more than MaxSchedules of an action.
 func (s Schedules) Set(ctx context.Context, name string, spec ScheduleSpec, opts ...ScheduleOption) error {
 	_, err := engine.Propose(ctx, &s.store.scope, setScheduleOp(s.action, name, spec, opts), setSchedule.Decode)
 	return err
 }
 
-// Pause stops a schedule: it has no ticks until Resume, and the one that waits for a run to end is
-// dropped. Its runs go on. Errors: ErrNotFound.
+// Pause stops a schedule: it has no ticks until Resume, and a tick waiting for a run to end is
+// dropped. Its runs continue. Errors: ErrNotFound.
 func (s Schedules) Pause(ctx context.Context, name string) error {
 	_, err := pauseSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name, true}, nil)
 	return err
 }
 
-// Resume has a schedule go on after Pause, with the next tick: those of between are not caught up.
+// Resume continues a paused schedule with its next tick: ticks during the pause are not caught up.
 // Errors: ErrNotFound.
 func (s Schedules) Resume(ctx context.Context, name string) error {
 	_, err := pauseSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name, false}, nil)
 	return err
 }
 
-// Delete removes a schedule; its runs go on. Errors: ErrNotFound.
+// Delete removes a schedule; its runs continue. Errors: ErrNotFound.
 func (s Schedules) Delete(ctx context.Context, name string) error {
 	_, err := deleteSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name: name}, nil)
 	return err
 }
 
-// Trigger begins a run of a schedule now, also of one that is paused; its ticks stay where they
-// are.
+// Trigger starts a run of a schedule now, even if it is paused; its ticks do not change.
 //
-// Errors: ErrNotFound; ErrConflict if the run before is active and the schedule's Overlap is
+// Errors: ErrNotFound; ErrConflict if the previous run is active and the schedule's Overlap is
 // OverlapSkip or OverlapBuffer; those of Invoke.
 func (s Schedules) Trigger(ctx context.Context, name string) (Invoked, error) {
 	return triggerSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name: name}, nil)

@@ -7,9 +7,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// schedules checks the rows of schedules: a schedule has an action, something to run, and a place
-// in the index of what is due exactly if it has a tick to come; none is decided that is yet to
-// come, and a tick that waits for a run to end waits for one that has not.
+// schedules checks the rows of schedules. A schedule has an action and run settings. It is in the
+// index of due schedules exactly if it has a tick to come. No future tick is decided, and a
+// buffered tick waits for a run that has not ended.
 func (v *verifier) schedules() error {
 	a := v.Audit
 	for _, step := range []func(*engine.Audit) error{verifyScheduleRows, verifyPlans, verifyDue} {
@@ -39,7 +39,7 @@ func verifyScheduleRows(a *engine.Audit) error {
 	})
 }
 
-// check reports what can not be in a row by itself.
+// check reports invalid values in a single row.
 func (r *scheduleRow) check(now int64, problem func(string, ...any)) {
 	if r.next != 0 && r.next <= r.last {
 		problem("its next tick at %d is not behind %d, until when they are decided", r.next, r.last)

@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// openBody opens a session or changes which actions it takes.
+// openBody opens a session or changes the actions it takes.
 type openBody struct {
 	session uint64 // 0: a new one
 	process string
@@ -96,7 +96,7 @@ type touchBody struct {
 	session uint64 // 0: that of self
 	self    string
 	ref     protocol.Ref
-	attempt int64 // 0: the present one
+	attempt int64 // 0: the current one
 	extend  int64 // ms
 	begun   int64 // as that of an end
 }

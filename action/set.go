@@ -7,26 +7,26 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// labelSet is what runs ask of their workers, and what waits with it without a key: that is a lane
-// of its own, whose number is its place in the list.
+// labelSet is a set of labels that runs require, with the waiting runs of that set that have no
+// concurrency key. Those form a lane whose number is the set's place in the list.
 type labelSet struct {
-	labels string // encoded, see engine.AppendHeaders; "" asks for nothing
-	turn   uint64 // of the last run without a key that was begun
-	// that have its number, ended ones included; -1: an older version has not counted them. Those
+	labels string // encoded, see engine.AppendHeaders; "" requires nothing
+	turn   uint64 // of the last started run without a key
+	// runs with its number, including ended ones; -1: an older version has not counted them. Those
 	// of the first set are not counted
 	runs  int64
 	queue queue // of runs without a key, by seq
 	lanes queue // of rows 'e', by turn
 }
 
-// maxSets is how many sets of labels an action has. The number of the lane without a key is that of
-// its set; those of others are greater.
+// maxSets is the maximum number of label sets of an action. The lane without a key has the number
+// of its set; other lanes have greater numbers.
 const maxSets = 64
 
-// ready reports whether something of the set waits that may be begun.
+// ready reports whether the set has a waiting run that may start.
 func (s *labelSet) ready() bool { return len(s.queue.heads)+len(s.lanes.heads) > 0 }
 
-// code lays out the row of a set: version u8 | all fields but the labels.
+// code encodes the row of a set: version u8 | all fields except the labels.
 func (s *labelSet) code(c *codec.Coder) {
 	version(c, "label set")
 	c.Varint(&s.runs)
@@ -39,8 +39,8 @@ func (s *labelSet) codeQueues(c *codec.Coder) {
 	s.lanes.code(c)
 }
 
-// labelsRow is the value of a row 'q' of an action: the labels of its sets but the first, which has
-// none.
+// labelsRow is the value of a row 'q' of an action: the labels of its sets except the first, which
+// has none.
 type labelsRow struct{ labels []string }
 
 func (l *labelsRow) code(c *codec.Coder) {
@@ -49,7 +49,7 @@ func (l *labelsRow) code(c *codec.Coder) {
 
 func setKey(dst []byte, id uint64, set uint8) []byte { return append(numberKey(dst, rowSet, id), set) }
 
-// label gives the sets their labels.
+// label assigns the labels to the sets.
 func (r *record) label(l *labelsRow) {
 	for i, labels := range l.labels {
 		if i+1 < len(r.sets) {
@@ -58,9 +58,9 @@ func (r *record) label(l *labelsRow) {
 	}
 }
 
-// The sets of an action but the first have rows of their own, and their labels are in one more, so
-// that a command neither reads nor writes those of others than it is about. Which of them have
-// something ready, and which have runs at all, the row of the action says in a bit for each.
+// The sets of an action except the first have rows of their own, and their labels are in one more
+// row. So a command accesses only the sets it needs. The action's row has a bit for each set with
+// ready runs, and for each set with any runs.
 
 // labelsOf returns the labels of a set.
 func (a *act) labelsOf(set uint8) string {
@@ -85,7 +85,7 @@ func (a *act) readLabels() {
 	a.labelled = true
 }
 
-// set returns a set to look at.
+// set returns a set for reading.
 func (a *act) set(i uint8) *labelSet {
 	s := &a.sets[i]
 	if a.read>>i&1 == 0 {
@@ -101,14 +101,14 @@ func (a *act) set(i uint8) *labelSet {
 	return s
 }
 
-// change returns a set that is going to be changed.
+// change returns a set for modification.
 func (a *act) change(i uint8) *labelSet {
 	a.touched |= 1 << i
 	a.changed = true
 	return a.set(i)
 }
 
-// ready reports whether a set has something that may be begun.
+// ready reports whether a set has a run that may start.
 func (a *act) ready(i int) bool {
 	if a.read>>i&1 == 0 {
 		return a.readySets>>i&1 != 0
@@ -124,7 +124,7 @@ func (a *act) used(i int) bool {
 	return a.sets[i].runs != 0
 }
 
-// addSet gives a number to a set of labels, which may be behind all others.
+// addSet assigns a number to a set of labels, which may be the next free one.
 func (a *act) addSet(i uint8, labels []byte) {
 	a.readLabels()
 	if int(i) == len(a.sets) {
@@ -148,7 +148,7 @@ func (a *act) dropSet() {
 	a.relabelled, a.match, a.changed = true, nil, true
 }
 
-// saveSets writes the sets that have changed.
+// saveSets writes the changed sets.
 func (a *act) saveSets() {
 	if k := numberKey(nil, rowSet, a.id); a.relabelled && len(a.sets) > 1 {
 		var l labelsRow
@@ -189,7 +189,7 @@ func (r *record) readLabels(v *engine.View) error {
 	return err
 }
 
-// readSet reads a set. One that there is no more, as the view goes on, has nothing.
+// readSet reads a set. If it no longer exists in the view, the result is empty.
 func (r *record) readSet(v *engine.View, i int) (*labelSet, error) {
 	s := &r.sets[i]
 	if r.inline || i == 0 {
@@ -219,7 +219,7 @@ func (a *act) findSet(labels []byte) (uint8, bool) {
 	return 0, false
 }
 
-// checkSet refuses another set of labels for an action that has too many.
+// checkSet returns an error if the action has too many sets to add another one.
 func (a *act) checkSet(labels []byte) error {
 	if _, ok := a.findSet(labels); !ok && len(a.sets) == maxSets && a.unusedSet() == 0 {
 		return engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name,
@@ -228,8 +228,8 @@ func (a *act) checkSet(labels []byte) error {
 	return nil
 }
 
-// setOf returns the number of a set of labels, which the action has from now on. It may have been
-// that of another set, which no run asks for any more.
+// setOf returns the number of a set of labels, adding the set if needed. It may reuse the number of
+// a set that no run requires any more.
 func (a *act) setOf(labels []byte) uint8 {
 	set, known := a.findSet(labels)
 	if known {
@@ -244,8 +244,8 @@ func (a *act) setOf(labels []byte) uint8 {
 	return set
 }
 
-// unusedSet returns the number of a set that no run has, 0 if there is none: that is the number of
-// no labels.
+// unusedSet returns the number of a set without runs, 0 if there is none: 0 is the number of the
+// set without labels.
 func (a *act) unusedSet() uint8 {
 	for i := 1; i < len(a.sets); i++ {
 		if !a.used(i) || a.idle() {
@@ -255,11 +255,11 @@ func (a *act) unusedSet() uint8 {
 	return 0
 }
 
-// idle reports whether the action has no runs, and so none of which an older version has not
-// counted all that is counted now.
+// idle reports whether the action has no runs, and so no runs that an older version has not
+// counted.
 func (a *act) idle() bool { return a.pending+a.running+a.unconfirmed+a.kept == 0 }
 
-// leaveSet notes that a run with a number of a set is not kept any more.
+// leaveSet notes that a run of a set is no longer retained.
 func (a *act) leaveSet(set uint8) {
 	if set > 0 && a.set(set).runs > 0 {
 		a.change(set).runs--

@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// settle ends an attempt that a session has.
+// settle ends an attempt of a session.
 func (w *work) settle(s *session, e *end) verdict {
 	a, st := w.attemptOf(s, e.ref, e.attempt, e.begun)
 	if st == nil {
@@ -37,14 +37,14 @@ func (w *work) settle(s *session, e *end) verdict {
 	case released:
 		st.attempts--
 		if st.flags&flagExpires != 0 && st.attempts == 0 && a.runOf(e.ref).expires <= w.tx.Now() {
-			st.flags &^= flagExpires // it was begun in its time
+			st.flags &^= flagExpires // it was started in time
 		}
 		a.expect(e.ref, st)
 		a.pending++
 		a.enqueue(e.ref, st, false)
 	case snoozed:
 		st.attempts--
-		st.flags &^= flagExpires // it was begun
+		st.flags &^= flagExpires // it was started
 		a.retry(e.ref, st, e.delay)
 	default:
 		st.code, st.message = e.code, e.message
@@ -57,17 +57,18 @@ func (w *work) settle(s *session, e *end) verdict {
 	return accepted
 }
 
-// count counts an attempt that has ended for its worker, if that calls by itself. What processes do
-// they report.
+// count counts an ended attempt for a worker that calls Await itself. Processes report their own
+// counts.
 func (w *work) count(s *session, a *act, failed bool) {
 	if s.self {
 		w.m.workers.Ended(w.tx, s.process, a.name, failed)
 	}
 }
 
-// attemptOf returns an attempt that a session has, a nil state if it is over. One that was
-// cancelled is one that it has until that is confirmed. Who knows how often the run had been begun
-// says that, because an attempt that does not count has the number of the next one.
+// attemptOf returns an attempt that a session has, with a nil state if it is over. A cancelled
+// attempt stays with the session until the cancellation is confirmed. A caller that knows the
+// delivery number passes it, because an attempt that does not count has the same number as the next
+// one.
 func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*act, *stateRow) {
 	a := w.byID(ref.Action)
 	if a == nil {
@@ -85,8 +86,8 @@ func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*a
 	return a, &st
 }
 
-// returnedLate tells the workflow that has invoked a run whose time is over that its handler has
-// returned: until then, the run is not compensated. It reports whether that was so.
+// returnedLate notifies the workflow that invoked a timed-out or cancelled run that its handler has
+// returned: until then, the run is not compensated. It reports whether that was the case.
 func (w *work) returnedLate(e *end) bool {
 	a := w.byID(e.ref.Action)
 	if a == nil {
@@ -105,9 +106,9 @@ func (w *work) returnedLate(e *end) bool {
 	return true
 }
 
-// confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was
-// only kept for this. returned says that its handler has returned, or never will: of one whose time
-// is over nobody knows.
+// confirm frees the slots of a cancelled run. If the run is no longer retained, its state was kept
+// only for this. returned says that its handler has returned or never will; for a timed-out run it
+// is unknown.
 func (a *act) confirm(s *session, ref protocol.Ref, st *stateRow, returned bool) {
 	a.letGo(s, ref, st)
 	if _, kept := a.tx.Get(timedRunKey(nil, rowEnded, a.id, st.endedAt, ref.Run)); !kept {
@@ -117,11 +118,11 @@ func (a *act) confirm(s *session, ref protocol.Ref, st *stateRow, returned bool)
 	}
 	a.setState(ref, st)
 	if returned && st.flags&flagNotify != 0 && a.runOf(ref).notify.Machine == engine.MachineWorkflow {
-		a.tellEnd(ref, st, false) // for the second time: now its handler has returned
+		a.tellEnd(ref, st, false) // second report: now its handler has returned
 	}
 }
 
-// letGo takes a run from its session, and gives its slots back. Its state is yet to be written.
+// letGo removes a run from its session and frees its slots. The caller writes its state.
 func (a *act) letGo(s *session, ref protocol.Ref, st *stateRow) {
 	a.tx.Delete(heldKey(nil, s.id, a.id, ref.Run))
 	s.held--
@@ -146,8 +147,8 @@ func (a *act) letGo(s *session, ref protocol.Ref, st *stateRow) {
 	}
 }
 
-// fail ends an attempt without success: another one follows, if one is left and may, or the run
-// ends with a status.
+// fail ends an attempt without success: another one follows, if allowed, or the run ends with the
+// given status.
 func (a *act) fail(ref protocol.Ref, st *stateRow, again bool, delay int64, status Status) {
 	if again && st.attempts < st.maxAttempts && !a.deleted {
 		if delay < 0 {
@@ -166,7 +167,7 @@ func (a *act) fail(ref protocol.Ref, st *stateRow, again bool, delay int64, stat
 	a.finish(ref, st, status)
 }
 
-// retry makes a run wait for its next attempt: behind those that wait already.
+// retry makes a run wait for its next attempt, behind the runs that already wait.
 func (a *act) retry(ref protocol.Ref, st *stateRow, delay int64) {
 	a.pending++
 	if delay > 0 {
@@ -177,9 +178,8 @@ func (a *act) retry(ref protocol.Ref, st *stateRow, delay int64) {
 	a.enqueue(ref, st, false)
 }
 
-// backoff returns how long a run waits for the attempt behind one: twice as long as for the one
-// before, less up to a quarter that differs from run to run, so that those which have failed
-// together do not come back together.
+// backoff returns the delay after an attempt: twice that of the previous one, minus up to a quarter
+// that differs from run to run, so that runs that failed together do not retry together.
 func (a *act) backoff(attempt int64) int64 {
 	d := a.backoffMin
 	for i := int64(1); i < attempt && d > 0 && d < a.backoffMax; i++ {
@@ -191,7 +191,7 @@ func (a *act) backoff(attempt int64) int64 {
 	return d - d/4*int64(xxhash.Sum64(b[:])%1024)/1024
 }
 
-// finish ends a run, and tells who waits for that.
+// finish ends a run and notifies its waiters.
 func (a *act) finish(ref protocol.Ref, st *stateRow, status Status) {
 	now := a.tx.Now()
 	st.status, st.endedAt, st.due = status, now, 0
@@ -204,16 +204,16 @@ func (a *act) finish(ref protocol.Ref, st *stateRow, status Status) {
 	a.kept++
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
 	if st.flags&flagNotify != 0 {
-		// Before it may be forgotten, if none are kept. When a run is cancelled between two
-		// attempts, the handler of the one that was lost or timed out may be at work.
+		// The report precedes the removal of the run if none are kept. If a run is cancelled
+		// between two attempts, the handler of the lost or timed-out attempt may still be running.
 		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0 || status == Cancelled && st.flags&flagSuspect != 0)
 	}
 	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
 }
 
-// tellEnd tells the machine that had the run made. atWork says whether the handler may be at work
-// still.
+// tellEnd reports the end to the machine that invoked the run. atWork says whether the handler may
+// still be running.
 func (a *act) tellEnd(ref protocol.Ref, st *stateRow, atWork bool) {
 	row := a.runOf(ref)
 	n := row.notify
@@ -231,8 +231,8 @@ func (a *act) tellEnd(ref protocol.Ref, st *stateRow, atWork bool) {
 // endedRow is the value of a row 'f'.
 type endedRow struct {
 	status Status
-	took   int64 // ms, by the last attempt
-	set    uint8 // of labels
+	took   int64 // ms, of the last attempt
+	set    uint8 // label set
 
 	awaited bool // see handoverMillis
 }
@@ -259,8 +259,8 @@ func (w *work) cancel(c *protocol.Cancel) error {
 	return nil
 }
 
-// cancelRun cancels a run that has not ended. Its worker is told and, until it confirms or its
-// session ends, keeps the slots.
+// cancelRun cancels a run that has not ended. Its worker is notified. Until it confirms or its
+// session ends, it keeps the slots.
 func (a *act) cancelRun(ref protocol.Ref, st *stateRow, reason string) {
 	switch {
 	case st.status == Running:
@@ -283,7 +283,7 @@ func (a *act) cancelRun(ref protocol.Ref, st *stateRow, reason string) {
 	a.finish(ref, st, Cancelled)
 }
 
-// withdraw takes a run that waits out of where it does.
+// withdraw removes a waiting run from its index.
 func (a *act) withdraw(ref protocol.Ref, st *stateRow) {
 	a.unexpect(ref, st)
 	a.pending--
@@ -296,7 +296,7 @@ func (a *act) withdraw(ref protocol.Ref, st *stateRow) {
 	a.tx.Delete(timedRunKey(nil, rowDelayed, a.id, st.due, ref.Run))
 }
 
-// touch makes the present attempt of a run last for a time from now.
+// touch extends the current attempt of a run to a time from now.
 func (w *work) touch(c *touchBody) (until time.Time, err error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil {
@@ -315,5 +315,5 @@ func (w *work) touch(c *touchBody) (until time.Time, err error) {
 	return time.UnixMilli(h.deadline), nil
 }
 
-// crowded reports whether what is due has to wait for another entry.
+// crowded reports whether due work must wait for another log entry.
 func (w *work) crowded() bool { return w.tx.Full() || w.tx.FollowUpsLeft() < engine.MaxFollowUps/2 }

@@ -11,11 +11,11 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Store holds the actions of one namespace. It is cheap to make, safe for concurrent use and needs
-// no Close.
+// Store gives access to the actions of one namespace. It is cheap to create, safe for concurrent
+// use and needs no Close.
 type Store struct {
 	scope engine.Scope
-	turns atomic.Uint64 // counts calls of Await that ask several shards
+	turns atomic.Uint64 // counts the calls of Await that ask several shards
 }
 
 func newStore(s engine.Scope) *Store { return &Store{scope: s} }
@@ -23,24 +23,23 @@ func newStore(s engine.Scope) *Store { return &Store{scope: s} }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Register makes an action known, or changes all that was registered of it: what no option says has
-// its default. It returns its version, which counts registrations. Runs that were invoked before
-// keep the timeout and the number of attempts that they were invoked with. A disabled action stays
-// disabled.
+// Register creates an action or replaces all its settings: settings without an option get their
+// default. It returns the version, which counts registrations. Existing runs keep the timeout and
+// the number of attempts they were invoked with. A disabled action stays disabled.
 //
-// In a spread namespace Register, Enable, Disable and Delete return when all shards know what has
-// changed, or after about a second if one of them can not be reached: it hears of that later.
-// Operations in transactions do not wait.
+// In a spread namespace Register, Enable, Disable and Delete return when the change has reached all
+// shards. If a shard is unreachable they return after about a second, and that shard receives the
+// change later. Operations in transactions do not wait.
 //
 // Options: Owner, Description, Timeout (30 s), MaxAttempts (4), Backoff (1 s to 5 min), Retain (7
 // days, 10,000 runs), MaxRunning, MaxRunningPerKey, RateLimit (none). Errors: ErrInvalid for a name
-// that is not 1-255 bytes of UTF-8 without control characters, and for options out of their limits.
+// that is not 1-255 bytes of UTF-8 without control characters, and for options out of range.
 func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
 	return tell(ctx, s, name, registerOp(name, opts), register.Decode)
 }
 
-// tell changes what is registered of an action, and waits until all shards of a spread namespace
-// know what its home does.
+// tell changes the registration of an action and waits until the change has reached all shards of a
+// spread namespace.
 func tell[T any](ctx context.Context, s *Store, name string, op engine.Op, decode func([]byte) (T, error)) (T, error) {
 	res, err := engine.Propose(ctx, &s.scope, op, decode)
 	if err == nil {
@@ -50,27 +49,27 @@ func tell[T any](ctx context.Context, s *Store, name string, op engine.Op, decod
 	return res, err
 }
 
-// Enable lets a disabled action be invoked again. Errors: ErrNotFound.
+// Enable allows invocations of a disabled action again. Errors: ErrNotFound.
 func (s *Store) Enable(ctx context.Context, name string) error {
 	_, err := tell(ctx, s, name, enable.Op(name, true, nil), enable.Decode)
 	return err
 }
 
-// Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked
-// before go on. Errors: ErrNotFound.
+// Disable makes further invocations of an action fail with ErrConflict. Existing runs continue.
+// Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
 	_, err := tell(ctx, s, name, enable.Op(name, false, nil), enable.Decode)
 	return err
 }
 
-// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten.
-// With Force its runs are cancelled in the background, in batches: until that is done, Runs may
-// show some of them as pending or running. While handlers have runs that were cancelled by it, Runs
-// still show the runs of the action in that shard.
+// Delete removes an action, its retained runs and its idempotency keys. With Force its runs are
+// cancelled in the background, in batches. Until that is complete, Runs may show some of them as
+// pending or running. While handlers still have runs cancelled by Delete, Runs keeps listing the
+// action's runs in that shard.
 //
 // Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there
-// are such runs. In a spread namespace a run that is invoked in another shard while Delete is under
-// way is cancelled: Disable the action first where that matters.
+// are such runs. In a spread namespace a run that is invoked in another shard during Delete is
+// cancelled: Disable the action first if that matters.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	op, force := deleteOp(name, opts)
 	if op.Err == nil && !force {
@@ -82,8 +81,8 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 	return err
 }
 
-// checkEnded refuses to delete an action of a spread namespace that has runs in other shards than
-// its home, which looks for itself.
+// checkEnded returns ErrConflict if an action of a spread namespace has active runs outside its
+// home shard. The home checks its own runs.
 func (s *Store) checkEnded(ctx context.Context, name string) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
@@ -101,7 +100,7 @@ func (s *Store) checkEnded(ctx context.Context, name string) error {
 	return checkActive(name, active)
 }
 
-// checkActive refuses to delete an action with runs that have not ended.
+// checkActive returns ErrConflict if an action has runs that have not ended.
 func checkActive(name string, n int64) error {
 	if n == 0 {
 		return nil
@@ -109,16 +108,16 @@ func checkActive(name string, n int64) error {
 	return engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", name, n)
 }
 
-// Invoke has an action carried out by a worker: at least once, and with one result. input is JSON,
-// nil means null; it may be reused on return. When Invoke returns nil, the run is committed (see
-// floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with
-// an IdempotencyKey the call can be repeated without harm.
+// Invoke creates a run of an action, which a worker executes at least once and which has one
+// result. input is JSON, nil means null; the caller may reuse it on return. When Invoke returns
+// nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome
+// the run may or may not exist: with an IdempotencyKey the call can be repeated safely.
 //
 // Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and
-// MaxAttempts in place of those of the action. Errors: ErrNotFound if the action was not
-// registered; ErrConflict if it is disabled, or the idempotency key was used with another input, of
-// other bytes; ErrInvalid for an input that is no JSON or too long, and for options out of their
-// limits.
+// MaxAttempts to override those of the action. Errors: ErrNotFound if the action is not registered;
+// ErrConflict if it is disabled, or if the idempotency key was used with a different input
+// (compared by bytes); ErrInvalid for an input that is not JSON or too long, and for options out of
+// range.
 func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {
 	op := invokeOp(name, input, opts)
 	pauses := pause{d: time.Millisecond}
@@ -128,23 +127,23 @@ func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...I
 		switch {
 		case errors.As(err, &misplaced):
 			op.Route = misplaced.route
-		case errors.Is(err, ErrNotFound) && op.Route != name: // its home may not have told all shards yet
+		case errors.Is(err, ErrNotFound) && op.Route != name: // its home may not have updated all shards yet
 			op.Route = name
 		default:
 			return i, err
 		}
-		if asked > 2 && !pauses.wait(ctx) { // what they know of the action differs still
+		if asked > 2 && !pauses.wait(ctx) { // the shards still differ about the action
 			return i, ctx.Err()
 		}
 	}
 }
 
-// InvokeAndWait is Invoke and Wait: it returns the run when it has ended, however it has.
+// InvokeAndWait combines Invoke and Wait: it returns the run when it has ended in any final state.
 //
-// The run is kept for 10 s at least, however little its action retains. Options and errors are
+// The run is kept for at least 10 s, regardless of the action's retention. Options and errors are
 // those of Invoke; ErrNotFound also if the action is deleted before the run has ended, and if an
-// IdempotencyKey stands for a run that ended before and is not kept any more. After an error there
-// may be a run all the same.
+// IdempotencyKey refers to an ended run that is no longer retained. After an error the run may
+// still exist.
 func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Run, error) {
 	i, err := s.Invoke(ctx, name, input, append(slices.Clip(opts), awaited)...)
 	if err != nil {
@@ -153,15 +152,15 @@ func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, op
 	return s.Wait(ctx, i.Run)
 }
 
-// awaited is the option of InvokeAndWait.
+// awaited is the option used by InvokeAndWait.
 var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 
 // Get returns a run. Errors: ErrNotFound if the run does not exist or is no longer retained;
 // ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Runs.Get, and ctx's; ErrNotFound also if
-// its action is deleted meanwhile.
+// Wait returns a run when it has ended. Errors: those of Runs.Get, and ctx errors; ErrNotFound also
+// if its action is deleted while Wait waits.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }
@@ -184,13 +183,12 @@ func (s *Store) run(ctx context.Context, id RunID, wait bool) (Run, error) {
 	return q.run, nil
 }
 
-// Cancel ends a run: one that waits is never begun; the context of the handler that has one is
-// cancelled, and whatever it returns is not the run's result. reason may be empty. The run is
-// Cancelled at once; the slots that it takes up of its action's limits are free when the handler
-// has returned.
+// Cancel ends a run. A pending run never starts. If a handler has the run, its context is cancelled
+// and its result is discarded. reason may be empty. The run is Cancelled at once; its slots in the
+// action's limits become free when the handler has returned.
 //
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrInvalid for a reason of more than 1,024
-// bytes and for what is no id.
+// bytes and for an invalid id.
 func (s *Store) Cancel(ctx context.Context, id RunID, reason string) error {
 	_, err := engine.Propose(ctx, &s.scope, cancelOp(id, reason), cancelRun.Decode)
 	return err
@@ -234,17 +232,17 @@ func cancelOp(id RunID, reason string) engine.Op {
 	return at(p.shard, cancelRun.Op("", protocol.Cancel{Ref: p.Ref, Reason: reason}, err))
 }
 
-// routeTo routes what is about something in a shard.
+// routeTo routes an operation to a shard.
 func routeTo(shard engine.ShardID) func(string, int) string {
 	return func(namespace string, shards int) string {
 		if int(shard) >= shards {
-			shard = 0 // there is no such thing, as any shard can tell
+			shard = 0 // no such shard exists, as any shard can report
 		}
 		return engine.RouteTo(namespace, shard, shards)
 	}
 }
 
-// millis counts a duration that is not negative in ms, rounded up.
+// millis converts a non-negative duration to ms, rounded up.
 func millis(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

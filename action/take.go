@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// workOn settles attempts, and takes runs: behind what whoever is told of an end invokes.
+// workOn settles attempts and takes runs. The takes come after invocations that result from the
+// ends.
 func (w *work) workOn(c *workBody) ([]byte, error) {
 	if c.session == 0 && len(c.wants) > 0 {
 		if err := workers.CheckTakes(w.tx, c.self); err != nil {
@@ -21,7 +22,7 @@ func (w *work) workOn(c *workBody) ([]byte, error) {
 	var res worked
 	s, err := w.sessionOf(c)
 	if err != nil {
-		late := false // a worker that calls by itself has no session when it has no run any more
+		late := false // the session of a polling worker is removed with its last run
 		for i := range c.ends {
 			late = c.session == 0 && w.returnedLate(&c.ends[i]) || late
 			res.verdicts = append(res.verdicts, overtaken)
@@ -47,7 +48,7 @@ func (w *work) workOn(c *workBody) ([]byte, error) {
 	return w.takeAll(s, c, res)
 }
 
-// Conclude takes runs when whoever was told of ends has done what comes of them.
+// Conclude takes runs after the follow-ups of the reported ends.
 func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]byte, error) {
 	_, c, err := takeRuns.Read(cmd)
 	c = must(c, err)
@@ -64,7 +65,7 @@ func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]
 	return result, nil
 }
 
-// takeAll takes runs for those who want some.
+// takeAll takes runs for all wants.
 func (w *work) takeAll(s *session, c *workBody, res worked) ([]byte, error) {
 	w.waiting = int64(c.waiting)
 	size, menus := 0, make(map[int]*menu)
@@ -88,8 +89,8 @@ func (w *work) takeAll(s *session, c *workBody, res worked) ([]byte, error) {
 	return res.encode(), nil
 }
 
-// given has a worker that calls by itself listed by the runs that it has got. Takes that do not ask
-// for it were written by builds that listed nobody: they leave what they left then.
+// given registers a polling worker by the runs that it got. Takes without this flag come from
+// builds that did not register such workers: their result stays the same.
 func (w *work) given(c *workBody, all []taken) {
 	if !c.listed || len(all) == 0 {
 		return
@@ -119,18 +120,17 @@ func (w *work) takeFor(s *session, index int, want *want, m *menu, all []taken, 
 	return all
 }
 
-// candidate is the run that comes next, of those that one may take: it is in a set of labels of an
-// action.
+// candidate is a run that may be taken next: of one label set of an action.
 type candidate struct {
 	a        *act
 	set      uint8
-	keyed    bool // it is the next of a lane with a key; else the next without one
+	keyed    bool // next of a lane with a key; otherwise the next without a key
 	priority uint8
-	turn     uint64 // whose turn it is, among those of one priority of the action; of a lane it is looked up, see whose
+	turn     uint64 // turn among those of one priority of the action; for a lane it is read on demand, see whose
 	looked   bool
 }
 
-// before is the order between candidates: by priority, then in turns, of actions first.
+// before orders candidates: by priority, then by turns, first of actions.
 func (c *candidate) before(o *candidate) bool {
 	if o.a == nil {
 		return true
@@ -144,8 +144,8 @@ func (c *candidate) before(o *candidate) bool {
 	return c.whose() < o.whose()
 }
 
-// whose returns the turn. That of the first lane takes a look at the index, which is needed only
-// beside others of the priority.
+// whose returns the turn. For the first lane it reads the index, which is needed only if there are
+// others of the same priority.
 func (c *candidate) whose() uint64 {
 	if c.keyed && !c.looked {
 		c.turn, _ = c.a.firstTurn(c.set)
@@ -154,9 +154,9 @@ func (c *candidate) whose() uint64 {
 	return c.turn
 }
 
-// menu is what workers of a group may take: the next run of each action that has one. A command
-// makes it once, and looks at an action again when something of it was taken, so that it costs no
-// more than the names and what is taken.
+// menu lists the runs that workers of a group may take: the next run of each action that has one. A
+// command builds it once and updates an action only after taking a run of it, so the cost is that
+// of the names and of the runs taken.
 type menu struct {
 	labels  string
 	entries []menuEntry // in the order of the group's names
@@ -164,7 +164,7 @@ type menu struct {
 
 type menuEntry struct {
 	next  candidate
-	moves int // of the action when it was looked at
+	moves int // of the action at the time of the entry
 }
 
 func (w *work) menu(g *group) *menu {
@@ -183,13 +183,13 @@ func (w *work) menu(g *group) *menu {
 	return m
 }
 
-// choose returns the run that is next, nil if there is none.
+// choose returns the next run, nil if there is none.
 func (m *menu) choose() (best *candidate) {
 	left := m.entries[:0]
 	for _, e := range m.entries {
 		if a := e.next.a; e.moves != a.moves {
 			if e = (menuEntry{a.nextFor(m.labels), a.moves}); e.next.a == nil {
-				continue // nothing that this command does lets it be begun
+				continue // nothing in this command allows it to start
 			}
 		}
 		left = append(left, e)
@@ -201,7 +201,8 @@ func (m *menu) choose() (best *candidate) {
 	return best
 }
 
-// nextFor returns the next run of the action for workers with labels, if the command may begin one.
+// nextFor returns the next run of the action for workers with the given labels, if the command may
+// start one.
 func (a *act) nextFor(labels string) (best candidate) {
 	if !a.opens() {
 		return best
@@ -226,7 +227,7 @@ func (a *act) nextFor(labels string) (best candidate) {
 	return best
 }
 
-// opens reports whether the present command may begin one more run of the action, if it has one.
+// opens reports whether the command may start one more run of the action.
 func (a *act) opens() bool {
 	if a.pending == a.delayed || a.maxRunning > 0 && a.busy() >= a.maxRunning || a.nextAllowed() > a.tx.Now() {
 		return false
@@ -237,19 +238,19 @@ func (a *act) opens() bool {
 	return a.share > 0
 }
 
-// busy returns how many slots are taken up.
+// busy returns the number of occupied slots.
 func (a *act) busy() int64 {
 	return a.running + a.unconfirmed
 }
 
-// shareOf returns how many of the runs that are ready one command takes when several takes wait for
-// them: none that is idle should have to wait for what another one has taken and not begun.
+// shareOf returns how many of the ready runs one command takes when several takes wait for them. An
+// idle worker must not wait for a run that another worker took and has not started.
 func shareOf(ready, waiting int64) int64 {
 	waiting = max(waiting, 1)
 	return ready/waiting + min(1, ready%waiting)
 }
 
-// Share is of engine.Sharer.
+// Share implements engine.Sharer.
 func (m *machine) Share(cmd engine.Command, waiting int) engine.Command {
 	if _, c, err := takeRuns.Read(cmd); err == nil {
 		c.waiting = waiting
@@ -270,13 +271,13 @@ func (r *record) nextAllowed() int64 {
 // interval returns the time between runs at the rate, µs.
 func (r *rate) interval() int64 { return max(r.per*microsPerMilli/r.limit, 1) }
 
-// match says which sets of labels workers with others may take.
+// match maps worker labels to the label sets that they satisfy.
 type match struct {
 	labels string
 	sets   uint64
 }
 
-// matching returns the sets of the action that workers with labels may take, as bits.
+// matching returns the sets of the action that workers with the labels may take, as bits.
 func (a *act) matching(labels string) (sets uint64) {
 	for _, m := range a.match {
 		if m.labels == labels {
@@ -298,7 +299,7 @@ func (r *record) matching(labels string) (sets uint64) {
 	return sets
 }
 
-// begin begins an attempt of the run that was chosen.
+// begin starts an attempt of the chosen run.
 func (a *act) begin(s *session, c *candidate, worker string) taken {
 	now := a.tx.Now()
 	ref, st, row := a.next(c)
@@ -331,7 +332,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 	return t
 }
 
-// next takes the run that was chosen out of its lane, whose turn has passed.
+// next removes the chosen run from its lane and ends the lane's turn.
 func (a *act) next(c *candidate) (protocol.Ref, *stateRow, *runRow) {
 	a.changed = true
 	if set := a.change(c.set); !c.keyed {
@@ -366,8 +367,8 @@ func (a *act) firstTurn(set uint8) (turn uint64, name string) {
 	return lastOf(k), string(value)
 }
 
-// hasSlot reports whether the next run of the lane that was chosen may be begun, and takes the lane
-// out of the index if not: its limit was lowered.
+// hasSlot reports whether the next run of the chosen lane may start. If not, because its limit was
+// lowered, it removes the lane from the index.
 func (a *act) hasSlot(c *candidate) bool {
 	l := a.firstLane(c.set)
 	if a.freeSlot(l, a.siblings(l)) {
@@ -378,7 +379,7 @@ func (a *act) hasSlot(c *candidate) bool {
 	return false
 }
 
-// pass ends the turn of the first lane, whose run is being begun.
+// pass ends the turn of the first lane, whose run is starting.
 func (a *act) pass(l *lane) {
 	a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
 	a.change(l.set).lanes.pop(l.priority, l.turn)
@@ -387,8 +388,7 @@ func (a *act) pass(l *lane) {
 	a.settleKey(l, false)
 }
 
-// firstIn returns the first run of a lane, whose row 'w' it deletes, with the seq that it had
-// there.
+// firstIn returns the first run of a lane and its seq there, and deletes its row 'w'.
 func (a *act) firstIn(number uint64, h *head) (ref protocol.Ref, st *stateRow, row *runRow, seq uint64) {
 	prefix := append(laneKey(nil, a.id, number), h.priority)
 	k, value, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
@@ -412,7 +412,7 @@ var (
 	_ engine.Sharer = (*machine)(nil)
 )
 
-// Takeable says how many runs there are for a process.
+// Takeable returns how many runs a process can take.
 func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most int, err error) {
 	if cmd.Kind != kindWork {
 		return 0, 0, engine.Errorf(ErrInvalid, "action: command %d takes nothing", cmd.Kind)
@@ -456,13 +456,13 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 	return int(min(l.n, maxTaken)), most, nil
 }
 
-// look is a look at what there is for workers. Where there is something they wait first, see
-// engine.Taker.
+// look checks for runs that workers can take. If there are some, the caller still waits in order,
+// see engine.Taker.
 type look struct {
 	v         *engine.View
 	namespace string
 	n         int64
-	again     int64 // when a rate allows something next, if that is what it waits for
+	again     int64 // when a rate allows the next run, if that is the obstacle
 	busy      []engine.Topic
 	idle      []engine.Topic
 	sets      []engine.Topic
@@ -476,7 +476,7 @@ func (l *look) session(id uint64) (sessionRow, error) {
 	return s, err
 }
 
-// at looks at what there is for workers of a group.
+// at checks for runs that workers of a group can take.
 func (l *look) at(g *group) error {
 	now := l.v.Now()
 	for _, name := range g.names {
@@ -488,7 +488,7 @@ func (l *look) at(g *group) error {
 		case !found:
 			continue
 		case r.timer <= now:
-			l.n++ // what is due happens first
+			l.n++ // due work comes first
 		}
 		open := r.maxRunning == 0 || r.running+r.unconfirmed < r.maxRunning
 		if at := r.nextAllowed(); at > now {
@@ -528,7 +528,7 @@ func (l *look) at(g *group) error {
 	return nil
 }
 
-// wait waits on what was looked at.
+// wait waits on the checked topics.
 func (l *look) wait() error {
 	within, now := protocol.Takers(l.namespace), l.v.Now()
 	for _, topics := range [...][]engine.Topic{l.busy, l.idle, l.sets} {
@@ -541,11 +541,11 @@ func (l *look) wait() error {
 	return nil
 }
 
-// Took reports whether a command has taken something, or has settled attempts, or was refused.
+// Took reports whether a command took runs, settled attempts or failed.
 func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != nil || len(result) > 0 }
 
-// Makes says which commands make runs that can be begun: those that invoke, and those that end runs
-// that others wait for.
+// Makes lists the commands that create ready runs: those that invoke, and those that end runs on
+// which others wait.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	switch cmd.Kind {
 	case kindInvoke:

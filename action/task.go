@@ -9,30 +9,30 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Task is an attempt of a run that a worker has. Its bytes are the handler's to keep.
+// Task is an attempt of a run that was given to a worker. The handler may keep its bytes.
 type Task struct {
 	Run            RunID
 	Action         string
 	Attempt        int // from 1
 	MaxAttempts    int
-	Delivery       int    // from 1: how often the run has been begun, attempts that do not count included. See OfDelivery
-	Input          []byte // JSON; nil if the run was invoked with nothing
+	Delivery       int    // from 1: number of starts of the run, including attempts that do not count. See OfDelivery
+	Input          []byte // JSON; nil if the run has no input
 	Priority       int
 	Labels         map[string]string
 	ConcurrencyKey string
 	IdempotencyKey string
-	Source         string // who invoked it
+	Source         string // origin of the invocation
 	CreatedAt      time.Time
-	LastError      string // of the attempt before, "" if there was none or it did not fail
-	LastCode       string // of that error
+	LastError      string // of the previous attempt; "" if there was none or it did not fail
+	LastCode       string // of LastError
 
-	session uint64       // that has it, 0: that of
-	self    string       // a worker that calls by itself
-	settled *atomic.Bool // an operation was made that ends it; nil: nobody looks
+	session uint64       // that has the run; 0: the session of self
+	self    string       // a worker that calls Await itself
+	settled *atomic.Bool // an operation that ends the attempt was created; nil: not tracked
 	touch   func(ctx context.Context, d time.Duration) (time.Time, error)
 }
 
-// Decode reads the input into v, as json.Unmarshal does. Errors: permanent ones, with the code
+// Decode reads the input into v, as json.Unmarshal does. Its errors are permanent and have the code
 // bad_input, so that a handler can return them.
 func (t *Task) Decode(v any) error {
 	if len(t.Input) == 0 {
@@ -44,9 +44,9 @@ func (t *Task) Decode(v any) error {
 	return nil
 }
 
-// Extend makes the attempt time out d from now, instead of after the action's timeout, and returns
-// the new deadline. Errors: ErrConflict if the attempt is over or the run was cancelled; ErrInvalid
-// if d is not positive.
+// Extend moves the deadline of the attempt to d from now, in place of the action's timeout, and
+// returns the new deadline. Errors: ErrConflict if the attempt is over or the run was cancelled;
+// ErrInvalid if d is not positive.
 func (t *Task) Extend(ctx context.Context, d time.Duration) (until time.Time, err error) {
 	if t.touch == nil {
 		return until, engine.Errorf(ErrInvalid, "action: task %s is of no worker of this process", t.Run)
@@ -54,9 +54,9 @@ func (t *Task) Extend(ctx context.Context, d time.Duration) (until time.Time, er
 	return t.touch(ctx, d)
 }
 
-// taskOf returns what a worker is told of a run that was taken in a shard.
+// taskOf returns the task for a run that was taken in a shard.
 func taskOf(shard engine.ShardID, t *taken) Task {
-	labels, _ := engine.DecodeHeaders(t.labels) // as the run was invoked with
+	labels, _ := engine.DecodeHeaders(t.labels) // the labels given at invocation
 	source := t.source
 	if source == "" {
 		source = "api"
@@ -71,7 +71,7 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 
 type taskKey struct{}
 
-// TaskOf returns the task that a handler has, by its context, nil if it is that of no handler.
+// TaskOf returns the task of the handler that ctx belongs to, or nil if ctx belongs to no handler.
 func TaskOf(ctx context.Context) *Task {
 	t, _ := ctx.Value(taskKey{}).(*Task)
 	return t

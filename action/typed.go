@@ -7,10 +7,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and
-// the Out that f returns is its output, both as JSON. An Out of bytes ([]byte or json.RawMessage)
-// is the output as it is, as Invoke and Result read it. A run whose input does not fit has failed,
-// with the code bad_input. TaskOf returns the task, by ctx.
+// Handle is Worker.Handle for a function of Go values: the input of a run is decoded into an In,
+// and the Out that f returns is its output, both as JSON. An Out of bytes ([]byte or
+// json.RawMessage) is stored as it is, which Invoke and Result read back. A run whose input does
+// not fit In fails with the code bad_input. TaskOf returns the task of ctx.
 func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, in In) (Out, error)) *Worker {
 	if f == nil {
 		return w.Handle(action, nil)
@@ -28,7 +28,7 @@ func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, i
 // both as JSON.
 //
 // Options are those of Store.Invoke. Errors: those of Store.InvokeAndWait and of Result; ErrInvalid
-// for an input that has no JSON.
+// for an input that cannot be encoded as JSON.
 func Invoke[Out any](ctx context.Context, s *Store, action string, input any, opts ...InvokeOption) (out Out, err error) {
 	b, err := json.Marshal(input)
 	if err != nil {
@@ -41,9 +41,9 @@ func Invoke[Out any](ctx context.Context, s *Store, action string, input any, op
 	return Result[Out](run)
 }
 
-// Result reads the output of a run that has ended, as JSON; into bytes ([]byte or json.RawMessage)
-// as it is. No output is the zero value. Errors: a *RunError if the run was not completed;
-// ErrInvalid if its output does not fit an Out.
+// Result decodes the output of an ended run as JSON; bytes ([]byte or json.RawMessage) are read as
+// they are. Without an output it returns the zero value. Errors: a *RunError if the run is not
+// completed; ErrInvalid if its output does not fit an Out.
 func Result[Out any](run Run) (out Out, err error) {
 	if run.Status != Completed {
 		return out, &RunError{run}
@@ -65,7 +65,7 @@ func Result[Out any](run Run) (out Out, err error) {
 	return out, nil
 }
 
-// maxShown is how many bytes of a text that is not floe's a message repeats.
+// maxShown is how many bytes of foreign text an error message repeats.
 const maxShown = 200
 
 // RunError is the error of a run that has no result.

@@ -15,11 +15,11 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// allKinds are the kinds of rows, in order.
+// allKinds are the row types, in order.
 const allKinds = "abcdefghijklmnopqrstwxy"
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they
-// are: above all that every run that has not ended has an owner or a time.
+// Verify checks that all rows of the machine are consistent; see the comment on rows for their
+// meaning. Above all, every run that has not ended has an owner or a time.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
@@ -39,28 +39,28 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the actions one by one. What it keeps is a few numbers for each, and for each
-// lane of the present one.
+// verifier walks over the actions one by one. It keeps a few numbers for each action, and for each
+// lane of the current one.
 type verifier struct {
 	*engine.Audit
 	names       []string // of namespaces
 	ids         map[uint64]bool
 	known       map[uint32]int64 // actions at home, by namespace
 	sessions    map[uint64]*audited
-	found, want map[byte]int64 // rows of kinds that belong to runs: how many there are, and have to be
+	found, want map[byte]int64 // rows that belong to runs, by type: actual and expected counts
 }
 
-// audited is a session with the runs that say that it has them.
+// audited is a session with the runs that refer to it.
 type audited struct {
 	sessionRow
 	runs int64
 }
 
-// unknownRows reports rows that are of no kind.
+// unknownRows reports rows of unknown types.
 func (v *verifier) unknownRows() error { return v.UnknownRows("action", allKinds) }
 
-// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values
-// have to be what decodes them.
+// each calls f for the rows of a type. Their keys must have the given length (0: any), and their
+// values must decode.
 func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
 	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 		row, err := decode(value, code)
@@ -132,7 +132,7 @@ func (v *verifier) allActions() error {
 	})
 }
 
-// action checks one action with all that belongs to it.
+// action checks one action and all its rows.
 func (v *verifier) action(r *record, n *nameRow) error {
 	if v.ids[r.id] {
 		v.Reportf("action %q: its number %d is that of another one", n.name, r.id)
@@ -168,7 +168,7 @@ func (v *verifier) action(r *record, n *nameRow) error {
 	return nil
 }
 
-// auditedAction is an action while its rows are counted again.
+// auditedAction is an action while its rows are recounted.
 type auditedAction struct {
 	*verifier
 	r *record
@@ -176,13 +176,13 @@ type auditedAction struct {
 
 	pending, running, unconfirmed, delayed, kept int64
 	sets                                         [256]int64              // runs by set
-	lanes                                        map[string]*auditedLane // by set and key; of runs without a key too
+	lanes                                        map[string]*auditedLane // by set and key; including runs without a key
 }
 
 // auditedLane counts the runs of a lane.
 type auditedLane struct {
 	waiting map[uint8]int64  // by priority
-	first   map[uint8]uint64 // likewise: the least seq
+	first   map[uint8]uint64 // likewise: lowest seq
 	running int64
 }
 
@@ -202,7 +202,7 @@ func (a *auditedAction) lane(set uint8, key string) *auditedLane {
 	return l
 }
 
-// labelSets reads the sets of labels that have rows of their own.
+// labelSets reads the label sets that have their own rows.
 func (a *auditedAction) labelSets() error {
 	if a.r.inline {
 		return nil
@@ -261,8 +261,7 @@ func (a *auditedAction) runs() error {
 	if err != nil {
 		return err
 	}
-	// States of runs that were forgotten before their workers had confirmed that they are
-	// cancelled.
+	// States of runs that were removed before their workers confirmed the cancellation.
 	return each(a.verifier, numberKey(nil, rowState, a.r.id), numberAt+8, (*stateRow).layout, func(k []byte, st *stateRow) error {
 		_, ok, err := a.Get(runKey(nil, rowRun, a.r.id, lastOf(k)))
 		if err != nil || ok {
@@ -278,7 +277,7 @@ func (a *auditedAction) runs() error {
 	})
 }
 
-// run checks that a run has the rows that its state asks for.
+// run checks that a run has the rows of its state.
 func (a *auditedAction) run(ref protocol.Ref, st *stateRow, expires int64, fresh bool) error {
 	a.want[rowRun]++
 	a.want[rowState]++
@@ -365,7 +364,7 @@ func (a *auditedAction) finished(ref protocol.Ref, st *stateRow) error {
 	return a.held(ref, st)
 }
 
-// held checks that a session has the run.
+// held checks that a session holds the run.
 func (a *auditedAction) held(ref protocol.Ref, st *stateRow) error {
 	if st.status != Running {
 		a.unconfirmed++
@@ -399,7 +398,7 @@ func (a *auditedAction) checkLanes() error {
 	for i := range eligible {
 		eligible[i] = auditedLane{waiting: make(map[uint8]int64), first: make(map[uint8]uint64)}
 	}
-	mapped := 0                       // lanes that rows of their keys have to name
+	mapped := 0                       // lanes that must be in the rows of their keys
 	running := make(map[string]int64) // by key
 	for name, l := range a.lanes {
 		running[name[1:]] += l.running
@@ -470,7 +469,7 @@ func (a *auditedAction) checkLanes() error {
 	return nil
 }
 
-// queue checks what is said of an index.
+// queue checks the summary of an index.
 func (a *auditedAction) queue(what string, q *queue, l *auditedLane) {
 	said := make(map[uint8]int64)
 	for i, h := range q.heads {
@@ -484,7 +483,7 @@ func (a *auditedAction) queue(what string, q *queue, l *auditedLane) {
 	}
 }
 
-// ended checks the index of runs by their ends against its low mark.
+// ended checks the index of runs by end time against its low mark.
 func (a *auditedAction) ended() error {
 	for _, index := range []struct {
 		kind byte
@@ -516,7 +515,7 @@ func (a *auditedAction) keys() error {
 	})
 }
 
-// timer checks that the action is looked at when something is due.
+// timer checks that the action's timer is set for its due work.
 func (a *auditedAction) timer() error {
 	if a.r.timer > a.r.nextDue() && a.n != nil && !a.n.deleted {
 		a.Reportf("action %q: something is due at %d, its timer goes off at %d", a.n.name, a.r.nextDue(), a.r.timer)
@@ -524,7 +523,7 @@ func (a *auditedAction) timer() error {
 	return nil
 }
 
-// orphans reports rows of no action or run.
+// orphans reports rows without an action or run.
 func (v *verifier) orphans() error {
 	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowSet, rowExpiry,
 		rowState, rowWaiting, rowName} {
@@ -545,7 +544,7 @@ func (v *verifier) orphans() error {
 			return err
 		}
 		switch kind {
-		case rowKey, rowLane, rowName: // they were gone through
+		case rowKey, rowLane, rowName: // already checked
 			continue
 		}
 		if v.found[kind] != v.want[kind] {
@@ -566,8 +565,8 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// timers checks that every timer is one that its row knows; that every row with a time has a timer
-// is checked with the rows.
+// timers checks that every timer is known to its row. The converse, that every row with a time has
+// a timer, is checked with the rows.
 func (v *verifier) timers() error {
 	set := make(map[string]int64)
 	err := v.Timers(func(due int64, _ uint32, token []byte) error {

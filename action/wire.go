@@ -16,7 +16,7 @@ const (
 	querySchedules
 )
 
-// maxPageBytes bounds the inputs and outputs of a page of runs.
+// maxPageBytes limits the inputs and outputs of a page of runs.
 const maxPageBytes = 4 << 20
 
 func (*infoQuery) Kind() uint8      { return queryInfo }

@@ -11,11 +11,11 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// workBody holds ends of attempts, and what is wanted instead.
+// workBody holds ends of attempts, and wants for new runs.
 type workBody struct {
-	session uint64 // 0: that of a worker that calls by itself, see self
-	self    string // its id
-	group   group  // and what it takes
+	session uint64 // 0: that of a polling worker, see self
+	self    string // ID of the polling worker
+	group   group  // the runs it takes
 	ends    []end
 	wants   []want
 	// number of waiting takes for the same runs, including this one, set by the leader so that it
@@ -99,7 +99,7 @@ func (w *workBody) check() error {
 	return nil
 }
 
-// limit refuses a group that is of no use.
+// limit rejects a useless group.
 func (w *workBody) limit() error {
 	if w.session == 0 && len(w.wants) == 0 && (w.group.labels != "" || len(w.group.names) > 0) {
 		return engine.Errorf(ErrInvalid, "action: worker %q names actions or labels, and wants no runs", w.self)
@@ -107,13 +107,12 @@ func (w *workBody) limit() error {
 	return nil
 }
 
-// maxSettled bounds the output of an end that a node with a full disk takes. As many runs as can be
-// under way fit into what it keeps in reserve.
+// maxSettled limits the output of an end that a node with a full disk accepts. The node's reserve
+// has room for the ends of all possible active runs.
 const maxSettled = 1 << 10
 
-// checkSettle is check for kindSettle: ends only, and small ones. A node takes them though its disk
-// is full: attempts are under way, their time limits pass, and what their handlers have done would
-// be done again.
+// checkSettle is check for kindSettle: small ends only. A node accepts them even if its disk is
+// full: otherwise active attempts would exceed their time limits and their work would be repeated.
 func (w *workBody) checkSettle() error {
 	if n := w.payload(); n > maxSettled {
 		return engine.Errorf(ErrInvalid, "action: an output of %d bytes on a full disk: the limit is %d", n, maxSettled)
@@ -132,8 +131,8 @@ func (w *workBody) checkEnd() error {
 	return w.check()
 }
 
-// settleOp returns what sends the ends of a command to a node with a full disk; not ok if it would
-// not take them.
+// settleOp returns the operation that sends the ends of a command to a node with a full disk; ok is
+// false if the node would not accept them.
 func settleOp(op engine.Op, c *workBody) (settle engine.Op, ok bool) {
 	settle = settleRuns.Op(op.Route, workBody{session: c.session, self: c.self, ends: c.ends}, nil)
 	if settle.Err != nil {
@@ -143,7 +142,7 @@ func settleOp(op engine.Op, c *workBody) (settle engine.Op, ok bool) {
 	return settle, true
 }
 
-// want is what a worker takes.
+// want is a worker's request for runs.
 type want struct {
 	group  int // of the session
 	worker string
@@ -161,8 +160,8 @@ func (w *want) code(f *codec.Fields) {
 // end is how an attempt ended.
 type end struct {
 	ref     protocol.Ref
-	attempt int64 // 0: the present one
-	begun   int64 // how often the run had been begun then; 0: it is not known
+	attempt int64 // 0: the current one
+	begun   int64 // delivery number of the attempt; 0: unknown
 	how     how
 	outcome string // of completed
 	code    string // of failed
@@ -177,7 +176,7 @@ const (
 	completed how = iota + 1
 	failed        // another attempt may follow
 	refused       // failed, and no other attempt may follow
-	released      // the attempt does not count, and the run is where it was
+	released      // the attempt does not count, and the run returns to its place
 	snoozed       // the attempt does not count, and the run waits for a time
 )
 
@@ -212,22 +211,22 @@ func (e *end) check() error {
 	return nil
 }
 
-// verdict is what became of an end.
+// verdict is the result of an end.
 type verdict uint8
 
 const (
 	accepted  verdict = iota + 1
-	overtaken         // the attempt was not the present one of its run any more
-	abandoned         // the run had been cancelled; its slot is free now
+	overtaken         // the attempt was no longer the current one of its run
+	abandoned         // the run had been cancelled; its slot is now free
 )
 
-// taken is a run that a worker has got, in the result of kindWork.
+// taken is a run assigned to a worker, in the result of kindWork.
 type taken struct {
 	ref            protocol.Ref
 	action         string
-	want           int // of the command, which it answers
+	want           int // index of the command's want that it fulfils
 	attempt        int64
-	begun          int64 // how often the run has been begun: attempts that do not count included
+	begun          int64 // number of starts of the run, including attempts that do not count
 	maxAttempts    int64
 	timeout        int64 // ms
 	createdAt      int64
@@ -236,7 +235,7 @@ type taken struct {
 	key            string
 	idempotencyKey string
 	source         string
-	code           string // of the attempt before
+	code           string // of the previous attempt
 	message        string
 	input          []byte
 }
@@ -265,7 +264,7 @@ func (t *taken) fields(f *codec.Fields) {
 }
 
 // worked is the result of kindWork: a verdict for each end, and the runs taken. Its binary form is
-// empty if both lists are.
+// empty if both lists are empty.
 type worked struct {
 	verdicts []verdict
 	taken    []taken
@@ -288,7 +287,7 @@ func (w *worked) code(f *codec.Fields) {
 	}
 }
 
-// encode returns nothing if nothing was done.
+// encode returns nothing if both lists are empty.
 func (w *worked) encode() []byte {
 	if len(w.verdicts)+len(w.taken) == 0 {
 		return nil
@@ -302,8 +301,8 @@ func (w *worked) encode() []byte {
 	return codec.EncodeFields(make([]byte, 0, size), w, (*worked).code)
 }
 
-// codeBegun codes how often a run has been begun by how much more often that is than its attempts
-// count; nothing if it is not said.
+// codeBegun codes the number of starts of a run as the difference to its counted attempts; nothing
+// if said is false.
 func codeBegun(c *codec.Coder, begun *int64, attempts int64, said bool) {
 	extra := int64(0)
 	if !c.Reading() {

@@ -23,45 +23,45 @@ const (
 	DefaultGrace       = workloop.DefaultGrace
 )
 
-// WorkerConfig says how a worker works. The zero value is good.
+// WorkerConfig configures a worker. The zero value is valid.
 type WorkerConfig struct {
-	// ID names the worker among all of the namespace. Two workers with one id are taken for one. ""
-	// makes one up, of the machine and a random number.
+	// ID identifies the worker in the namespace. Two workers with the same id count as one. ""
+	// generates an id from the machine's name and a random number.
 	ID string
-	// Concurrency is how many runs are carried out at once, 1 to 1,000. 0 means 1. All workers of a
-	// process have up to 1,000 runs in a shard.
+	// Concurrency is the maximum number of concurrent runs, 1 to 1,000. 0 means 1. All workers of a
+	// process together hold up to 1,000 runs in a shard.
 	Concurrency int
-	// Labels are what the worker has, for runs that ask for some of them (see Labels): up to 1,024
+	// Labels are the worker's labels, for runs that require some of them (see Labels): up to 1,024
 	// bytes. nil: none.
 	Labels map[string]string
-	// Metadata is shown in the list of workers: whatever json.Marshal makes an object of, up to 4
-	// KiB. nil: null.
+	// Metadata is shown in the list of workers: any value that json.Marshal encodes as an object,
+	// up to 4 KiB. nil: null.
 	Metadata any
-	// Grace is how long handlers may go on when Run ends, before they are cancelled. 0 means 10 s,
-	// negative not at all.
+	// Grace is the time handlers have to finish after Run ends, before they are cancelled. 0 means
+	// 10 s, negative means no time.
 	Grace time.Duration
-	// OnError is told what goes wrong while the worker goes on, by several goroutines at once: what
-	// handlers return, and that a result could not be handed over, with the task; with nil that a
-	// shard could not be reached. nil is nobody. The result of a run is sent after OnError has
-	// returned. While several calls of it have not returned, outages are not reported to it.
+	// OnError receives errors while the worker continues, from several goroutines at once. Handler
+	// errors and results that could not be delivered come with the task; an unreachable shard comes
+	// with nil. nil means no callback. The result of a run is sent after OnError has returned.
+	// While several calls are pending, outages are not reported.
 	OnError func(t *Task, err error)
 }
 
-// Handler carries out an action. What it returns is the output of the run: bytes as they are, all
-// else as JSON. An error is that of the attempt: another one follows, after the action's back-off,
-// if any are left. Permanent, Code, Snooze and Outcome say otherwise.
+// Handler executes one attempt of a run. Its first result is the output of the run: bytes are
+// stored as they are, other values as JSON. An error fails the attempt: another one follows after
+// the action's back-off, if any are left. Permanent, Code, Snooze and Outcome change this.
 //
-// ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled),
-// when the attempt has taken longer than the action's timeout (ErrConflict), when no node could be
-// reached for too long (ErrConflict too), and when the worker ends and the Grace is over. A handler
-// should return then, with an error if its work is not done. What it returns has no effect if the
-// run was cancelled, has ended or belongs to another attempt by now. After an outage, and at the
-// worker's end, the run may still belong to this attempt: then a result without an error completes
-// it, with an error the attempt does not count, and a panic is a failed attempt as always.
+// ctx ends, with a cause (context.Cause): when the run is cancelled (ErrCancelled), when the
+// attempt has exceeded the action's timeout (ErrConflict), when no node was reachable for too long
+// (also ErrConflict), and when the worker ends and the Grace is over. A handler should then return,
+// with an error if its work is not done. Its results have no effect if the run was cancelled, has
+// ended or now belongs to another attempt. After an outage, and when the worker ends, the run may
+// still belong to this attempt. In that case a result without an error completes it, an attempt
+// with an error does not count, and a panic fails the attempt as usual.
 type Handler = func(ctx context.Context, t *Task) (any, error)
 
-// Worker carries out runs of some actions. It is made by Store.Worker, given its handlers, and run
-// once.
+// Worker executes runs of some actions. Store.Worker creates it, Handle adds handlers, and Run runs
+// it once.
 type Worker struct {
 	store    *Store
 	config   WorkerConfig
@@ -69,7 +69,7 @@ type Worker struct {
 	err      error
 }
 
-// Worker returns a worker of the namespace that does nothing yet.
+// Worker returns a worker of the namespace that is not running yet.
 func (s *Store) Worker(c WorkerConfig) *Worker {
 	w := &Worker{store: s, config: c, handlers: make(map[string]Handler)}
 	w.config.Labels = maps.Clone(c.Labels)
@@ -89,7 +89,7 @@ func (s *Store) Worker(c WorkerConfig) *Worker {
 	return w
 }
 
-// processName makes up a name for something in this process.
+// processName generates a name for an object in this process.
 func processName() string {
 	return strings.TrimPrefix(fmt.Sprintf("%s-%08x", workers.Machine(), rand.Uint32()), "-")
 }
@@ -103,9 +103,8 @@ func (w *Worker) fail(err error) {
 // ID returns the worker's id.
 func (w *Worker) ID() string { return w.config.ID }
 
-// Handle has the worker carry out runs of an action, which need not be registered yet, by f. It
-// returns the worker. Run tells what is wrong: a name that is no action's, or that has a handler
-// already.
+// Handle sets f as the handler of an action, which need not be registered yet. It returns the
+// worker. Run returns the error for an invalid action name or one that already has a handler.
 func (w *Worker) Handle(action string, f Handler) *Worker {
 	switch err := checkAction(action); {
 	case err != nil:
@@ -119,7 +118,7 @@ func (w *Worker) Handle(action string, f Handler) *Worker {
 	return w
 }
 
-// listed returns what the list of workers says of it.
+// listed returns the worker's entry in the list of workers.
 func (w *Worker) listed() (workers.Worker, error) {
 	l := workers.Worker{
 		ID: w.config.ID, Type: kindOfWorkers, Machine: workers.Machine(), Max: w.config.Concurrency, Labels: w.config.Labels,
@@ -137,27 +136,27 @@ func (w *Worker) listed() (workers.Worker, error) {
 	return l, l.Check()
 }
 
-// kindOfWorkers is the type of workers that carry out runs.
+// kindOfWorkers is the type of workers that execute runs.
 const kindOfWorkers = workers.KindOfRuns
 
-// Run registers the worker, takes runs of the actions that it has handlers for, in all shards, and
-// carries them out, until ctx ends. All workers of a process in a namespace share one waiting call
-// per shard, whatever their number. Run is to be called once.
+// Run registers the worker, takes runs of the handled actions in all shards, and executes them
+// until ctx ends. All workers of a process in a namespace share one waiting call per shard,
+// whatever their number. Run may be called once.
 //
-// A panic of a handler is the error of its attempt, with the stack and the code panic. A result
-// that has no JSON, or is too large, ends the run as failed, with the code bad_output or
-// output_too_large. What a worker has is its own as long as its process is heard of: when that was
-// silent for 30 s, the runs are retried elsewhere. An outage ends nothing: Run goes on when there
-// is somebody to ask.
+// A panic of a handler fails its attempt, with the stack and the code panic. A result that cannot
+// be encoded as JSON, or is too large, ends the run as failed, with the code bad_output or
+// output_too_large. A worker keeps its runs while its process sends heartbeats; if the process is
+// silent for 30 s, the runs are retried elsewhere. An outage does not end Run: it continues when a
+// node is reachable.
 //
-// When ctx ends no more runs are taken. Handlers have the Grace to finish; their ctx, which has the
-// values of Run's, is cancelled only then. Runs that they fail to do because of that are given
-// back: that attempt does not count. So are those of handlers that have not returned 5 s later;
-// these are left alone.
+// When ctx ends, Run takes no more runs. Handlers have the Grace to finish; their ctx, which has
+// the values of Run's, is cancelled only then. Runs that do not finish because of that are
+// released, and those attempts do not count. The same holds for handlers that have not returned 5 s
+// later; Run does not wait for them.
 //
-// Run returns nil when ctx has ended and everything is settled or given back. Errors: ErrInvalid
-// for a configuration out of its limits, no handlers, or a second Run; ErrClosed, ErrUnauthorized;
-// ones that say how many handlers have not returned, and how many results could not be handed over
+// Run returns nil when ctx has ended and every run is settled or released. Errors: ErrInvalid for a
+// configuration out of range, no handlers, or a second Run; ErrClosed, ErrUnauthorized; errors that
+// count the handlers that have not returned and the results that could not be delivered
 // (ErrUnknownOutcome).
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
@@ -204,7 +203,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return src.loop.Run(ctx)
 }
 
-// handle carries out a run that was taken.
+// handle executes a run that was taken.
 func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 	defer p.link.returned(p)
 	if err := p.over(); err != nil {
@@ -219,11 +218,11 @@ func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 			return nil, Code(CodeNoHandler, errors.New(engine.Text("worker %q has no handler for %q", w.config.ID, p.Action)))
 		}
 	}
-	task := p.Task // the handler may write to its own
+	task := p.Task // the handler may modify its copy
 	result, err := f(context.WithValue(ctx, taskKey{}, &task), &task)
 	p.concluded, err = p.conclude(result, err, w.store.scope.MaxPayload())
 	if p.concluded.how == completed || p.concluded.how == snoozed {
-		return nil // Outcome and Snooze are errors only in form
+		return nil // Outcome and Snooze have the type of errors but are none
 	}
 	return err
 }
@@ -240,14 +239,14 @@ func (w *Worker) onError(p **piece, err error) {
 	w.config.OnError(&task, err)
 }
 
-// listing has a loop listed as a worker while it runs.
+// listing lists a loop as a worker while it runs.
 type listing struct {
 	scope  *engine.Scope
 	worker workers.Worker
 	src    *source
 }
 
-// Join is of workloop.Observer.
+// Join implements workloop.Observer.
 func (l *listing) Join(status func() workloop.Status) (leave func()) {
 	m, err := workers.Join(l.scope, l.worker, status)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// WorkerStatus is how a worker is.
+// WorkerStatus is the status of a worker.
 type WorkerStatus uint8
 
-// How workers are.
+// The statuses of workers.
 const (
 	Active    WorkerStatus = iota + 1
-	Draining               // it takes nothing new
-	Unhealthy              // it has been silent for 90 s and holds no runs; after 24 h it is forgotten
+	Draining               // takes no new runs
+	Unhealthy              // silent for 90 s and without runs; removed after 24 h
 )
 
 var workerStatusNames = [...]string{Active: "active", Draining: "draining", Unhealthy: "unhealthy"}
@@ -29,37 +29,37 @@ func (s WorkerStatus) String() string {
 	return workerStatusNames[s]
 }
 
-// WorkerInfo is a worker as it is listed: of actions, of a stream or of a queue. What it says of
-// itself is up to 10 s old. Its counts go on when a worker of that id begins anew, as long as it
-// has not left. Its bytes are the caller's to keep.
+// WorkerInfo is a listed worker: of actions, of a stream or of a queue. The values a worker reports
+// are up to 10 s old. Its counts continue when a worker with the same id starts again, unless it
+// has deregistered. The caller may keep its bytes.
 //
-// A worker of another runtime is listed from its first run on, registered or not, and its counts
-// are those of the shards, of up to 1,000 actions by their names. One that is not registered says
-// neither where it runs nor how much it may have, and Actions are those of the runs that it got. It
-// is forgotten after 24 h without a call, in a spread namespace by each shard for itself.
+// A worker of another runtime is listed from its first run on, registered or not. Its counts come
+// from the shards and name up to 1,000 actions. A worker that is not registered has neither Machine
+// nor MaxConcurrent, and its Actions are those of its runs. It is removed after 24 h without a
+// call, in a spread namespace by each shard separately.
 type WorkerInfo struct {
 	ID            string
-	Type          string // "action", "stream", "queue", or what was registered
+	Type          string // "action", "stream", "queue", or the registered type
 	Status        WorkerStatus
-	Machine       string // where it runs, "" if nobody has said
-	Load          int    // runs, or messages, that it has
-	MaxConcurrent int    // how many it may have
+	Machine       string // where it runs; "" if unknown
+	Load          int    // current number of runs or messages
+	MaxConcurrent int    // maximum number of them
 	Completed     int64
 	Failed        int64
 	LastSeen      time.Time
-	RegisteredAt  time.Time // the first time
+	RegisteredAt  time.Time // first registration
 	Labels        map[string]string
-	Actions       []string // that it has handlers for, in order
-	Metadata      []byte   // a JSON object; nil: it has none
+	Actions       []string // it has handlers for these, sorted
+	Metadata      []byte   // a JSON object; nil: none
 	Processes     []Process
 }
 
-// Process counts the runs of one kind of what a worker does, such as those of an action.
+// Process counts the runs of one kind of a worker's work, such as those of an action.
 type Process struct {
 	Name     string
-	Kind     string // as the Type of workers
+	Kind     string // same values as the Type of workers
 	Runs     int64
-	Failures int64 // of these
+	Failures int64 // failed ones among these
 	LastRun  time.Time
 }
 
@@ -75,7 +75,7 @@ func infoOf(i *workers.Info) WorkerInfo {
 	return w
 }
 
-// WorkerOption says which workers are listed.
+// WorkerOption is an option of the listing of workers.
 type WorkerOption interface{ workerOption }
 
 type workerOptions struct {
@@ -98,17 +98,17 @@ func HandlersOf(action string) WorkerOption {
 	return workerFilter(func(o *workerOptions) { o.filter.Handles = action })
 }
 
-// Workers are the workers of a namespace, of all types.
+// Workers gives access to the workers of a namespace, of all types.
 type Workers struct{ store *Store }
 
-// Workers returns what lists the workers of the namespace.
+// Workers returns the workers of the namespace.
 func (s *Store) Workers() Workers { return Workers{s} }
 
-// Page returns a page of the workers, in order of their ids, over all shards. With OfType or
-// HandlersOf it may be empty and not the last.
+// Page returns a page of the workers of all shards, ordered by id. With OfType or HandlersOf it may
+// be empty without being the last.
 //
 // Options: Limit, Cursor, OfType, HandlersOf. Errors: ErrInvalid for a limit that is not 1-1000,
-// and for what is no cursor.
+// and for an invalid cursor.
 func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[WorkerInfo], err error) {
 	o := workerOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
@@ -123,13 +123,13 @@ func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[Work
 	return page, err
 }
 
-// All iterates over the workers, in order of their ids, by the contract of Store.All. Options and
-// errors are those of Page.
+// All iterates over the workers, ordered by id, with the contract of Store.All. Options and errors
+// are those of Page.
 func (l Workers) All(ctx context.Context, opts ...WorkerOption) iter.Seq2[WorkerInfo, error] {
 	return engine.All(ctx, l.Page, opts)
 }
 
-// Get returns a worker. Errors: ErrNotFound; ErrInvalid for what is no id.
+// Get returns a worker. Errors: ErrNotFound; ErrInvalid for an invalid id.
 func (l Workers) Get(ctx context.Context, id string) (WorkerInfo, error) {
 	i, err := workers.Find(ctx, &l.store.scope, id)
 	if err != nil {
@@ -138,8 +138,7 @@ func (l Workers) Get(ctx context.Context, id string) (WorkerInfo, error) {
 	return infoOf(&i), nil
 }
 
-// countWorkers fills in how many workers there are for each action, which are in order of their
-// names.
+// countWorkers sets the number of workers of each action; infos are sorted by name.
 func (s *Store) countWorkers(ctx context.Context, infos []Info) error {
 	if len(infos) == 0 {
 		return nil
