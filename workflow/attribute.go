@@ -11,11 +11,10 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// MaxAttributeBytes is how long the string of a search attribute may be.
+// MaxAttributeBytes is the maximum length of a search attribute's string.
 const MaxAttributeBytes = 255
 
-// Search attributes stand in keys as: name (key.AppendString) | type u8 | value, in the order of
-// values.
+// Search attributes in keys: name (key.AppendString) | type u8 | value, ordered by value.
 
 // appendAttribute appends an attribute with its value.
 func appendAttribute(dst []byte, name string, value any) []byte {
@@ -47,7 +46,7 @@ func floatOf(ordered uint64) float64 {
 	return math.Float64frombits(^ordered)
 }
 
-// parseAttribute reads what appendAttribute has written.
+// parseAttribute decodes what appendAttribute wrote.
 func parseAttribute(s string) (name string, value any, ok bool) {
 	b, rest, ok := key.CutString([]byte(s))
 	if !ok || len(rest) == 0 {
@@ -71,8 +70,8 @@ func attributeKey(dst []byte, ns uint32, attribute string, run uint64) []byte {
 	return key.AppendUint64(append(namespaceKey(dst, rowAttribute, ns), attribute...), run)
 }
 
-// setAttributes sets the search attributes of a run that starts. Errors: ErrInvalid for a value
-// that is of another type.
+// setAttributes sets the search attributes of a starting run. Errors: ErrInvalid for a value of
+// another type.
 func (l *live) setAttributes() error {
 	for i := range l.def.Attributes {
 		a := &l.def.Attributes[i]
@@ -87,14 +86,14 @@ func (l *live) setAttributes() error {
 	return nil
 }
 
-// setAttribute gives an attribute that the run does not have a value.
+// setAttribute sets an attribute that the run does not have yet.
 func (l *live) setAttribute(name string, value any) {
 	s := string(appendAttribute(nil, name, value))
 	l.attributes = append(l.attributes, s)
 	l.tx.Set(attributeKey(nil, l.tx.Namespace(), s, l.run), nil)
 }
 
-// attribute returns the value of an attribute, nil if it has none.
+// attribute returns the value of an attribute, nil if the run has none.
 func (l *live) attribute(a *flow.Attribute) (value any, err error) {
 	raw := a.From.Append(nil, l)
 	if len(raw) == 0 || string(raw) == "null" {

@@ -6,11 +6,11 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Definition is the definition of a workflow as a value. YAML returns it as text, for Create and
-// Validate, which check it like one written by hand. REFERENCE.md describes the keys that the
-// fields stand for, and what they may hold.
+// Definition is the definition of a workflow as a Go value. YAML returns it as text for Create and
+// Validate, which check it like a handwritten one. REFERENCE.md describes the keys of the fields
+// and their values.
 //
-// A zero field stands for the default. A part of a millisecond counts as a whole one. Templates and
+// A zero field means the default. Durations are rounded up to whole milliseconds. Templates and
 // schemas are free-form JSON: any value that encoding/json can write, or a json.RawMessage. Nil is
 // no template; json.RawMessage("null") is one that renders null.
 //
@@ -34,18 +34,18 @@ type Definition struct {
 	Name        string
 	Version     string // "" means 1
 	Description string
-	Namespace   string        // the only one that takes the workflow; "" means any
+	Namespace   string        // namespace that the workflow is restricted to; "" means any
 	Idempotency Idempotency   // of starts; "" means IdempotencyOptional
 	Timeout     time.Duration // of a run; 0 means none
 	MaxSteps    int           // step visits of a run; 0 means 100,000
 	Retention   Retention
-	InputSchema any      // that inputs of runs must match; nil means any input
+	InputSchema any      // schema for inputs of runs; nil means any input
 	Signals     []Signal // with the schemas of their payloads; other signals are accepted too
 	Attributes  []Attribute
 	Schedule    *ScheduleSpec
 	Trigger     *Trigger
 	Output      any    // template of a completed run; nil means the output of its last step
-	Start       Step   // the first step, which has no Name: paths call it _start
+	Start       Step   // the first step, without Name: paths call it _start
 	Steps       []Step // the other steps
 	Terminals   []Terminal
 	Plans       []Plan
@@ -58,7 +58,7 @@ type Idempotency string
 const (
 	IdempotencyOptional Idempotency = "optional"
 	IdempotencyRequired Idempotency = "required"
-	IdempotencyNone     Idempotency = "none" // starts with a key are refused
+	IdempotencyNone     Idempotency = "none" // starts with a key are rejected
 )
 
 // AttributeType is the type of a search attribute.
@@ -71,7 +71,8 @@ const (
 	AttributeTimestamp AttributeType = "timestamp"
 )
 
-// CatchUp says which of the ticks run that came due while no node could start runs.
+// CatchUp selects which ticks run after an outage, of those that came due while no node could start
+// runs.
 type CatchUp string
 
 // The values of CatchUp.
@@ -81,7 +82,7 @@ const (
 	CatchUpAll  CatchUp = "all" // up to CatchUpLimit
 )
 
-// Retention says how long ended runs are kept, which is at least 10 s.
+// Retention is how long ended runs are kept: at least 10 s.
 type Retention struct {
 	For  time.Duration // 0 means 30 days, negative no time
 	Runs int           // maximum number of ended runs; 0 means 10,000, negative none
@@ -91,7 +92,7 @@ type Retention struct {
 type Signal struct {
 	Type        string
 	Description string
-	Schema      any // that payloads must match; nil means any payload
+	Schema      any // schema for payloads; nil means any payload
 }
 
 // Attribute is a search attribute of runs, taken from their input.
@@ -107,7 +108,7 @@ type ScheduleSpec struct {
 	Every         time.Duration // in place of Cron: an interval of at least 1 s
 	Zone          string        // time zone of Cron, such as Europe/Berlin; "" means UTC
 	MaxConcurrent int           // maximum number of active runs; 0 means 1, negative no limit
-	Input         []byte        // of the runs, JSON; nil means {}
+	Input         []byte        // of the runs, as JSON; nil means {}
 	Paused        bool          // the schedule of a new workflow starts paused
 	CatchUp       CatchUp       // which missed ticks run; "" means CatchUpOne
 	CatchUpLimit  int           // maximum number of ticks of all; 0 means 100
@@ -135,7 +136,7 @@ type Step struct {
 	Transitions []Transition
 }
 
-// Transition leads from an outcome of a step to a step or terminal, such as flo.Completed.
+// Transition maps an outcome of a step to a step or terminal, such as flo.Completed.
 type Transition struct{ On, To string }
 
 // Work is what a step does: Call, WaitFor, Sleep, Parallel or Each.
@@ -148,24 +149,24 @@ type Call struct {
 	Target  string        // @actions/<name>, @plan/<name> or @workflow/<name>[:<version>]
 	Input   any           // template; nil means the input of the run, in Each the element
 	Retry   *RetryPolicy  // in place of the retries of the action
-	Poll    *PollPolicy   // of the outcome pending; nil means that it is an outcome like any other
+	Poll    *PollPolicy   // of the outcome pending; nil treats it like any other outcome
 	Timeout time.Duration // of an attempt; 0 means that of the action
 }
 
-// RetryPolicy says how often a failed call is repeated.
+// RetryPolicy defines how a failed call is retried.
 type RetryPolicy struct {
 	MaxAttempts int           // in all, 1-1,000; 0 means 3
 	Backoff     Backoff       // "" means BackoffExponential
 	Initial     time.Duration // before the second attempt; 0 means 1 s, negative none
 	Max         time.Duration // the longest delay; 0 means 30 s
-	Jitter      time.Duration // up to this is added to a delay or taken away
-	Within      time.Duration // no attempt begins later than this after the first; 0 means no limit
+	Jitter      time.Duration // random amount, up to this, added to or subtracted from a delay
+	Within      time.Duration // maximum time from the first attempt to the start of the last; 0 means no limit
 }
 
-// Backoff is how the delays between the attempts of a call grow.
+// Backoff is the growth of the delays between the attempts of a call.
 type Backoff string
 
-// The back-offs.
+// The back-off types.
 const (
 	BackoffConstant          Backoff = "constant"
 	BackoffLinear            Backoff = "linear"
@@ -173,14 +174,14 @@ const (
 	BackoffExponentialJitter Backoff = "exponential-jitter"
 )
 
-// PollPolicy says how often a call whose outcome is pending is repeated.
+// PollPolicy defines how a call with the outcome pending is repeated.
 type PollPolicy struct {
 	MaxAttempts int           // polls per attempt, 1-1,000; 0 means 10
 	Backoff     Backoff       // "" means BackoffExponential
 	First       time.Duration // before the first poll; 0 means Initial, negative none
 	Initial     time.Duration // before the second poll; 0 means 1 s, negative none
 	Max         time.Duration // the longest delay; 0 means 1 m
-	Jitter      time.Duration // as of RetryPolicy
+	Jitter      time.Duration // as in RetryPolicy
 }
 
 // WaitFor waits for a signal, whose payload is the output.
@@ -188,20 +189,20 @@ type WaitFor struct {
 	Signal    string
 	Timeout   time.Duration // 0 means none
 	OnTimeout string        // outcome, step or terminal; "" means the outcome timeout
-	Schema    any           // that payloads must match; nil means any payload
+	Schema    any           // schema for payloads; nil means any payload
 }
 
 // Sleep waits for a duration, or until a time.
 type Sleep struct {
 	For   time.Duration
-	Until string // in place of For: path to a time in ms or as of RFC 3339
+	Until string // instead of For: path to a time in ms or RFC 3339
 }
 
-// Parallel makes several calls at the same time.
+// Parallel makes several calls in parallel.
 type Parallel struct {
 	Branches       []Branch
 	Any            int // successes that end the step; 0 means all branches
-	MaxConcurrency int // branches at the same time; 0 means no limit
+	MaxConcurrency int // concurrent branches; 0 means no limit
 }
 
 // Branch is a call of Parallel.
@@ -210,16 +211,16 @@ type Branch struct {
 	Call Call
 }
 
-// Each makes a call for each element of an array at the same time.
+// Each makes a call for each element of an array, in parallel.
 type Each struct {
 	Array          string // path
 	As             string // another name for $.item
 	Call           Call
 	Any            int // successes that end the step; 0 means all calls
-	MaxConcurrency int // calls at the same time; 0 means no limit
+	MaxConcurrency int // concurrent calls; 0 means no limit
 }
 
-// Terminal is an end of runs.
+// Terminal is an end state of runs.
 type Terminal struct {
 	Name        string
 	Description string
@@ -227,7 +228,7 @@ type Terminal struct {
 	Output      any    // template; nil means as of the workflow
 }
 
-// Plan is a choice between executors, see the documentation of the package.
+// Plan is a choice of executors, see the package documentation.
 type Plan struct {
 	Name        string
 	Description string
@@ -236,11 +237,11 @@ type Plan struct {
 	Health      Health
 	Cache       *Cache
 	Fallback    *Fallback
-	Retryable   []string // the only errors that are retried with the same executor; nil means all
+	Retryable   []string // the only errors retried with the same executor; nil means all
 	Fatal       []string // errors after which the next executor is tried at once
 }
 
-// Executor is an executor of a Plan.
+// Executor is one executor of a Plan.
 type Executor struct {
 	Name        string
 	Description string
@@ -248,45 +249,45 @@ type Executor struct {
 	Priority    *int     // higher is tried first; nil means 100
 	Breaker     *Breaker // nil means none
 	RateLimit   RateLimit
-	Async       bool          // the outcome pending is waited for
+	Async       bool          // wait for the outcome pending
 	AsyncFor    time.Duration // maximum wait of Async; 0 means no limit
 }
 
-// Breaker keeps calls away from an executor that fails.
+// Breaker stops calls to an executor that fails.
 type Breaker struct {
-	Failures int           // in a row that open it; 0 means 5
-	Cooldown time.Duration // how long it stays open; 0 means 1 m
-	Probes   int           // calls at the same time after Cooldown; 0 means 2
+	Failures int           // consecutive failures that open it; 0 means 5
+	Cooldown time.Duration // time that it stays open; 0 means 1 m
+	Probes   int           // concurrent calls after Cooldown; 0 means 2
 }
 
 // RateLimit limits the calls of an executor. All limits apply; 0 means no limit.
 type RateLimit struct{ PerSecond, PerMinute, PerHour int }
 
-// Health says how the health of executors is measured.
+// Health configures how the health of executors is measured.
 type Health struct {
-	Window     time.Duration // after which both counts are multiplied by Decay; 0 means 5 m
+	Window     time.Duration // interval after which both counts are multiplied by Decay; 0 means 5 m
 	Decay      float64       // above 0, up to 1; 0 means 0.9
 	MinSamples int           // an executor with fewer counts as healthy; 0 means 50
 }
 
-// Cache remembers outputs of the outcome success.
+// Cache configures the cache for outputs of the outcome success.
 type Cache struct {
 	Key          string        // text with paths in braces, such as charge:{input.customer_id}
 	TTL          time.Duration // 0 means 5 m
 	InvalidateOn []string      // types of signals
 }
 
-// Fallback is the output of a plan in place of a failure.
+// Fallback is the output of a plan instead of a failure.
 type Fallback struct {
-	Value    any  // template; text that is JSON is read as such
-	AnyError bool // after the first error, rather than when all executors have failed
+	Value    any  // template; text that is valid JSON is parsed as JSON
+	AnyError bool // after the first error instead of after all executors have failed
 }
 
 // mapping is a table of a definition.
 type mapping = document.Mapping
 
-// YAML returns the definition as text, whose lines the problems name that Create and Validate find.
-// They refuse the text if encoding/json cannot write a template or schema.
+// YAML returns the definition as text. The problems that Create and Validate report refer to its
+// lines. They reject the text if encoding/json cannot encode a template or schema.
 func (d Definition) YAML() []byte {
 	all := document.With("kind", "Workflow")
 	all.Set("name", d.Name)

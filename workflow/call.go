@@ -15,32 +15,32 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// callState is where a call stands: of a step, of a branch, or one that compensates.
+// callState is the state of a call: of a step, of a branch, or a compensation.
 type callState struct {
 	phase   phase
-	seq     uint64 // of the present attempt: an answer to another one comes too late
+	seq     uint64 // of the current attempt; answers to other attempts are ignored
 	attempt int64
 	polls   int64
 	firstAt int64          // when the first attempt began
-	due     int64          // when the attempt has taken too long, or the pause is over
-	shard   engine.ShardID // in which what was called is
+	due     int64          // when the attempt times out, or the pause ends
+	shard   engine.ShardID // shard of the called run
 	ref     protocol.Ref   // the action's run, once it is known
 	child   uint64         // or the child, with its tag in ref
 	plan    planState
 
-	ambiguous bool // nobody knows whether an attempt that is over has had an effect; coded behind all else of the call's row
+	ambiguous bool // an attempt that is over may have had an effect; coded after the rest of the call's row
 }
 
-// phase is what a call does.
+// phase is the current activity of a call.
 type phase uint8
 
 // The phases of calls.
 const (
 	phaseNone   phase = iota
-	phaseCalled       // what was called runs
+	phaseCalled       // the called run is active
 	phasePause        // the next attempt follows
 	phasePoll         // the next poll follows
-	phaseRate         // an executor's rate is waited for
+	phaseRate         // waiting for an executor's rate
 	phaseEnd
 )
 
@@ -65,17 +65,17 @@ func (s *callState) code(c *codec.Coder) {
 	}
 }
 
-// codeInputTooLarge is the code of a call whose input, as a template makes it, is too large.
+// codeInputTooLarge is the code of a call whose rendered input is too large.
 const codeInputTooLarge = "input_too_large"
 
-// Slots of a run, as tokens name them: branches follow.
+// Slots of a run, as used in tokens: branches follow.
 const (
 	slotStep = iota
 	slotUndo
 	slotBranch
 )
 
-// slot is a call of a run, with whom it belongs to.
+// slot is a call of a run, with its owner.
 type slot struct {
 	*live
 	number uint64
@@ -85,7 +85,7 @@ type slot struct {
 	undo   *undoRow
 }
 
-// slot returns the one call that the run makes: that of its step, or the one that compensates.
+// slot returns the run's single call: that of its step, or the compensation.
 func (l *live) slot() *slot {
 	if l.wait != waitUndo {
 		return &slot{live: l, number: slotStep, call: &l.at().Call, state: &l.call}
@@ -97,7 +97,7 @@ func (l *live) slot() *slot {
 	return &slot{live: l, number: slotUndo, call: l.def.Steps[u.step].Compensate, state: &l.call, undo: &u}
 }
 
-// slotOf returns the call that a token is about, nil if that is over.
+// slotOf returns the call of a token, nil if that call is over.
 func (l *live) slotOf(t *token) *slot {
 	switch {
 	case t.slot >= slotBranch:
@@ -110,7 +110,7 @@ func (l *live) slotOf(t *token) *slot {
 	return l.slot()
 }
 
-// begin makes the first attempt.
+// begin starts the first attempt.
 func (s *slot) begin() {
 	*s.state = noCall()
 	s.state.firstAt = s.tx.Now()
@@ -120,8 +120,8 @@ func (s *slot) begin() {
 	s.try()
 }
 
-// keepSent keeps the input of a step that may have to be compensated: what it is made of may change
-// until then.
+// keepSent stores the input of a step that may have to be compensated: the input's sources may
+// change until then.
 func (s *slot) keepSent() {
 	if s.number != slotStep || !s.keepsSent() {
 		return
@@ -131,14 +131,14 @@ func (s *slot) keepSent() {
 	}
 }
 
-// keepsSent reports whether the input with which the present step calls is kept: one that the run's
-// input is not.
+// keepsSent reports whether the input of the current step's call is stored: one that differs from
+// the run's input.
 func (l *live) keepsSent() bool {
 	step := l.at()
 	return step.Kind == flow.KindCall && step.Compensate != nil && (step.Call.Input != nil || l.edited != 0)
 }
 
-// sent returns the input with which the present step has called.
+// sent returns the input with which the current step has called.
 func (l *live) sent() []byte {
 	if l.keepsSent() {
 		if b, ok := l.tx.Get(partKey(nil, l.run, partSent)); ok {
@@ -151,14 +151,14 @@ func (l *live) sent() []byte {
 	return l.inputJSON()
 }
 
-// dropSent forgets the input with which the present step has called.
+// dropSent removes the stored input of the current step.
 func (l *live) dropSent() {
 	if l.keepsSent() {
 		l.tx.Delete(partKey(nil, l.run, partSent))
 	}
 }
 
-// try makes an attempt: that of a plan is one of an executor.
+// try makes an attempt; the attempt of a plan calls one executor.
 func (s *slot) try() {
 	c := s.call
 	if c.Target == flow.TargetPlan {
@@ -168,7 +168,7 @@ func (s *slot) try() {
 	s.invoke(c, s.input(c))
 }
 
-// invoke has a target run.
+// invoke calls a target.
 func (s *slot) invoke(c *flow.Call, input []byte) {
 	st := s.state
 	s.token++
@@ -193,13 +193,13 @@ func (s *slot) invoke(c *flow.Call, input []byte) {
 	s.tx.Ask(s.invocation(c, input, tok), tok)
 }
 
-// tokenOf says what is waited for.
+// tokenOf returns the token that identifies the pending call.
 func (s *slot) tokenOf(c *flow.Call) []byte {
 	t := token{s.tx.Shard(), s.run, s.tag, c.Target == flow.TargetWorkflow, s.number, s.state.seq}
 	return encode(nil, &t, (*token).code)
 }
 
-// invocation is the command that invokes an action.
+// invocation returns the command that invokes an action.
 func (s *slot) invocation(c *flow.Call, input, tok []byte) engine.Command {
 	v := protocol.Invoke{
 		Name: c.Name, Input: input, Priority: action.DefaultPriority, Timeout: c.Timeout, IdempotencyKey: s.key(), Repeated: true,
@@ -211,7 +211,7 @@ func (s *slot) invocation(c *flow.Call, input, tok []byte) engine.Command {
 	return engine.Command{Machine: engine.MachineAction, Kind: protocol.KindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)}
 }
 
-// key is the idempotency key of what is called, the same for all attempts.
+// key returns the idempotency key of the call, the same for all attempts.
 func (s *slot) key() string {
 	visit, step, i := s.visit, s.def.Steps[s.step].Name, ""
 	if s.edited != 0 {
@@ -244,7 +244,7 @@ func (s *slot) startChild(c *flow.Call, input, tok []byte) {
 	s.tx.Ask(s.childStart(c, input, tok), tok)
 }
 
-// childStart is the command that starts a child.
+// childStart returns the command that starts a child.
 func (s *slot) childStart(c *flow.Call, input, tok []byte) engine.Command {
 	v := startBody{
 		version: c.Version, source: "workflow:" + string(s.name()), parent: string(s.name()), depth: s.depth + 1, input: input,
@@ -253,7 +253,7 @@ func (s *slot) childStart(c *flow.Call, input, tok []byte) engine.Command {
 	return command(kindStart, c.Name, &v, (*startBody).code)
 }
 
-// input is what a call gets.
+// input returns the input of a call.
 func (s *slot) input(c *flow.Call) []byte {
 	switch {
 	case s.undo != nil:
@@ -278,13 +278,13 @@ func (s *slot) input(c *flow.Call) []byte {
 	return s.callInput(c, s.live)
 }
 
-// repeats reports whether a step whose input is kept may have called before: all its attempts get
-// the same, which is what they are compensated with.
+// repeats reports whether a step whose input is stored may have called before: all its attempts get
+// the same input, which is also passed to their compensation.
 func (s *slot) repeats() bool {
 	return s.keepsSent() && (s.state.attempt > 1 || s.state.polls > 0 || s.state.plan.begun)
 }
 
-// callInput is what a call gets as its definition says.
+// callInput returns the input of a call as defined.
 func (l *live) callInput(c *flow.Call, from flow.Source) []byte {
 	if c.Input == nil {
 		return l.inputJSON()
@@ -292,7 +292,7 @@ func (l *live) callInput(c *flow.Call, from flow.Source) []byte {
 	return c.Input.Append(nil, from)
 }
 
-// called hears whether a call was made.
+// called handles the reply to a call: whether it could be made.
 func (w *work) called(t token, r engine.Reply) {
 	l := w.live(t.run)
 	var s *slot
@@ -303,7 +303,7 @@ func (w *work) called(t token, r engine.Reply) {
 		switch {
 		case r.Err == nil:
 			w.disown(&t, r.Result)
-		case r.Err != nil && l != nil && l.tag == t.tag: // what was given up had not begun
+		case r.Err != nil && l != nil && l.tag == t.tag: // an abandoned call had not started
 			l.returned(t.seq)
 			l.advance()
 		}
@@ -319,7 +319,7 @@ func (w *work) called(t token, r engine.Reply) {
 	l.advance()
 }
 
-// disown cancels what was called for a call that is over meanwhile.
+// disown cancels the target of a call that is over meanwhile.
 func (w *work) disown(t *token, result []byte) {
 	const reason = "the step that called it is over"
 	if t.child {
@@ -342,8 +342,7 @@ func (w *work) cancelRun(shard engine.ShardID, ref protocol.Ref, reason string) 
 		Body: encode(nil, &v, (*protocol.Cancel).Code)})
 }
 
-// withdraw has something cancelled. That it can not be, because it has ended just now, does not
-// matter.
+// withdraw cancels a called run. It ignores the error if the run has just ended.
 func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 	if shard != w.tx.Shard() {
 		w.tx.SendTo(shard, cancel, nil)
@@ -352,13 +351,13 @@ func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 	w.tx.Ask(cancel, nil)
 }
 
-// reached notes what was called.
+// reached records the target of the call.
 func (s *slot) reached(result []byte) {
 	if s.target() == flow.TargetWorkflow {
 		res := must(start.Decode(result))
 		s.state.child, s.state.ref.Tag, s.state.shard = res.run, res.tag, res.shard
 		s.note(event{kind: ChildStarted, detail: string(res.name())})
-		if !res.status.Final() { // one that has ended at once was not waited for
+		if !res.status.Final() { // a run that has ended at once had no waiter
 			s.spins = 0
 		}
 		return
@@ -376,7 +375,7 @@ func (v *started) name() RunID {
 	return v.runLocation.id()
 }
 
-// refused ends an attempt that could not begin.
+// refused ends an attempt that could not start.
 func (s *slot) refused(err error) {
 	var misplaced interface{ CallRoute() string }
 	if errors.As(err, &misplaced) {
@@ -384,7 +383,7 @@ func (s *slot) refused(err error) {
 		return
 	}
 	if name := s.present().Name; errors.Is(err, ErrNotFound) && s.tx.Spread() && s.state.shard == s.tx.Shard() && !s.tx.Here(name) {
-		s.callElsewhere(name) // its home may not have told all shards yet
+		s.callElsewhere(name) // its home may not have updated all shards yet
 		return
 	}
 	child := s.target() == flow.TargetWorkflow
@@ -406,7 +405,7 @@ func (s *slot) refused(err error) {
 	s.answer(r)
 }
 
-// callElsewhere has the call made in the shard of a name.
+// callElsewhere makes the call in the shard of a name.
 func (s *slot) callElsewhere(name string) {
 	c := s.present()
 	shard := s.tx.ShardOf(name)
@@ -418,7 +417,7 @@ func (s *slot) callElsewhere(name string) {
 	s.tx.SendTo(shard, make(c, s.inputOf(c), tok), tok)
 }
 
-// done hears that what a call has had run has ended.
+// done handles the end of a called run.
 func (w *work) done(e *protocol.End, child bool) error {
 	t := must(decode(e.Token, (*token).code))
 	if t.shard != w.tx.Shard() {
@@ -469,7 +468,7 @@ func (w *work) done(e *protocol.End, child bool) error {
 	return nil
 }
 
-// actionResult is what the end of an action's run means for who has called it.
+// actionResult converts the end of an action's run to the caller's result.
 func actionResult(e *protocol.End) result {
 	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Suspect}
 	switch action.Status(e.Status) {
@@ -503,13 +502,13 @@ func actionResult(e *protocol.End) result {
 	return r
 }
 
-// resultLost reports whether a code says that a handler has done its work and only its result could
-// not be kept.
+// resultLost reports whether a code means that a handler has done its work and only its result
+// could not be stored.
 func resultLost(code string) bool {
 	return code == action.CodeOutputTooLarge || code == action.CodeBadOutput
 }
 
-// childResult is what the end of a child means for its parent.
+// childResult converts the end of a child to its parent's result.
 func childResult(e *protocol.End) result {
 	if Status(e.Status) == Completed {
 		return result{outcome: OutcomeSuccess, output: asJSON(e.Output)}
@@ -525,7 +524,7 @@ func childResult(e *protocol.End) result {
 	return r
 }
 
-// asJSON returns bytes as JSON: what is none as a string.
+// asJSON returns bytes as JSON; bytes that are not JSON become a string.
 func asJSON(b []byte) []byte {
 	switch {
 	case len(b) == 0:
@@ -536,7 +535,7 @@ func asJSON(b []byte) []byte {
 	return b
 }
 
-// answer ends an attempt: of an executor of a plan, or of the call itself.
+// answer ends an attempt: of a plan's executor, or of the call itself.
 func (s *slot) answer(r result) {
 	s.state.phase, s.state.due = phaseNone, never
 	if s.planned() {
@@ -546,7 +545,7 @@ func (s *slot) answer(r result) {
 	s.settle(r)
 }
 
-// settle ends an attempt of the call: another one follows, or that is its result.
+// settle ends an attempt of the call: another one follows, or its result is that of the call.
 func (s *slot) settle(r result) {
 	st, c := s.state, s.call
 	r.attempt = st.attempt
@@ -566,7 +565,7 @@ func (s *slot) settle(r result) {
 	s.finished(r)
 }
 
-// finished hands the result of the call to whom it belongs to.
+// finished passes the result of the call to its owner.
 func (s *slot) finished(r result) {
 	r.ambiguous = r.ambiguous || s.state.ambiguous
 	*s.state = noCall()
@@ -580,7 +579,7 @@ func (s *slot) finished(r result) {
 	}
 }
 
-// poll makes the call again after a pause, or ends it if it was made often enough.
+// poll makes the call again after a pause, or ends it if the poll limit is reached.
 func (s *slot) poll(p *flow.Poll) {
 	st := s.state
 	if st.polls >= p.Attempts {
@@ -598,7 +597,7 @@ func (s *slot) poll(p *flow.Poll) {
 	s.note(event{kind: PollScheduled, attempt: st.attempt, detail: rfc3339(st.due)})
 }
 
-// due ends a pause, or an attempt that takes too long.
+// due ends a pause, or an attempt that has timed out.
 func (s *slot) due() {
 	st := s.state
 	if s.planned() && s.planDue() {
@@ -622,7 +621,7 @@ func (s *slot) due() {
 	}
 }
 
-// cancel ends the call without a result. It reports whether a child is to be waited for.
+// cancel ends the call without a result. It reports whether the run must wait for a child.
 func (s *slot) cancel(reason string) (child bool) {
 	called := s.state.phase == phaseCalled
 	if called {
@@ -637,22 +636,23 @@ func (s *slot) cancel(reason string) (child bool) {
 	return child
 }
 
-// open reports whether nobody knows what the call has done, if it is given up as it stands.
+// open reports whether the call's effect is unknown if it is abandoned now.
 func (s *slot) open() bool {
 	st := s.state
 	return st.phase == phaseCalled || st.phase == phasePoll || st.polls > 0 || st.ambiguous ||
 		st.plan.begun && (st.plan.ambiguous || st.plan.polls > 0)
 }
 
-// patience is for how long a run waits for what it has ended, ms: for its children before it
+// patience is how long a run waits, in ms, for work it has ended: for its children before it
 // compensates, and for the handlers and children of a visit before it compensates that. It does not
-// depend on the time that a call has: a handler may begin late in it, and not all end with it.
+// depend on the timeout of a call: a handler may start late, and not all handlers end at their
+// timeout.
 const patience = 60_000
 
-// atWork notes that what was called may still be at work, though the call is over: the handler of
-// an action, or those of a child, which may have compensations before it as well. What they do is
-// compensated when they have returned, or have had the time to. A child notes it of all its calls,
-// also of those that compensate: its parent waits for them.
+// atWork notes that the target may still be running although the call is over: the handler of an
+// action, or the handlers of a child, which may have to compensate first as well. Their work is
+// compensated when they have returned or the wait is over. A child does this for all its calls,
+// also for compensations, because its parent waits for them.
 func (s *slot) atWork(seq uint64) {
 	visit := s.visit
 	switch {
@@ -678,8 +678,8 @@ func (s *slot) atWork(seq uint64) {
 	s.busy = append(s.busy, handler{visit, seq, until})
 }
 
-// returned notes that the handler of a call has returned, or that a child is over. That of a child
-// which has ended itself is told to its parent.
+// returned notes that the handler of a call has returned, or that a child is over. The return of
+// handlers of an ended child is reported to its parent.
 func (l *live) returned(seq uint64) {
 	n := len(l.busy)
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.seq == seq })
@@ -697,19 +697,19 @@ func (l *live) returned(seq uint64) {
 	}
 }
 
-// dropExpired forgets the handlers that are not waited for any longer.
+// dropExpired removes the handlers for which the wait is over.
 func (l *live) dropExpired() {
 	now := l.tx.Now()
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.until <= now })
 }
 
-// isChild reports whether a run has a parent, which is told its end.
+// isChild reports whether the run has a parent, to which its end is reported.
 func (h *header) isChild() bool {
 	return h.notify.Machine == engine.MachineWorkflow && h.notify.Command == kindChildDone
 }
 
-// handlersUntil returns until when the handlers of a visit that may be at work are waited for, 0 if
-// there are none.
+// handlersUntil returns until when the run waits for the handlers of a visit that may still be
+// running, 0 if there are none.
 func (l *live) handlersUntil(visit uint64) (until int64) {
 	l.dropExpired()
 	for _, b := range l.busy {
@@ -720,8 +720,7 @@ func (l *live) handlersUntil(visit uint64) (until int64) {
 	return until
 }
 
-// withdrawCall cancels what was called. That it can not be, because it has ended just now, does not
-// matter.
+// withdrawCall cancels the target of the call. It ignores the error if the target has just ended.
 func (s *slot) withdrawCall(reason string) {
 	switch st := s.state; {
 	case st.child != 0:
@@ -731,7 +730,7 @@ func (s *slot) withdrawCall(reason string) {
 	}
 }
 
-// present returns what is called: the call itself, or the executor of its plan.
+// present returns the current call: the call itself, or that of its plan's executor.
 func (s *slot) present() *flow.Call {
 	if s.planned() {
 		return &s.executor().Call
@@ -740,7 +739,7 @@ func (s *slot) present() *flow.Call {
 }
 
 func (s *slot) target() flow.Target {
-	if s.call == nil { // its run ends
+	if s.call == nil { // its run is ending
 		if s.state.child != 0 {
 			return flow.TargetWorkflow
 		}
@@ -749,7 +748,7 @@ func (s *slot) target() flow.Target {
 	return s.present().Target
 }
 
-// inputOf is what is called gets.
+// inputOf returns the input of the target.
 func (s *slot) inputOf(c *flow.Call) []byte {
 	if s.planned() {
 		return s.planInput(c)
@@ -757,7 +756,7 @@ func (s *slot) inputOf(c *flow.Call) []byte {
 	return s.input(c)
 }
 
-// note adds an event about the step that the call belongs to.
+// note adds an event about the step of the call.
 func (s *slot) note(e event) {
 	e.step = s.def.Steps[s.step].Name
 	if s.undo != nil {

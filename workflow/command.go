@@ -418,12 +418,12 @@ func (v *relayCommand) code(c *codec.Coder) {
 	v.end.Encode(c)
 }
 
-// token says what is waited for.
+// token identifies a pending wait of a run.
 type token struct {
 	shard engine.ShardID // of the run
 	run   uint64
 	tag   uint16
-	child bool // it was a workflow that was called
+	child bool // the called target was a workflow
 	slot  uint64
 	seq   uint64
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// What is created lives in the home of the workflow, the shard of its name. In a spread namespace
-// the home tells all other shards, so that runs can be in any of them; each has a number and
-// counters of its own for the workflow.
+// A workflow's versions live in its home, the shard of its name. In a spread namespace the home
+// sends them to all other shards, so that any shard can hold runs. Each shard has its own number
+// and counters for the workflow.
 
-// create makes a version of a workflow known, the default one from now on.
+// create creates a version of a workflow and makes it the default.
 func (w *work) create(c *createBody) (res created, err error) {
 	name := w.subject
 	if err := checkWorkflow(name); err != nil {
@@ -40,8 +40,8 @@ func (w *work) create(c *createBody) (res created, err error) {
 	return res, nil
 }
 
-// checkVersion reports whether a version is known already. Errors: ErrExists if it is another
-// definition; ErrInvalid if there are too many.
+// checkVersion reports whether a version already exists. Errors: ErrExists if its definition
+// differs; ErrInvalid if there are too many versions.
 func (k *openWorkflow) checkVersion(c *createBody) (known bool, err error) {
 	v, ok := k.version(c.version)
 	switch {
@@ -58,7 +58,7 @@ func (k *openWorkflow) checkVersion(c *createBody) (known bool, err error) {
 	return false, nil
 }
 
-// version returns where a version is.
+// version returns the index entry of a version.
 func (k *openWorkflow) version(version string) (v versionIndex, ok bool) {
 	k.buf = append(numberKey(k.buf[:0], rowVersions, k.id), version...)
 	b, ok := k.tx.Get(k.buf)
@@ -69,8 +69,8 @@ func (k *openWorkflow) version(version string) (v versionIndex, ok bool) {
 	return v, !v.gone
 }
 
-// enable enables or disables a workflow at its home: a disabled one takes no starts, and what was
-// started before goes on.
+// enable enables or disables a workflow at its home. A disabled workflow accepts no starts; active
+// runs continue.
 func (w *work) enable(enabled *bool) error {
 	name := w.subject
 	k := w.workflow(name)
@@ -90,7 +90,7 @@ func (w *work) enable(enabled *bool) error {
 	return nil
 }
 
-// use makes the shard know a workflow as it is now, with a version if one is given.
+// use stores the current state of a workflow in the shard, with a version if one is given.
 func (w *work) use(name string, enabled bool, revision uint64, c *createBody) {
 	tx := w.tx
 	k := w.workflow(name)
@@ -108,10 +108,10 @@ func (w *work) use(name string, enabled bool, revision uint64, c *createBody) {
 	}
 }
 
-// add adds a version, which is the default one from now on.
+// add adds a version, which becomes the default.
 func (k *openWorkflow) add(c *createBody) {
 	if _, ok := k.version(c.version); ok {
-		return // the home has told it before
+		return // the home has sent it before
 	}
 	k.versions++
 	k.current = k.versions
@@ -124,12 +124,12 @@ func (k *openWorkflow) add(c *createBody) {
 	k.tx.Set(append(numberKey(nil, rowVersions, k.id), c.version...), encode(nil, &index, (*versionIndex).code))
 }
 
-// tell sends what the home of a workflow says to all other shards of a spread namespace.
+// tell sends the state at a workflow's home to all other shards of a spread namespace.
 func (w *work) tell(c *adoptCommand) {
 	w.tx.SendOthers(engine.Command{Machine: engine.MachineWorkflow, Kind: kindAdopt, Body: encode(nil, c, (*adoptCommand).code)})
 }
 
-// adopt takes over what the home of a workflow says, unless something newer is known.
+// adopt takes over the state from a workflow's home, unless the shard has a newer one.
 func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 	k := w.workflow(c.name)
 	switch {
@@ -144,8 +144,7 @@ func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// delete removes a workflow at its home. With runs that have not ended it has to be forced: then
-// they go on.
+// delete removes a workflow at its home. Active runs require force, and continue.
 func (w *work) delete(force *bool) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -159,8 +158,8 @@ func (w *work) delete(force *bool) error {
 	return nil
 }
 
-// bury makes a workflow unknown. Its runs, and the definitions that they need, stay until they are
-// forgotten.
+// bury marks a workflow as deleted. Its runs, and the definitions they need, stay until the runs
+// are removed.
 func (k *openWorkflow) bury() {
 	tx := k.tx
 	if tx.Here(k.name) {
@@ -178,7 +177,7 @@ func (k *openWorkflow) bury() {
 	}
 }
 
-// drop removes all rows of a workflow that is deleted and has no runs left.
+// drop removes all rows of a deleted workflow that has no runs left.
 func (k *openWorkflow) drop() {
 	k.unschedule()
 	for _, kind := range [...]byte{rowVersion, rowVersions, rowOf, rowEnded, rowKey, rowPlan, rowCache, rowStale} {
@@ -194,14 +193,13 @@ func (k *openWorkflow) drop() {
 	k.dropped = true
 }
 
-// maxForgotten bounds how many runs are forgotten at once.
+// maxForgotten limits how many runs are removed at once.
 const maxForgotten = 100
 
-// handoverMillis is how long an ended run is kept whatever the definition says: who waits for its
-// end is told of it, and then reads it.
+// handoverMillis is the minimum retention of an ended run, so that notified waiters can read it.
 const handoverMillis = 10_000
 
-// nextDue returns when there is something to do next: to forget runs.
+// nextDue returns when runs must be removed next.
 func (k *openWorkflow) nextDue() int64 {
 	switch {
 	case k.kept == 0:
@@ -212,19 +210,19 @@ func (k *openWorkflow) nextDue() int64 {
 	return k.nextEnded + k.retention()
 }
 
-// retention returns how long ended runs are kept if they are not too many, in ms.
+// retention returns how long ended runs are kept if there are not too many, in ms.
 func (r *record) retention() int64 { return max(r.retainFor, handoverMillis) }
 
-// catchUp forgets runs that ended long ago, and the oldest of more than are to be kept, unless they
-// ended behind a time.
+// catchUp removes runs whose retention is over, and the oldest beyond the limit unless they ended
+// after the given time.
 func (k *openWorkflow) catchUp(keep, until int64) {
 	k.changed = true
 	k.unschedule()
 	k.forgetOld(maxForgotten, keep, until)
 }
 
-// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept, unless
-// they ended behind a time; only some at once.
+// forgetOld removes runs whose retention is over, and the oldest beyond the limit unless they ended
+// after the given time. It removes a limited number at once.
 func (k *openWorkflow) forgetOld(most int, keep, until int64) {
 	old := k.tx.Now() - k.retention()
 	prefix := numberKey(nil, rowEnded, k.id)
@@ -244,7 +242,7 @@ func (k *openWorkflow) forgetOld(most int, keep, until int64) {
 	}
 }
 
-// forget removes a run that has ended, with all its rows.
+// forget removes an ended run with all its rows.
 func (k *openWorkflow) forget(run uint64, endedAt int64) {
 	tx := k.tx
 	b, ok := tx.Get(partKey(nil, run, partHeader))
@@ -265,12 +263,12 @@ func (k *openWorkflow) forget(run uint64, endedAt int64) {
 	if h.id != "" {
 		tx.Delete(namedKey(nil, rowID, tx.Namespace(), h.id))
 	}
-	tx.Delete(partKey(nil, run, partHeader)) // apart, as it is cached
+	tx.Delete(partKey(nil, run, partHeader)) // separately, as it is cached
 	tx.DeleteRange(partKey(nil, run, partHeader+1), key.PrefixEnd(numberKey(nil, rowRun, run)))
 	k.kept--
 }
 
-// idRow returns the run with an id that was chosen by who started it.
+// idRow returns the run with an id that the caller of Start chose.
 func (w *work) idRow(id string) (run uint64, ok bool) {
 	w.buf = namedKey(w.buf[:0], rowID, w.tx.Namespace(), id)
 	b, ok := w.tx.Get(w.buf)

@@ -1,8 +1,7 @@
-// Package workflow runs workflows: steps that invoke actions, other workflows, wait for signals and
-// times, or do several of these at once, one after the other as a definition says. Where a run
-// stands is state in its shard: the result of a step, what follows from it and the next invocation
-// are one command of the log, so that a run goes on after any crash where it stood, and no step is
-// taken twice.
+// Package workflow runs workflows. A definition lists steps that invoke actions or other workflows,
+// wait for signals or times, or do several of these in parallel. The state of a run lives in its
+// shard. One log command contains the result of a step, its consequences and the next invocation.
+// So a run continues where it was after any crash, and no step is executed twice.
 //
 //	flows := node.Workflow("default")
 //	_, err := flows.Create(ctx, definition) // YAML or JSON, or Definition.YAML
@@ -26,13 +25,13 @@
 //	    transitions: { success: flo.Completed, rejected: rejected }
 //	terminals: { rejected: { status: failed } }
 //
-// A step has an outcome, success or failure or another one that an action, or the payload of a
-// signal, has named; transitions say where each leads. An outcome for which there is no transition
-// falls back to failure if it is one, and fails the run otherwise. Paths such as $.input.amount,
-// $.steps.charge.output.id, $.signals.approval.by and $.flo.run_id lead into what the run knows.
+// A step has an outcome: success, failure, or another one named by an action or by the payload of a
+// signal. Transitions map outcomes to the next step. An outcome without a transition falls back to
+// failure if it is a failure, and fails the run otherwise. Paths such as $.input.amount,
+// $.steps.charge.output.id, $.signals.approval.by and $.flo.run_id refer to the data of the run.
 //
-// What a step has done is undone by its compensate, the last one first, when the run fails, is
-// cancelled or times out: of steps that were successful, and of those that nobody knows of.
+// When the run fails, is cancelled or times out, compensate undoes its steps, the last one first:
+// the successful steps and those whose effect is unknown.
 //
 // REFERENCE.md, beside this package, lists all keys with their types, defaults and limits, and
 // describes paths and conditions. Definition is a definition as a Go value.
@@ -40,99 +39,98 @@
 // # Plans
 //
 // A plan is a choice of executors, actions or workflows, for a step with run: "@plan/payment". They
-// are tried one after the other, in the order of their priority (static-order), in turn
-// (round-robin), in one of chance (random), or by priority times the part of late attempts that was
-// good (health-weighted), until one succeeds. Breakers, rates, health and what is cached are of the
-// plan of a workflow, for all its runs and versions in a shard:
+// are tried one after the other until one succeeds. The order is by priority (static-order), by
+// turns (round-robin), random (random), or by priority times the share of recent attempts that were
+// good (health-weighted). Breakers, rates, health and cached outputs belong to the plan of a
+// workflow, for all its runs and versions in a shard:
 //
-//   - A breaker opens after failures in a row, keeps calls off for its cooldown, and then lets a
-//     few through: the first success closes it. In a spread namespace the other shards hear of one
-//     that opens.
-//   - An executor whose rate is used up is passed over. If that is so of all that are left, the
-//     step waits for the earliest leave, which is then its own: who waits gets it in turn. In a
+//   - A breaker opens after consecutive failures, rejects calls for its cooldown, and then lets a
+//     few through: the first success closes it. In a spread namespace the other shards are
+//     notified when one opens.
+//   - An executor whose rate is used up is skipped. If that applies to all remaining executors, the
+//     step waits for the earliest free slot and reserves it: waiting steps are served in turn. In a
 //     spread namespace each shard has its share of a limit.
-//   - Only outputs of the outcome success are cached, and none whose key has a path that leads
-//     nowhere, to at most MaxCached outputs of MaxCachedBytes in a shard. A signal of one of the
-//     types in invalidate_on, to any run of the workflow, and Store.InvalidatePlan make all of them
-//     invalid.
-//   - An error in fatal is not retried: the next executor is tried at once. So is one that is not
-//     in retryable, if that names any. A fatal error does not count for the breaker and the health
-//     of its executor. The outcome is exhausted when no executor is left, unless there is a
-//     fallback. The step's own retry calls the plan again, unless the error of the last executor
-//     was fatal.
+//   - Only outputs of the outcome success are cached, and only if every path in the key exists. A
+//     shard caches at most MaxCached outputs of MaxCachedBytes. A signal of one of the types in
+//     invalidate_on, to any run of the workflow, and Store.InvalidatePlan invalidate all of them.
+//   - An error in fatal is not retried: the next executor is tried at once. The same applies to an
+//     error that is not in retryable, if that names any. A fatal error does not count for the
+//     breaker and the health of its executor. The outcome is exhausted when no executor is left,
+//     unless there is a fallback. The step's own retry calls the plan again, unless the error of
+//     the last executor was fatal.
 //
 // # Compensation
 //
-// A run that does not complete compensates its visits to steps with compensate, the last one first:
-// those that went well, and those of which nobody knows what they have done, because an attempt
-// timed out, was lost or was cancelled, its result was too large or could not be encoded as JSON,
-// or a poll was due. A parallel step is compensated if a branch of it may have done something. The
-// call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches
-// in their order, null where there is none; in its own input, $.steps.<the step>.output is that of
-// the visit. A compensation that fails is retried as it says, counted in
+// A run that does not complete compensates its visits to steps that have compensate, the last one
+// first. These are the successful visits and those whose effect is unknown: an attempt timed out,
+// was lost or was cancelled, its result was too large or could not be encoded as JSON, or a poll
+// was due. A parallel step is compensated if any of its branches may have had an effect. The call
+// gets {"input", "output"} of the visit: the input as it was sent, and the outputs of branches in
+// their order, null for missing ones. In its own input, $.steps.<the step>.output is that of the
+// visit. A compensation that fails is retried as its definition says and counted in
 // RunInfo.CompensationsFailed, and the next one follows.
 //
-// What was called may be at work when its call is over, because that was cancelled or has timed
-// out: a visit is compensated when the handlers of its calls have returned, but after 60 s at most,
-// however short their timeouts are, since a handler may ignore those. Of the attempts that an
-// action makes by itself, the last one to begin is waited for. In the same way the run waits, for
-// 60 s at most, for a child that it has ended by its cancel, its timeout or that of the step, until
-// the child and all its children have compensated what they have done and the handlers of their
-// calls have returned.
+// A handler may still be running when its call is over, because the call was cancelled or has timed
+// out. A visit is therefore compensated when the handlers of its calls have returned, or after at
+// most 60 s, however short their timeouts are, since a handler may ignore those. Of the attempts
+// that an action makes itself, the run waits for the last one to begin. The run also waits, for at
+// most 60 s, for a child that it ended by its cancel, its timeout or that of the step. It waits
+// until the child and all its children have compensated and the handlers of their calls have
+// returned.
 //
-// A child that has completed is compensated, and so is one that the run itself has ended, by its
-// cancel or a timeout, also if the child was just then compensating what it had done. One that came
-// to its end by itself, failed or at another terminal, answers for what it has done, and is not.
-// One that was cancelled by another call of Cancel, or whose own timeout has ended it, is
-// compensated, as an action is, unless it has undone itself: each step that it has taken, and that
-// calls something, has compensate, and no compensation has failed.
+// A completed child is compensated. So is a child that the run itself ended, by its cancel or a
+// timeout, even if the child was compensating at that time. A child that ended on its own, failed
+// or at another terminal, is responsible for its own effects and is not compensated. A child that
+// was ended by another call of Cancel or by its own timeout is compensated, as an action is, unless
+// it has undone itself: every executed step that calls something has compensate, and no
+// compensation failed.
 //
 // # Limits of a run
 //
-// A run takes max_steps steps in all (100,000 unless the definition says otherwise), at most 10,000
-// of them in a row without a wait or a call that begins, and has MaxEvents events. In a spread
-// namespace each shard keeps as many ended runs as retention says.
+// A run executes at most max_steps steps in total (100,000 unless the definition says otherwise).
+// At most 10,000 of them follow each other without a wait or a call that begins. A run has at most
+// MaxEvents events. In a spread namespace each shard keeps as many ended runs as retention says.
 //
 // # Schedules
 //
 // The default version of a workflow may have a schedule: cron, in a timezone, or an interval, which
-// ticks at whole multiples since 1970. Each tick starts one run, whatever crashes meanwhile, unless
-// max_concurrent of its runs are active (1 by default, 0 is no limit): then it is skipped and
-// counted. Of the ticks that came due while no node could start runs the latest one does (catch_up:
-// one, the default), none does, or all do, up to catch_up_limit. Enable and Schedule.Resume catch
-// nothing up. A new version whose schedule says the same goes on with the next tick, in its own
-// input and max_concurrent; one with another schedule starts afresh, but a schedule that was paused
-// stays paused.
+// ticks at whole multiples since 1970. Each tick starts exactly one run, despite crashes, unless
+// max_concurrent of its runs are active (1 by default, 0 means no limit): then it is skipped and
+// counted. catch_up selects which ticks run of those that came due while no node could start runs:
+// the latest (one, the default), none, or all, up to catch_up_limit. Enable and Schedule.Resume do
+// not catch up. A new version with an unchanged schedule continues with the next tick, with its own
+// input and max_concurrent. A changed schedule starts afresh, but a paused schedule stays paused.
 //
 // # Triggers
 //
 // The default version of a workflow may have a trigger: each batch of records of a stream starts
-// one run, whatever crashes meanwhile. The records are taken from a consumer group, which package
-// stream lists with its lag, and which has no other consumers; they are acknowledged in the command
-// that starts the run, or sends the start to the shard of the workflow. A batch has records of one
-// partition, in their order: batch_size of them at most (1 by default), of 1 MiB together at most,
-// or as many as there are when the first has waited for batch_timeout_ms (5 s by default). With a
+// exactly one run, despite crashes. The records are taken from a consumer group, which has no other
+// consumers and which package stream lists with its lag. They are acknowledged in the command that
+// starts the run, or that sends the start to the shard of the workflow. A batch has records of one
+// partition, in order: at most batch_size of them (1 by default) and 1 MiB in total. A smaller
+// batch starts when its first record has waited for batch_timeout_ms (5 s by default). With a
 // batch_size of 1 the input of the run is the payload of the record; with more it is an array of
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {"total": 12}}
 //
-// in which a payload that is JSON stands as it is, other text as a string, and anything else in
-// base64, with "encoding": "base64" beside it. The run's idempotency key is that of its first
-// record, "<stream>/<partition>/<id>". Records with which no run can be started, because
-// input_schema refuses them, go to the stream's dead letters with the reason.
+// A JSON payload is included as it is, other text as a string, and anything else in base64, with
+// "encoding": "base64" beside it. The run's idempotency key is that of its first record,
+// "<stream>/<partition>/<id>". Records that cannot start a run, because input_schema rejects them,
+// go to the stream's dead-letter queue with the reason.
 //
-// A group that is there goes on where it is. One that is made for the trigger begins with the first
-// record of a stream that is made later, and of a stream that is there behind the last one (start:
-// latest, the default) or with the oldest (earliest). With max_concurrent so many of its runs are
-// active at most, in all shards together. Disable pauses the trigger; a new version of the workflow
-// goes on with the same group, unless it names another one; a trigger that goes takes the group
-// with it that was made for it. A stream that does not exist is waited for, also when it is deleted
-// and made again. Store.Get says how a trigger stands.
+// An existing group keeps its position. In a stream created later, a new group begins with the
+// first record. In an existing stream it begins after the last record (start: latest, the default)
+// or with the oldest (earliest). max_concurrent limits the active runs of the trigger in all shards
+// together. Disable pauses the trigger. A new version of the workflow continues with the same
+// group, unless it names another one. When a trigger is removed, the group created for it is
+// removed too. If the stream does not exist, the trigger waits for it, also when the stream is
+// deleted and created again. Store.Get returns the state of a trigger.
 //
-// The stream may be in another namespace, whose runs then start in the home of the workflow. In a
-// spread namespace each shard hands out the records of its own partitions, and a run is where they
-// are; there a trigger is paused, and another version used, a moment after the call has returned.
+// The stream may be in another namespace; the runs then start in the home of the workflow. In a
+// spread namespace each shard distributes the records of its own partitions, and a run lives in the
+// shard of its records. There, pausing a trigger and changing its version take effect shortly after
+// the call has returned.
 //
-// A step's call has the idempotency key "<run>/<step>#<visit>" in all its attempts: actions are
-// carried out at least once, and have to cope with that.
+// A step's call has the idempotency key "<run>/<step>#<visit>" in all its attempts. Actions are
+// executed at least once and must tolerate that.
 package workflow

@@ -35,10 +35,10 @@ func (p runLocation) id() RunID {
 	return RunID(idPrefix + idEncoding.EncodeToString(encode(nil, &p, (*runLocation).code)))
 }
 
-// own reports whether the id looks like one of floe's own.
+// own reports whether the id has the form of ids that floe assigns.
 func (id RunID) own() bool { return strings.HasPrefix(string(id), idPrefix) }
 
-// parse reads an id of floe's own. Errors: ErrInvalid.
+// parse parses an id that floe assigned. Errors: ErrInvalid.
 func (id RunID) parse() (p runLocation, err error) {
 	if text, ok := strings.CutPrefix(string(id), idPrefix); ok {
 		if b, err := idEncoding.DecodeString(text); err == nil {
@@ -50,14 +50,14 @@ func (id RunID) parse() (p runLocation, err error) {
 	return runLocation{}, engine.Errorf(ErrInvalid, "workflow: %.64q is no id of a run", string(id))
 }
 
-// Namespace returns the namespace of the run. It is false for an id that was chosen by who started
-// the run: it does not say.
+// Namespace returns the namespace of the run. ok is false for an id that the caller of Start chose,
+// because it does not contain the namespace.
 func (id RunID) Namespace() (namespace string, ok bool) {
 	p, err := id.parse()
 	return p.namespace, err == nil
 }
 
-// checkRunID says what is wrong with an id that somebody has chosen.
+// checkRunID returns an error for an invalid id chosen by a caller.
 func checkRunID(id string) error {
 	switch {
 	case len(id) > MaxRunID:

@@ -13,22 +13,22 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is one page of a listing, in its order. It is the same type in all packages of floe.
 type Page[T any] = struct {
 	Items  []T
-	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+	Cursor string // start of the next page, for the option Cursor; "" on the last page
 }
 
-// MaxPageItems is how many items a page may hold.
+// MaxPageItems is the maximum number of items on a page.
 const MaxPageItems = engine.MaxPageItems
 
-// ListOption says which workflows a Store lists: Limit, Cursor or Prefix.
+// ListOption is an option of Store.Page and Store.All: Limit, Cursor or Prefix.
 type ListOption interface{ listOption }
 
 // PageOption is an option of every listing of floe: Limit or Cursor.
 type PageOption interface{ pageOption }
 
-// RunOption says which runs are listed.
+// RunOption is an option of the listing of runs.
 type RunOption interface{ runOption }
 
 type (
@@ -42,13 +42,13 @@ type listOptions struct {
 	filter filter
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// Limit sets the maximum number of items per page, 1 to 1000; the default is 100. Iterators read
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with an id of
-// floe's own, unless the namespace is spread. What has come or gone meanwhile shows or not,
-// depending on where it is; all else is neither skipped nor repeated.
+// Cursor continues a listing after an earlier page, with its Cursor; or after a run, with an id
+// assigned by floe, unless the namespace is spread. Items created or removed meanwhile may or may
+// not appear, depending on their position; no other item is skipped or repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only workflows whose names begin with p.
@@ -61,7 +61,7 @@ func filterOf(f func(*listOptions)) RunOption {
 	}{Filter: engine.FilterOf(f)}
 }
 
-// Of lists only runs of a workflow, and of those that had its name before and were deleted.
+// Of lists only the runs of a workflow, including those of deleted workflows with the same name.
 func Of(workflow string) RunOption {
 	return filterOf(func(o *listOptions) {
 		o.filter.workflow = workflow
@@ -71,7 +71,7 @@ func Of(workflow string) RunOption {
 	})
 }
 
-// InState lists only runs in a state.
+// InState lists only the runs in a state.
 func InState(s Status) RunOption {
 	return filterOf(func(o *listOptions) {
 		if o.filter.status = s; s < Pending || s > TimedOut {
@@ -83,8 +83,8 @@ func InState(s Status) RunOption {
 // Active lists only runs that have not ended.
 func Active() RunOption { return filterOf(func(o *listOptions) { o.filter.active = true }) }
 
-// Has lists only runs whose search attribute has a value, a string, a number or a time.Time; given
-// several times, those that have all of them, up to 32.
+// Has lists only runs whose search attribute has the given value: a string, a number or a
+// time.Time. Several Has options must all match, up to 32.
 func Has(attribute string, value any) RunOption {
 	return filterOf(func(o *listOptions) {
 		switch v := value.(type) {
@@ -106,8 +106,8 @@ func Has(attribute string, value any) RunOption {
 	})
 }
 
-// AttributeValue reads the value of a search attribute for Has, as people write it: a number, a
-// time in RFC 3339, or else a string, which quotes make of anything.
+// AttributeValue parses text as the value of a search attribute for Has: a number, a time in RFC
+// 3339, or else a string. Quotes make any text a string.
 func AttributeValue(text string) any {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
 		return n
@@ -121,9 +121,9 @@ func AttributeValue(text string) any {
 	return text
 }
 
-// StartedBetween lists only runs that were started at a time or after, and before another one; the
-// zero time.Time is no bound. Runs are known by the ms of their start: those of the ms of a bound
-// that is within one are listed.
+// StartedBetween lists only runs started at or after from, and before to; the zero time.Time is no
+// bound. Start times have a resolution of 1 ms: if a bound lies within a millisecond, the runs of
+// that millisecond are listed.
 func StartedBetween(from, to time.Time) RunOption {
 	return filterOf(func(o *listOptions) {
 		if !from.IsZero() {
@@ -135,7 +135,7 @@ func StartedBetween(from, to time.Time) RunOption {
 	})
 }
 
-// Get returns a workflow with what has become of its runs, and how its trigger stands. Errors:
+// Get returns a workflow with the counts of its runs and the state of its trigger. Errors:
 // ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	if err := checkWorkflow(name); err != nil {
@@ -162,10 +162,10 @@ func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	return info, err
 }
 
-// Page returns a page of the workflows of the namespace, in order of their names.
+// Page returns a page of the workflows of the namespace, ordered by name.
 //
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
-// more than 255 bytes, and a cursor that is no name with the prefix.
+// more than 255 bytes, and a cursor that is not a name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -179,17 +179,16 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], 
 	return engine.Merge(parts, o.Limit, found, func(i shardInfo) string { return i.Name }, merge), nil
 }
 
-// All iterates over the workflows of the namespace, in order of their names. Each pair is a
-// workflow and nil, or a zero Info and an error, after which iteration ends; nothing runs before
-// the first step, and break or a done ctx releases everything.
+// All iterates over the workflows of the namespace, ordered by name. Each pair is a workflow and
+// nil, or a zero Info and an error, after which iteration ends; nothing runs before the first step,
+// and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// merge puts together what shards have of a workflow. One that its home does not have has been
-// deleted there.
+// merge combines the shards' parts of a workflow. A workflow missing at its home was deleted there.
 func merge(parts []shardInfo) (Info, bool) {
 	home := slices.IndexFunc(parts, func(p shardInfo) bool { return p.home })
 	if home < 0 {
@@ -198,7 +197,7 @@ func merge(parts []shardInfo) (Info, bool) {
 	return sum(parts[home].Info, parts), true
 }
 
-// sum adds up what shards have of the runs of a workflow.
+// sum adds up the shards' run counts of a workflow.
 func sum(info Info, parts []shardInfo) Info {
 	info.Runs = RunCounts{}
 	for i := range parts {
@@ -213,17 +212,17 @@ func sum(info Info, parts []shardInfo) Info {
 	return info
 }
 
-// Runs are the runs of a namespace.
+// Runs gives access to the runs of a namespace.
 type Runs struct{ store *Store }
 
-// Runs returns what reads and lists the runs of the namespace.
+// Runs returns the runs of the namespace.
 func (s *Store) Runs() Runs { return Runs{s} }
 
-// Page returns a page of the runs, the newest first. A page with filters may be empty and not the
+// Page returns a page of the runs, newest first. A page with filters may be empty without being the
 // last.
 //
 // Options: Limit, Cursor, Of, InState, Active, Has, StartedBetween. Errors: ErrInvalid for options
-// out of their limits and for what is no cursor.
+// out of range and for an invalid cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
 	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
 	engine.Apply(&o, opts)
@@ -254,7 +253,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], 
 	return engine.MergeNewest(parts, from, o.Limit, found, func(r *RunInfo) time.Time { return r.StartedAt }, number), nil
 }
 
-// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and
+// All iterates over the runs, in the order of Page and with the contract of Store.All. Options and
 // errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[RunInfo, error] {
 	return engine.All(ctx, l.Page, opts)
@@ -266,10 +265,10 @@ type History struct {
 	run   RunID
 }
 
-// History returns what lists the history of a run.
+// History returns the history of a run.
 func (s *Store) History(run RunID) History { return History{s, run} }
 
-// historyCursor says behind which event a page begins.
+// historyCursor is the position after which a page of events begins.
 type historyCursor struct {
 	lsn  uint64
 	skip int
@@ -280,10 +279,10 @@ func (h *historyCursor) code(c *codec.Coder) {
 	c.Int(&h.skip)
 }
 
-// Page returns a page of the events of the run, the oldest first.
+// Page returns a page of the events of the run, oldest first.
 //
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that
-// is not 1-1000, for what is no cursor and for what is no id.
+// is not 1-1000, an invalid cursor or an invalid id.
 func (h History) Page(ctx context.Context, opts ...PageOption) (page Page[Event], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -312,7 +311,7 @@ func (h History) Page(ctx context.Context, opts ...PageOption) (page Page[Event]
 	return page, nil
 }
 
-// All iterates over the events of the run, in the order of Page and by the contract of Store.All.
+// All iterates over the events of the run, in the order of Page and with the contract of Store.All.
 // Options and errors are those of Page.
 func (h History) All(ctx context.Context, opts ...PageOption) iter.Seq2[Event, error] {
 	return engine.All(ctx, h.Page, opts)

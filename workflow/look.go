@@ -8,26 +8,26 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// seen keeps what queries have decoded of workflows: versions, and whose numbers are whose. That
-// never changes, and numbers are given once, so that nothing of it can be outdated; Apply has a
-// memory of its own, which belongs to its goroutine.
+// seen caches what queries have decoded of workflows: versions, and the owners of numbers. Entries
+// never become stale, since versions never change and numbers are never reused. Apply has its own
+// cache, which belongs to its goroutine.
 type seen struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	versions map[versionID]*seenVersion
 	bytes    int // of their compiled forms
 	names    map[uint64]owner
 }
 
-// owner is who has a number: a workflow of a namespace.
+// owner is the owner of a number: a workflow of a namespace.
 type owner struct {
 	ns   uint32
 	name string
 }
 
-// maxNames bounds the numbers that are kept.
+// maxNames limits the cached numbers.
 const maxNames = 10_000
 
-// seenVersion is what is shown of a version.
+// seenVersion is the displayed part of a version.
 type seenVersion struct {
 	version string
 	def     flow.Definition
@@ -40,7 +40,7 @@ func (s *seen) get(at versionID) *seenVersion {
 	return s.versions[at]
 }
 
-// put keeps a version, and forgets others if they are too many.
+// put stores a version, and evicts others if there are too many.
 func (s *seen) put(at versionID, v *seenVersion) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,14 +61,14 @@ func (s *seen) put(at versionID, v *seenVersion) {
 	s.bytes += v.bytes
 }
 
-// forget forgets all.
+// forget clears the cache.
 func (s *seen) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.versions, s.bytes, s.names = nil, 0, nil
 }
 
-// owner returns who has a number.
+// owner returns the owner of a number.
 func (s *seen) owner(v *engine.View, id uint64) (owner, error) {
 	s.mu.Lock()
 	o, ok := s.names[id]
@@ -93,7 +93,7 @@ func (s *seen) owner(v *engine.View, id uint64) (owner, error) {
 	return o, nil
 }
 
-// version returns a version, whose definition is not to be changed.
+// version returns a version, whose definition must not be modified.
 func (s *seen) version(v *engine.View, at versionID) (*seenVersion, error) {
 	if known := s.get(at); known != nil {
 		return known, nil

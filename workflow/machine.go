@@ -17,15 +17,14 @@ const (
 	tokenPlan     = 'p' // followed by the id of the workflow (u64) and the plan
 )
 
-// maxRemembered bounds the definitions that a shard remembers, by the bytes of their compiled
-// forms.
+// maxRemembered limits the definitions that a shard caches, by the bytes of their compiled forms.
 const maxRemembered = 8 << 20
 
-// machine is the state machine of the workflows of one shard. It remembers definitions, which never
+// machine is the state machine of the workflows of one shard. It caches definitions, which never
 // change: for commands, and for queries.
 type machine struct {
 	definitions *engine.Memory[versionID, *flow.Definition, struct{}]
-	calls       engine.Calls[*work] // this and work are of the applying goroutine
+	calls       engine.Calls[*work] // calls and work belong to the applying goroutine
 	work        *work
 	seen        seen
 
@@ -48,20 +47,19 @@ func newMachine() *machine {
 	}
 }
 
-// Memories returns what the machine remembers.
+// Memories returns the machine's caches.
 func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.definitions} }
 
-// work is what one command, timer or reply is about: the workflows and runs that it has read, and
-// maybe changed.
+// work holds the workflows and runs that a command, timer or reply has read and may have changed.
 type work struct {
 	m         *machine
 	tx        *engine.Tx
-	subject   string // of the command: the name of a workflow or the ID of a run; "" without a command
+	subject   string // workflow name or run ID of the command; "" without a command
 	workflows []*openWorkflow
 	runs      []*live
 	plans     []*known
-	buf       []byte // of keys
-	row       []byte // of values
+	buf       []byte // for keys
+	row       []byte // for values
 }
 
 // openWorkflow is a workflow while a command changes it.
@@ -69,9 +67,9 @@ type openWorkflow struct {
 	record
 	*work
 	name    string
-	deleted bool // it is a grave
+	deleted bool // only its grave is left
 	changed bool
-	dropped bool // its rows are gone
+	dropped bool // its rows are removed
 }
 
 func (m *machine) start(tx *engine.Tx) *work {
@@ -87,13 +85,13 @@ func (m *machine) start(tx *engine.Tx) *work {
 	return w
 }
 
-// Restore has nothing to read: rows are read when they are used.
+// Restore does nothing: rows are read on use.
 func (m *machine) Restore(*engine.View) error {
 	m.seen.forget()
 	return nil
 }
 
-// Apply carries out a command.
+// Apply executes a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	call, err := m.calls.Read(cmd)
 	if err != nil {
@@ -109,13 +107,13 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return result, nil
 }
 
-// OnTimer does what is due.
+// OnTimer does due work.
 func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w := m.start(tx)
 	number := binary.BigEndian.Uint64(token[1:9])
 	switch token[0] {
 	case tokenWorkflow:
-		w.byID(number) // which does what is due
+		w.byID(number) // reading the workflow does the due work
 	case tokenRun:
 		w.live(number) // likewise
 	case tokenPlan:
@@ -126,7 +124,7 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w.save()
 }
 
-// Leave forgets the runs that have ended of workflows that were deleted.
+// Leave removes the ended runs of deleted workflows.
 func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	w := m.start(tx)
 	defer w.save()
@@ -138,18 +136,18 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// OnReply hears what became of a call: of an invocation, or of the start of a child. Other shards
-// can not refuse what else they are told.
+// OnReply handles the result of a call: of an invocation, or of the start of a child. Other shards
+// cannot refuse the other messages.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
-		return // nobody has to know
+		return // no caller waits for it
 	}
 	w := m.start(tx)
 	w.called(must(decode(r.Token, (*token).code)), r)
 	w.save()
 }
 
-// workflow returns a workflow, nil if there is none.
+// workflow returns a workflow, nil if it does not exist.
 func (w *work) workflow(name string) *openWorkflow {
 	for _, k := range w.workflows {
 		if k.name == name && !k.deleted && !k.dropped {
@@ -164,8 +162,7 @@ func (w *work) workflow(name string) *openWorkflow {
 	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: name})
 }
 
-// byID returns the workflow that is known by a number, also one that is deleted; nil if there is
-// none.
+// byID returns the workflow with a number, even a deleted one; nil if it does not exist.
 func (w *work) byID(id uint64) *openWorkflow {
 	for _, k := range w.workflows {
 		if k.id == id && !k.dropped {
@@ -192,8 +189,8 @@ func (w *work) byID(id uint64) *openWorkflow {
 	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
 }
 
-// opened is told of a workflow that has been read. What is due happens first, as its timer would
-// have done it.
+// opened is called after a workflow was read. It first does due work, as the workflow's timer
+// would.
 func (w *work) opened(k *openWorkflow) *openWorkflow {
 	w.workflows = append(w.workflows, k)
 	if k.timer <= w.tx.Now() {
@@ -218,7 +215,7 @@ func (w *work) definition(id uint64, number uint32) *flow.Definition {
 	return &d
 }
 
-// save writes what has changed.
+// save writes the changes.
 func (w *work) save() {
 	for _, l := range w.runs {
 		l.save()
@@ -247,13 +244,13 @@ func (k *openWorkflow) save() {
 	k.tx.Set(k.buf, k.row)
 }
 
-// schedule makes the workflow's timer go off at a time, or before.
+// schedule sets the workflow's timer to fire at a time or earlier.
 func (k *openWorkflow) schedule(at int64) { k.tx.Advance(&k.timer, at, tokenWorkflow, k.id) }
 
 // unschedule removes the workflow's timer.
 func (k *openWorkflow) unschedule() { k.tx.Halt(&k.timer, tokenWorkflow, k.id) }
 
-// runTopic is what waits for the end of a run.
+// runTopic is the topic for the end of a run.
 func runTopic(namespace string, run uint64) engine.Topic {
 	return engine.TopicOf(engine.MachineWorkflow, namespace, key.AppendUint64([]byte{'r'}, run))
 }

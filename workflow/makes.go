@@ -7,9 +7,9 @@ import (
 
 var _ engine.Maker = (*machine)(nil)
 
-// Makes says which commands are followed by steps, and so make runs of actions: a take that waits
-// for such a run is in the same entry. What comes of the end of an action's run is known to the
-// machine of actions.
+// Makes lists the commands that may execute steps and so create runs of actions: a take that waits
+// for such a run is in the same log entry. Consequences of the end of an action's run are known to
+// the machine of actions.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	var cause engine.Topic
 	switch cmd.Kind {
@@ -31,8 +31,8 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	made(engine.Made{Topic: protocol.Takers(cmd.Namespace), N: 1, Cause: cause})
 }
 
-// startCause is the cause of what comes of starts of a workflow, signalCause that of what comes of
-// signals of a type.
+// startCause is the cause of follow-ups of a workflow's starts; signalCause is that of follow-ups
+// of a type's signals.
 func startCause(namespace, workflow string) engine.Topic {
 	return engine.TopicOf(engine.MachineWorkflow, namespace, []byte("c"+workflow))
 }

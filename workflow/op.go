@@ -7,8 +7,8 @@ type (
 	txnResult = engine.Result
 )
 
-// Op is an operation of a transaction, made by StartOp and its siblings; see floe.Txn. It is good
-// for any number of transactions. The zero Op is refused with ErrInvalid.
+// Op is an operation of a transaction, made by StartOp and its siblings; see floe.Txn. It may be
+// used in any number of transactions. The zero Op is rejected with ErrInvalid.
 type Op struct{ hiddenOp }
 
 // OpOf is an Op whose result is a T. It can be used in any number of transactions; Result reads the
@@ -17,17 +17,17 @@ type OpOf[T any] struct{ Op }
 
 func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
 
-// Result returns what the operation returned in the transaction that res is the result of.
+// Result returns the operation's result in a transaction, given the transaction's result res.
 //
 // Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the
-// transaction, or if it is part of it more than once: make an operation for each result.
+// transaction, or if it is part of it more than once: create an operation for each result.
 func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](op.hiddenOp, res) }
 
 // TxnResult is the result of a transaction: a *floe.TxnResult.
 type TxnResult interface{ txnResult }
 
-// StartOp is Start as an operation of a transaction. In a spread namespace it is in the shard of
-// the other parts; one with an IdempotencyKey or UseID needs their {tag} in the key, the id, or the
+// StartOp is Start as an operation of a transaction. In a spread namespace it runs in the shard of
+// the other parts. With an IdempotencyKey or UseID it needs their {tag} in the key, the id, or the
 // workflow's name.
 func StartOp(name string, input []byte, opts ...StartOption) OpOf[Started] {
 	return opOf[Started](startOp(name, input, opts))

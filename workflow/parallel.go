@@ -13,23 +13,23 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// maxStarts bounds how many branches a command starts or cancels; the run's timer goes on.
+// maxStarts limits how many branches a command starts or cancels; the run's timer continues.
 const maxStarts = 64
 
-// fanState is where a parallel step stands.
+// fanState is the state of a parallel step.
 type fanState struct {
 	total     int64
 	started   int64
 	running   int64
 	succeeded int64
 	failed    int64
-	next      int64  // no branch has something to do before
-	stopping  bool   // the branches that run are cancelled
-	scan      int64  // those before it were
-	until     int64  // for so long the end of children is waited for
-	first     string // what has failed first
+	next      int64  // no branch has due work before this time
+	stopping  bool   // active branches are being cancelled
+	scan      int64  // branches before it were cancelled
+	until     int64  // until when the step waits for children to end
+	first     string // first failure
 	code      string
-	touched   bool // a branch may have done something; coded behind all else of the run's row
+	touched   bool // a branch may have had an effect; coded after the rest of the run's row
 }
 
 func noFan() fanState { return fanState{next: never, until: never} }
@@ -49,7 +49,7 @@ func (f *fanState) layout(c *codec.Coder) {
 	c.String(&f.code)
 }
 
-// branchState is what has become of a branch.
+// branchState is the state of a branch.
 type branchState uint8
 
 const (
@@ -92,16 +92,16 @@ func (r *itemsRow) code(c *codec.Coder) {
 type branch struct {
 	branchRow
 	index uint32
-	was   int64 // when it had something to do
+	was   int64 // when it was due
 }
 
-// branchSource answers what paths in a branch lead to.
+// branchSource resolves paths in a branch.
 type branchSource struct {
 	*live
 	branch *branch
 }
 
-// Root answers what paths lead to, see flow.Source.
+// Root implements flow.Source.
 func (s *branchSource) Root(r flow.Root, name string) []byte {
 	switch r {
 	case flow.RootItem:
@@ -112,7 +112,7 @@ func (s *branchSource) Root(r flow.Root, name string) []byte {
 	return s.live.Root(r, name)
 }
 
-// beginParallel begins the branches of a step.
+// beginParallel starts the branches of a step.
 func (l *live) beginParallel(p *flow.Parallel) {
 	total := len(p.Branches)
 	if p.Each != nil {
@@ -132,7 +132,7 @@ func (l *live) beginParallel(p *flow.Parallel) {
 	l.startBranches(p)
 }
 
-// elements returns the elements of an array for which there are to be branches.
+// elements returns the elements of an array, one for each branch.
 func elements(array []byte) (items [][]byte, err error) {
 	ok := rawjson.Elements(array, func(e []byte) bool {
 		items = append(items, e)
@@ -147,8 +147,8 @@ func elements(array []byte) (items [][]byte, err error) {
 	return items, nil
 }
 
-// keepItems writes the elements of the array of a parallel step, so many to a row as a command
-// starts branches: none is looked for in the whole array.
+// keepItems writes the elements of a parallel step's array. A row has as many elements as a command
+// starts branches, so that reading one does not read the whole array.
 func (l *live) keepItems(items [][]byte) {
 	for i := 0; i < len(items); i += maxStarts {
 		row := itemsRow{items[i:min(i+maxStarts, len(items))]}
@@ -156,7 +156,7 @@ func (l *live) keepItems(items [][]byte) {
 	}
 }
 
-// item returns an element of the array, given the row that was read last.
+// item returns an element of the array; row is the one that was read last.
 func (l *live) item(row *itemsRow, i int64) []byte {
 	if row.items == nil || i%maxStarts == 0 {
 		b, ok := l.tx.Get(itemsKey(nil, l.run, uint32(i/maxStarts)))
@@ -168,7 +168,7 @@ func (l *live) item(row *itemsRow, i int64) []byte {
 	return row.items[i%maxStarts]
 }
 
-// startBranches starts as many branches as may run, and as a command may start.
+// startBranches starts branches up to the concurrency limit and the limit of a command.
 func (l *live) startBranches(p *flow.Parallel) {
 	f := &l.fan
 	l.starting = true
@@ -203,7 +203,7 @@ func (l *live) slotIn(b *branch) *slot {
 	return &slot{live: l, number: slotBranch + uint64(b.index), call: c, state: &b.call, branch: b}
 }
 
-// branchSlot returns the call of a branch that a token is about, nil if it is over.
+// branchSlot returns the branch's call of a token, nil if the call is over.
 func (l *live) branchSlot(t *token) *slot {
 	b := l.branchAt(uint32(t.slot - slotBranch))
 	if b == nil || b.state != branchRunning || b.call.seq != t.seq {
@@ -212,7 +212,7 @@ func (l *live) branchSlot(t *token) *slot {
 	return l.slotIn(b)
 }
 
-// branchAt returns a branch of the parallel step at which the run is, nil if there is none.
+// branchAt returns a branch of the run's current parallel step, nil if it does not exist.
 func (l *live) branchAt(index uint32) *branch {
 	if l.wait != waitParallel {
 		return nil
@@ -226,7 +226,7 @@ func (l *live) branchAt(index uint32) *branch {
 	return b
 }
 
-// saveBranch writes the branch that the call belongs to, if it is one and its step has not ended.
+// saveBranch writes the branch of the call, if it has one and its step has not ended.
 func (s *slot) saveBranch() {
 	b := s.branch
 	if b == nil || s.wait != waitParallel {
@@ -274,8 +274,7 @@ func (s *slot) branchDone(r result) {
 	s.settleFan(p)
 }
 
-// settleFan ends the parallel step if what has become of its branches decides it, or starts further
-// ones.
+// settleFan ends the parallel step if its result is decided, or starts further branches.
 func (l *live) settleFan(p *flow.Parallel) {
 	f := &l.fan
 	need := f.total
@@ -294,7 +293,7 @@ func (l *live) settleFan(p *flow.Parallel) {
 	}
 }
 
-// stopFan cancels the branches that run; then the step ends.
+// stopFan cancels the active branches; then the step ends.
 func (l *live) stopFan() {
 	f := &l.fan
 	f.stopping, f.scan, f.until = true, 0, l.tx.Now()+patience
@@ -302,7 +301,7 @@ func (l *live) stopFan() {
 	l.stopSome()
 }
 
-// stopSome cancels some of the branches that run.
+// stopSome cancels some of the active branches.
 func (l *live) stopSome() {
 	f := &l.fan
 	for n := 0; f.scan < f.started && f.running > 0; f.scan++ {
@@ -330,7 +329,7 @@ func (l *live) stopSome() {
 	l.due = f.until
 }
 
-// stopped ends a branch whose child was cancelled, and has ended.
+// stopped ends a branch whose cancelled child has ended.
 func (s *slot) stopped(e *protocol.End) {
 	if Status(e.Status) == Completed {
 		s.branch.output = asJSON(e.Output)
@@ -344,7 +343,7 @@ func (s *slot) stopped(e *protocol.End) {
 	}
 }
 
-// fanStopped goes on when no branch runs any more.
+// fanStopped continues when no branch is active.
 func (l *live) fanStopped() {
 	l.due = never
 	if l.ending.status != 0 {
@@ -359,13 +358,13 @@ func (l *live) fanStopped() {
 	l.join(&l.at().Parallel)
 }
 
-// dueBranches does what is due of a parallel step.
+// dueBranches does the due work of a parallel step.
 func (l *live) dueBranches(now int64) {
 	f := &l.fan
 	if l.due <= now {
 		switch l.due = never; {
 		case f.stopping && now >= f.until:
-			f.running = 0 // children that do not end are left alone
+			f.running = 0 // stop waiting for children that do not end
 			l.fanStopped()
 			return
 		case f.stopping:
@@ -396,13 +395,13 @@ func (l *live) dueBranches(now int64) {
 	}
 }
 
-// indexOf reads the index of a branch at the end of a key.
+// indexOf decodes the index of a branch at the end of a key.
 func indexOf(k []byte) uint32 {
 	k = k[len(k)-4:]
 	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
 }
 
-// join ends a parallel step: its output is that of its branches, in their order.
+// join ends a parallel step: its output has the outputs of its branches, in order.
 func (l *live) join(p *flow.Parallel) {
 	f := l.fan
 	need := f.total
@@ -436,8 +435,8 @@ func (l *live) dropBranches() {
 	l.fan = noFan()
 }
 
-// outputs returns the outputs of all branches, in their order: an array of each, or an object of
-// named branches. It ends when it is too large.
+// outputs returns the outputs of all branches, in order: an array for each, or an object for named
+// branches. It stops when the output is too large.
 func (l *live) outputs(p *flow.Parallel) []byte {
 	open, end := byte('['), byte(']')
 	if p.Each == nil {
@@ -462,8 +461,7 @@ func (l *live) outputs(p *flow.Parallel) []byte {
 	return append(b, end)
 }
 
-// partial returns the outputs of the branches that have ended well, null if they are too large
-// together.
+// partial returns the outputs of the successful branches, null if they are too large in total.
 func (l *live) partial(p *flow.Parallel) []byte {
 	if b := l.outputs(p); len(b) <= MaxOutput {
 		return b
@@ -471,7 +469,7 @@ func (l *live) partial(p *flow.Parallel) []byte {
 	return []byte("null")
 }
 
-// branchName is what a branch is called.
+// branchName returns the name of a branch.
 func (l *live) branchName(b *branch) string {
 	if p := &l.at().Parallel; p.Each == nil {
 		return p.Branches[b.index].Name

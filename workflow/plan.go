@@ -9,33 +9,33 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// planState is where a call of a plan stands. Executors are places in the plan.
+// planState is the state of a plan's call. Executors are given by their index in the plan.
 type planState struct {
 	begun      bool
-	rest       []byte   // executors that may still be tried, the first one is preferred
-	at         int      // the one that is tried, -1: none yet
-	next       planNext // what follows when a pause is over
-	tries      int64    // attempts of the executor, the present one too
+	rest       []byte   // executors still to be tried, in order of preference
+	at         int      // current executor, -1: none yet
+	next       planNext // next action after a pause
+	tries      int64    // attempts of the executor, including the current one
 	polls      int64    // of the executor
 	triedAt    int64    // when its first attempt began
-	until      int64    // for so long its outcome is waited for
-	deadline   int64    // of the call, whatever executor is tried
+	until      int64    // until when its outcome is awaited
+	deadline   int64    // of the call, across all executors
 	epoch      uint64   // of the executor's breaker, see executorRow
-	key        []byte   // under which a success is cached, nil: it is not
-	generation uint64   // of what the plan has cached
+	key        []byte   // under which a success is cached; nil: not cached
+	generation uint64   // of the plan's cache
 	failed     int64    // executors that have failed
-	ambiguous  bool     // nobody knows whether one of them has had an effect
-	cause      string   // code of why the last of them has failed
+	ambiguous  bool     // one of them may have had an effect
+	cause      string   // code of the last failure
 	message    string
 }
 
-// planNext is what a call of a plan does after a pause.
+// planNext is the next action of a plan's call after a pause.
 type planNext uint8
 
 const (
-	planChoose   planNext = iota // it tries the next executor
-	planAttempt                  // it tries the present one again
-	planReserved                 // likewise, and has its rate's leave
+	planChoose   planNext = iota // try the next executor
+	planAttempt                  // try the current one again
+	planReserved                 // likewise, with its rate slot already reserved
 	planNextEnd
 )
 
@@ -62,16 +62,16 @@ func (p *planState) code(c *codec.Coder) {
 	}
 }
 
-// planned reports whether the call is that of a plan.
+// planned reports whether the call is of a plan.
 func (s *slot) planned() bool { return s.call != nil && s.call.Target == flow.TargetPlan }
 
-// plan returns the plan that is called.
+// plan returns the called plan.
 func (s *slot) plan() *flow.Plan { return &s.def.Plans[s.call.Plan] }
 
-// executor returns the one that is tried.
+// executor returns the current executor.
 func (s *slot) executor() *flow.Executor { return &s.plan().Executors[s.state.plan.at] }
 
-// tryPlan begins to carry out a plan, or goes on after a pause.
+// tryPlan starts a plan, or continues it after a pause.
 func (s *slot) tryPlan() {
 	st := s.state
 	switch {
@@ -99,9 +99,9 @@ func (s *slot) beginPlan() {
 	s.nextExecutor()
 }
 
-// rank returns all executors in the order in which they are to be tried.
+// rank returns all executors in the order to try them.
 func (s *slot) rank(p *flow.Plan) []byte {
-	order := make([]byte, len(p.Executors)) // which are ordered by priority
+	order := make([]byte, len(p.Executors)) // they are ordered by priority
 	for i := range order {
 		order[i] = byte(i)
 	}
@@ -141,7 +141,7 @@ func compareInts(a, b int64) int {
 	return 0
 }
 
-// mix makes a random number of another one, as SplitMix64 does.
+// mix derives a random number from another one, as SplitMix64 does.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -149,8 +149,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// nextExecutor tries the next executor that may be called. If the rates of all that are left forbid
-// it, the earliest leave is taken and waited for, so that many runs that wait do not wake each
+// nextExecutor tries the next available executor. If the rates of all remaining executors forbid
+// it, it reserves the earliest slot and waits for it, so that many waiting runs do not wake each
 // other in vain.
 func (s *slot) nextExecutor() {
 	st, p, known, now := &s.state.plan, s.plan(), s.known(), s.tx.Now()
@@ -180,7 +180,7 @@ func (s *slot) nextExecutor() {
 	s.tryExecutor(false)
 }
 
-// skipBroken leaves out the executors whose breakers keep calls off.
+// skipBroken removes the executors whose breakers are open.
 func (s *slot) skipBroken() {
 	p, known, now := s.plan(), s.known(), s.tx.Now()
 	s.state.plan.rest = slices.DeleteFunc(s.state.plan.rest, func(at byte) bool {
@@ -193,7 +193,7 @@ func (s *slot) skipBroken() {
 	})
 }
 
-// shares returns among how many shards the rates of executors are divided.
+// shares returns the number of shards that share the rates of executors.
 func (w *work) shares() int64 {
 	if w.tx.Spread() {
 		return int64(w.tx.Shards())
@@ -201,8 +201,8 @@ func (w *work) shares() int64 {
 	return 1
 }
 
-// tryExecutor makes an attempt of the present executor, as soon as its rate allows it: reserved
-// says that it does.
+// tryExecutor makes an attempt of the current executor, as soon as its rate allows it; reserved
+// says that it does now.
 func (s *slot) tryExecutor(reserved bool) {
 	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
 	known := s.known()
@@ -237,14 +237,14 @@ func (s *slot) tryExecutor(reserved bool) {
 	}
 }
 
-// pausePlan goes on with the plan at a time.
+// pausePlan continues the plan at a time.
 func (s *slot) pausePlan(next planNext, at int64) {
 	st := s.state
 	st.plan.next, st.phase, st.due = next, phaseRate, min(at, st.plan.deadline)
 	s.changed = true
 }
 
-// planInput is what an executor gets: what its own input says, or the input of the call.
+// planInput returns the input of an executor: its own, or that of the call.
 func (s *slot) planInput(c *flow.Call) []byte {
 	if c.Input != nil {
 		return s.input(c)
@@ -252,8 +252,8 @@ func (s *slot) planInput(c *flow.Call) []byte {
 	return s.input(s.call)
 }
 
-// planDue ends what takes too long of a plan: the call of it, or an outcome that is tracked. It
-// reports whether that was so.
+// planDue ends the part of a plan that has timed out: its call, or the tracking of an outcome. It
+// reports whether there was one.
 func (s *slot) planDue() bool {
 	st, now := s.state, s.tx.Now()
 	p := &st.plan
@@ -332,7 +332,7 @@ func (s *slot) answerPlan(r result) {
 	}
 }
 
-// describeAttempt says what has become of an attempt, for people.
+// describeAttempt describes the result of an attempt for display.
 func describeAttempt(r *result, attempt int64) string {
 	text := engine.Text("outcome %q at attempt %d", r.outcome, attempt)
 	if r.message != "" {
@@ -341,7 +341,7 @@ func describeAttempt(r *result, attempt int64) string {
 	return text
 }
 
-// retryExecutor has another attempt of the present executor follow, if its definition says so.
+// retryExecutor schedules another attempt of the current executor, if its definition allows it.
 func (s *slot) retryExecutor(r *result) bool {
 	st, retry, now := &s.state.plan, &s.executor().Call.Retry, s.tx.Now()
 	if r.refused || st.tries >= retry.Attempts {
@@ -358,12 +358,12 @@ func (s *slot) retryExecutor(r *result) bool {
 	return true
 }
 
-// trackPoll is how an executor that is tracked is asked for its outcome, if nothing says how.
+// trackPoll is the default polling of an executor whose outcome is tracked.
 var trackPoll = flow.Poll{First: 1000, Attempts: flow.MaxAttempts,
 	Backoff: flow.Backoff{Kind: flow.BackoffExponential, Initial: 1000, Max: 30_000}}
 
-// pollExecutor asks the present executor again for its outcome, or ends it if it was asked often
-// enough. It reports whether the executor is polled at all.
+// pollExecutor polls the current executor again, or ends it if the poll limit is reached. It
+// reports whether the executor is polled at all.
 func (s *slot) pollExecutor() bool {
 	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
 	p := e.Call.Poll
@@ -393,8 +393,8 @@ func (s *slot) pollExecutor() bool {
 	return true
 }
 
-// exhausted ends a plan that has no executor left. After a fatal error the step does not try it
-// again.
+// exhausted ends a plan that has no executor left. After a fatal error the step does not try the
+// plan again.
 func (s *slot) exhausted(fatal bool) {
 	p, st := s.plan(), &s.state.plan
 	if p.Fallback != nil {
@@ -412,7 +412,7 @@ func (s *slot) whyExhausted() string {
 	return engine.Text("plan %q: %d of %d executors have failed, the last: %s", p.Name, st.failed, len(p.Executors), st.message)
 }
 
-// fallBack ends a plan with the output that stands for failures.
+// fallBack ends a plan with the fallback output.
 func (s *slot) fallBack() {
 	s.note(event{kind: PlanFallback, detail: s.whyExhausted()})
 	output := []byte("null")
@@ -422,7 +422,7 @@ func (s *slot) fallBack() {
 	s.endPlan(result{outcome: OutcomeSuccess, output: output, ambiguous: s.state.plan.ambiguous})
 }
 
-// paths is what paths in the call's definition lead to.
+// paths returns the source for paths in the call's definition.
 func (s *slot) paths() flow.Source {
 	if s.branch != nil {
 		return &branchSource{s.live, s.branch}
@@ -436,15 +436,15 @@ func (s *slot) endPlan(r result) {
 	s.settle(r)
 }
 
-// class is what a result means for a plan.
+// class is the meaning of a result for a plan.
 type class uint8
 
 const (
 	classSuccess   class = iota
-	classRetryable       // another attempt or executor may do better
-	classElsewhere       // another attempt would make no sense, another executor may do better
-	classFatal           // likewise, and the error says nothing about the executor
-	classCancelled       // somebody does not want it
+	classRetryable       // another attempt or executor may succeed
+	classElsewhere       // another attempt would fail too, another executor may succeed
+	classFatal           // likewise, and the error does not count against the executor
+	classCancelled       // cancelled by a caller
 )
 
 func classify(p *flow.Plan, r *result) class {
@@ -466,7 +466,7 @@ func classify(p *flow.Plan, r *result) class {
 	return classRetryable
 }
 
-// verdict is what a result says about its executor: what nobody could carry out says nothing.
+// verdict returns what a result says about its executor: nothing if it is fatal or cancelled.
 func (c class) verdict() verdict {
 	switch c {
 	case classSuccess:
@@ -477,7 +477,7 @@ func (c class) verdict() verdict {
 	return verdictNone
 }
 
-// learn notes what an attempt says about its executor.
+// learn records what an attempt says about its executor.
 func (s *slot) learn(v verdict) {
 	p, e, known, now := s.plan(), s.executor(), s.known(), s.tx.Now()
 	x := known.executor(e.Name)

@@ -5,20 +5,20 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Bounds of what a plan caches in a shard. Beyond them what expires first is removed.
+// Limits of a plan's cache in a shard. Beyond them the outputs that expire first are removed.
 const (
 	MaxCached      = 10_000
 	MaxCachedBytes = 64 << 20
 	maxEvicted     = 100 // at once
 )
 
-// keySource answers what paths in the key of a cache lead to.
+// keySource resolves paths in the key of a cache.
 type keySource struct {
 	flow.Source
 	input []byte // of the step
 }
 
-// Root answers what paths lead to, see flow.Source.
+// Root implements flow.Source.
 func (s *keySource) Root(r flow.Root, name string) []byte {
 	if r == flow.RootStepInput {
 		return s.input
@@ -26,8 +26,8 @@ func (s *keySource) Root(r flow.Root, name string) []byte {
 	return s.Source.Root(r, name)
 }
 
-// takeCached ends the plan if its output is known. Otherwise it notes how a success is to be
-// remembered.
+// takeCached ends the plan if its output is cached. Otherwise it notes the key under which to cache
+// a success.
 func (s *slot) takeCached(p *flow.Plan) bool {
 	k, whole := p.Cache.Key.Append(nil, &keySource{s.paths(), s.input(s.call)})
 	if !whole {
@@ -45,8 +45,7 @@ func (s *slot) takeCached(p *flow.Plan) bool {
 	return false
 }
 
-// cache remembers the output of a success, unless what was cached has become invalid since the plan
-// began.
+// cache stores the output of a success, unless the cache was invalidated since the plan began.
 func (s *slot) cache(p *flow.Plan, r *result) {
 	st, known := &s.state.plan, s.known()
 	if st.key == nil || st.generation != known.generation || r.outcome != OutcomeSuccess || len(r.output) > MaxOutput {
@@ -71,7 +70,7 @@ func (s *slot) cache(p *flow.Plan, r *result) {
 	known.changed = true
 }
 
-// forgetCached removes an output that is cached.
+// forgetCached removes a cached output.
 func (k *known) forgetCached(at []byte) {
 	b, ok := k.tx.Get(cacheKey(k.id, k.plan, at))
 	if !ok {
@@ -101,7 +100,7 @@ func (k *known) evict(before int64) bool {
 	return true
 }
 
-// expire removes what has expired.
+// expire removes expired outputs.
 func (w *work) expire(id uint64, plan string) {
 	if _, ok := w.tx.Get(planKey(nil, rowPlan, id, plan)); !ok {
 		return // the workflow is gone
@@ -112,8 +111,8 @@ func (w *work) expire(id uint64, plan string) {
 	}
 }
 
-// expireAt has what has expired removed at a time, or before. The timer of a workflow that is gone
-// meanwhile finds nothing.
+// expireAt sets the timer that removes expired outputs. If the workflow is deleted meanwhile, the
+// timer has no effect.
 func (k *known) expireAt(at int64) {
 	if at >= k.timer {
 		return
@@ -126,8 +125,8 @@ func (k *known) expireAt(at int64) {
 	k.tx.ScheduleNew(k.timer, token)
 }
 
-// invalidate begins a new generation: what was cached is forgotten, and calls that are under way
-// add nothing to it.
+// invalidate begins a new generation: cached outputs are dropped, and active calls add nothing to
+// the new generation.
 func (k *known) invalidate() {
 	for _, kind := range [...]byte{rowCache, rowStale} {
 		prefix := planKey(nil, kind, k.id, k.plan)

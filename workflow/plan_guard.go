@@ -4,13 +4,13 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// breakerState is what a breaker does with calls.
+// breakerState is the state of a breaker.
 type breakerState uint8
 
 const (
-	breakerClosed   breakerState = iota // it lets them through
-	breakerOpen                         // it keeps them off, until a time
-	breakerHalfOpen                     // it lets a few through, to see
+	breakerClosed   breakerState = iota // passes calls
+	breakerOpen                         // rejects calls, until a time
+	breakerHalfOpen                     // passes a few calls as probes
 	breakerEnd
 )
 
@@ -23,7 +23,7 @@ const (
 	verdictBad
 )
 
-// shut reports whether the breaker keeps a call off.
+// shut reports whether the breaker rejects a call.
 func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 	switch x.state {
 	case breakerOpen:
@@ -34,9 +34,9 @@ func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 	return false
 }
 
-// enter lets a call through, and returns the epoch with which its result counts. Each change of a
-// breaker's state begins an epoch, whose number no breaker of the plan has had before: the result
-// of a call of an older one is ignored. Probes not heard of for a cooldown keep no others off.
+// enter admits a call, and returns the epoch for its result. Each change of a breaker's state
+// begins an epoch with a number that is unique in the plan: results of older epochs are ignored.
+// Probes without a result for a cooldown do not block others.
 func (k *known) enter(x *executorRow, b *flow.Breaker, now int64) uint64 {
 	switch {
 	case x.epoch == 0:
@@ -61,7 +61,7 @@ func (k *known) begin(x *executorRow, s breakerState) {
 	k.changed = true
 }
 
-// judge notes the result of a call. It reports whether the breaker has opened.
+// judge records the result of a call. It reports whether the breaker has opened.
 func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, now int64) (opened bool) {
 	if epoch != x.epoch {
 		return false
@@ -86,24 +86,24 @@ func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, 
 	return false
 }
 
-// open has the breaker keep calls off until a time.
+// open opens the breaker until a time.
 func (k *known) open(x *executorRow, until int64) {
 	k.begin(x, breakerOpen)
 	x.until = until
 }
 
-// Rates are kept by the generic cell rate algorithm, in µs: of each there is the time at which all
-// calls so far would be due if they came evenly, and a burst of as many as the limit says may be
-// ahead of it. A shard of a spread namespace has its share of the limit.
+// Rates use the generic cell rate algorithm, in µs. Each rate stores the time at which all calls so
+// far would be due if they were evenly spaced. A burst up to the limit may be ahead of it. A shard
+// of a spread namespace has its share of the limit.
 
-// interval returns the time from call to call, and how far they may be ahead.
+// interval returns the time between calls, and how far they may be ahead.
 func interval(r flow.Rate, shares int64) (every, ahead int64) {
 	const micros = 1000
 	every = max((r.Per*micros*shares+r.Limit-1)/r.Limit, 1)
 	return every, (max(r.Limit/shares, 1) - 1) * every
 }
 
-// rateOf returns where the rate over a time is kept.
+// rateOf returns the stored state of a rate.
 func (x *executorRow) rateOf(r flow.Rate) *int64 {
 	switch {
 	case r.Per <= 1000:
@@ -114,7 +114,7 @@ func (x *executorRow) rateOf(r flow.Rate) *int64 {
 	return &x.rates[2]
 }
 
-// leave returns when all rates allow a call.
+// leave returns the earliest time at which all rates allow a call.
 func (x *executorRow) leave(rates []flow.Rate, shares, now int64) int64 {
 	at := now
 	for _, r := range rates {
@@ -124,7 +124,7 @@ func (x *executorRow) leave(rates []flow.Rate, shares, now int64) int64 {
 	return at
 }
 
-// take counts a call at a time that leave has returned.
+// take counts a call at a time returned by leave.
 func (x *executorRow) take(rates []flow.Rate, shares, at int64) {
 	for _, r := range rates {
 		every, _ := interval(r, shares)
@@ -133,10 +133,10 @@ func (x *executorRow) take(rates []flow.Rate, shares, at int64) {
 	}
 }
 
-// Health is kept in 1/65536.
+// Health is stored in units of 1/65536.
 const (
 	healthOne  = 1 << 16
-	healthMost = 1 << 46 // more than that is halved
+	healthMost = 1 << 46 // larger counts are halved
 )
 
 // note counts a result.
@@ -152,7 +152,7 @@ func (x *executorRow) note(h *flow.Health, good bool, now int64) {
 	}
 }
 
-// fade makes what is older than a window count less.
+// fade reduces the weight of results older than a window.
 func (x *executorRow) fade(h *flow.Health, now int64) {
 	if x.good+x.bad == 0 {
 		x.since = now
@@ -179,8 +179,7 @@ func power(f, n int64) int64 {
 	return p
 }
 
-// score returns which part of the attempts that count was good. With too few of them the executor
-// passes for healthy.
+// score returns the share of good attempts. An executor with too few of them counts as healthy.
 func (x *executorRow) score(h *flow.Health, now int64) int64 {
 	y := *x
 	y.fade(h, now)

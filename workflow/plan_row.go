@@ -9,38 +9,38 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// planRow is the value of a row 'p': what all versions of a workflow and all their runs in the
-// shard know of a plan.
+// planRow is the value of a row 'p': the state of a plan in the shard, shared by all versions of a
+// workflow and all their runs.
 type planRow struct {
 	epochs      uint64 // of breakers, see known.enter
 	turn        uint64 // of round-robin
-	generation  uint64 // of what is cached: what a call of an older one comes to is not
-	cached      int64  // outputs that are
+	generation  uint64 // of the cache: outputs of calls of an older generation are not cached
+	cached      int64  // number of cached outputs
 	cachedBytes int64
-	oldest      int64 // no cached output expires before
-	timer       int64 // when what has expired is removed; it may be early
+	oldest      int64 // no cached output expires earlier
+	timer       int64 // when expired outputs are removed; it may be early
 	executors   []*executorRow
 }
 
-// executorRow is what is known of an executor. What an executor does not need is zero.
+// executorRow is the state of an executor. Unused fields are zero.
 type executorRow struct {
 	name string
 
 	// Its breaker.
 	state    breakerState
 	epoch    uint64
-	failures int64 // in a row
-	probes   int64 // that are under way, as far as is known
-	until    int64 // the breaker is open; half open, the probes are waited for
+	failures int64 // consecutive failures
+	probes   int64 // active probes, as far as known
+	until    int64 // end of the open state; when half open, end of the wait for probes
 
-	rates [3]int64 // see leave: of a second, a minute and an hour
+	rates [3]int64 // see leave: per second, minute and hour
 
 	// Its health.
-	since     int64 // when the window began
+	since     int64 // start of the window
 	good, bad int64
 }
 
-// maxKnown bounds the executors that something is known of: those of older versions are forgotten.
+// maxKnown limits the stored executors: those of older versions are removed.
 const maxKnown = 2 * flow.MaxExecutors
 
 func (p *planRow) code(c *codec.Coder) {
@@ -84,7 +84,7 @@ func (r *cacheRow) code(c *codec.Coder) {
 	c.Bytes(&r.output)
 }
 
-// known is what is known of a plan while a command changes it.
+// known is the state of a plan while a command changes it.
 type known struct {
 	planRow
 	*work
@@ -93,7 +93,7 @@ type known struct {
 	changed bool
 }
 
-// known returns what is known of the plan that is called.
+// known returns the state of the called plan.
 func (s *slot) known() *known {
 	p := s.plan()
 	k := s.knownPlan(s.of, p.Name)
@@ -105,7 +105,7 @@ func (s *slot) known() *known {
 	return k
 }
 
-// knownPlan returns what is known of a plan of a workflow.
+// knownPlan returns the state of a plan of a workflow.
 func (w *work) knownPlan(id uint64, plan string) *known {
 	for _, k := range w.plans {
 		if k.id == id && k.plan == plan {
@@ -120,7 +120,7 @@ func (w *work) knownPlan(id uint64, plan string) *known {
 	return k
 }
 
-// executor returns what is known of an executor.
+// executor returns the state of an executor.
 func (k *known) executor(name string) *executorRow {
 	for _, x := range k.executors {
 		if x.name == name {
@@ -132,7 +132,7 @@ func (k *known) executor(name string) *executorRow {
 	return x
 }
 
-// save writes what has changed. Executors that nothing is known of take no space.
+// save writes the changes. Executors without state take no space.
 func (k *known) save() {
 	if !k.changed {
 		return
@@ -145,7 +145,7 @@ func (k *known) save() {
 	k.tx.Set(k.buf, k.row)
 }
 
-// planKey is the key, or what all keys begin with, of rows of a plan.
+// planKey is the key, or key prefix, of rows of a plan.
 func planKey(dst []byte, kind byte, id uint64, plan string) []byte {
 	dst = numberKey(dst, kind, id)
 	if kind == rowPlan {
@@ -154,7 +154,7 @@ func planKey(dst []byte, kind byte, id uint64, plan string) []byte {
 	return key.AppendString(dst, []byte(plan))
 }
 
-// cacheKey is the key of an output that is cached.
+// cacheKey is the key of a cached output.
 func cacheKey(id uint64, plan string, k []byte) []byte {
 	return append(planKey(nil, rowCache, id, plan), k...)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// planBody is about a plan of a workflow: users invalidate it, and a shard of a spread namespace
-// tells the others.
+// planBody is a message about a plan of a workflow: an invalidation by a user, or a notification
+// from another shard of a spread namespace.
 type planBody struct {
 	plan     string
-	executor string // whose breaker has opened; "": what was cached is invalid
+	executor string // executor whose breaker has opened; "": invalidates the cache
 	cooldown int64  // of the breaker
 }
 
@@ -34,7 +34,7 @@ func (v *planBody) check() error {
 	return engine.CheckName("plan", v.plan)
 }
 
-// invalidatePlan forgets what a plan has cached, at the home of its workflow.
+// invalidatePlan clears a plan's cache, at the home of its workflow.
 func (w *work) invalidatePlan(c *planBody) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -51,7 +51,7 @@ func (w *work) invalidatePlan(c *planBody) error {
 	return nil
 }
 
-// planNews takes over what another shard says of a plan.
+// planNews applies a notification of another shard about a plan.
 func (w *work) planNews(c *planBody) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -69,21 +69,21 @@ func (w *work) planNews(c *planBody) error {
 	return nil
 }
 
-// tellPlan tells all other shards of a spread namespace.
+// tellPlan notifies all other shards of a spread namespace.
 func (w *work) tellPlan(workflow string, c *planBody) {
 	if w.tx.Spread() {
 		w.tx.SendOthers(command(kindPlanNews, workflow, c, (*planBody).code))
 	}
 }
 
-// tellOpen tells the other shards that a breaker has opened.
+// tellOpen notifies the other shards that a breaker has opened.
 func (s *slot) tellOpen(executor string, cooldown int64) {
 	if k := s.byID(s.of); k != nil && !k.deleted {
 		s.tellPlan(k.name, &planBody{s.plan().Name, executor, cooldown})
 	}
 }
 
-// invalidate forgets what plans have cached that a signal makes invalid.
+// invalidate clears the caches of plans that a signal invalidates.
 func (l *live) invalidate(signal string) {
 	for i := range l.def.Plans {
 		p := &l.def.Plans[i]
@@ -97,9 +97,9 @@ func (l *live) invalidate(signal string) {
 	}
 }
 
-// InvalidatePlan has a plan of a workflow forget the outputs that it has cached: those of all
-// versions, and of all runs. What calls that are under way come to is not cached either. In a
-// spread namespace other shards hear of it a moment later.
+// InvalidatePlan removes the cached outputs of a workflow's plan, for all versions and runs.
+// Results of calls that are active now are not cached either. In a spread namespace other shards
+// follow a moment later.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no such plan.
 func (s *Store) InvalidatePlan(ctx context.Context, workflow, plan string) error {

@@ -9,13 +9,13 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// auditedPlan is what a plan has cached, counted again.
+// auditedPlan is a plan's cache while it is recounted.
 type auditedPlan struct {
 	cached, bytes, oldest int64
 }
 
-// plans checks what is known of plans: outputs that are cached are counted and have an end, and
-// breakers of an open plan close again.
+// plans checks the state of plans: cached outputs are counted and expire, and breakers have valid
+// states.
 func (v *verifier) plans() error {
 	found := make(map[string]*auditedPlan)
 	err := each(v, []byte{rowCache}, 0, (*cacheRow).code, func(k []byte, row *cacheRow) error {
@@ -57,8 +57,7 @@ func (v *verifier) plans() error {
 	return nil
 }
 
-// cutPlan returns what the row 'p' of a plan has in its key, and the key of an output that it has
-// cached.
+// cutPlan splits a key into the plan's part and the key of a cached output.
 func cutPlan(k []byte) (at string, cacheKey []byte, ok bool) {
 	if len(k) <= partAt {
 		return "", nil, false
@@ -101,7 +100,7 @@ func (v *verifier) plan(at string, row *planRow, p *auditedPlan) error {
 	return err
 }
 
-// planTimer checks a timer of a plan. That of a workflow that is gone goes off, and finds nothing.
+// planTimer checks a timer of a plan. The timer of a deleted workflow fires without effect.
 func (v *verifier) planTimer(due int64, ns uint32, token []byte) error {
 	w := v.workflows[binary.BigEndian.Uint64(token[1:])]
 	if w == nil {
@@ -117,7 +116,7 @@ func (v *verifier) planTimer(due int64, ns uint32, token []byte) error {
 	return nil
 }
 
-// checkPlan checks where the plan stands that the step of a run calls.
+// checkPlan checks the state of the plan that the run's step calls.
 func (r *auditedRun) checkPlan(d *flow.Definition) {
 	s, step := &r.header.call, &d.Steps[r.header.step]
 	if r.header.wait != waitCall || step.Call.Target != flow.TargetPlan {

@@ -10,7 +10,7 @@ import (
 // DefinitionError is the error of a definition with mistakes. It matches ErrInvalid.
 type DefinitionError struct{ Problems []Problem }
 
-// maxShown bounds how many problems the text of an error tells.
+// maxShown limits the problems in an error's text.
 const maxShown = 10
 
 func (e *DefinitionError) Error() string {

@@ -29,17 +29,17 @@ const (
 type infoQuery struct {
 	namespace string
 	name      string
-	version   string // "" is the default one
+	version   string // "" is the default version
 
-	found  bool // the workflow
-	known  bool // the version
+	found  bool // the workflow exists
+	known  bool // the version exists
 	info   shardInfo
 	source []byte
 
-	revision uint64 // of the workflow: that of its home, as far as the shard has heard
+	revision uint64 // of the workflow: its home's revision, as far as the shard has received it
 }
 
-// listQuery asks for workflows with a prefix behind a name, in order of their names.
+// listQuery asks for workflows with a prefix, after a name, ordered by name.
 type listQuery struct {
 	namespace string
 	prefix    string
@@ -60,7 +60,7 @@ type runQuery struct {
 	run   Run
 }
 
-// runsQuery asks for runs before a number, the newest first.
+// runsQuery asks for runs before a number, newest first.
 type runsQuery struct {
 	namespace string
 	filter    filter
@@ -69,25 +69,25 @@ type runsQuery struct {
 
 	items   []RunInfo
 	numbers []uint64 // of the runs
-	next    uint64   // before which to go on
+	next    uint64   // number before which the next page starts
 	more    bool
 }
 
-// filter says which runs are listed.
+// filter selects the runs of a listing.
 type filter struct {
 	workflow      string
 	status        Status   // 0: all
-	active        bool     // only those that have not ended
-	attributes    []string // that they have, as in keys
-	after, before int64    // when they were started: after <= startedAt < before
+	active        bool     // only runs that have not ended
+	attributes    []string // required attributes, encoded as in keys
+	after, before int64    // time of the start: after <= startedAt < before
 }
 
-// historyQuery asks for events of a run behind a place.
+// historyQuery asks for events of a run after a position.
 type historyQuery struct {
 	namespace string
 	target    target
 	lsn       uint64
-	skip      int // of those of lsn
+	skip      int // events of lsn to skip
 	limit     int
 
 	found    bool
@@ -109,10 +109,10 @@ func (*runQuery) Kind() uint8     { return queryRun }
 func (*runsQuery) Kind() uint8    { return queryRuns }
 func (*historyQuery) Kind() uint8 { return queryHistory }
 
-// shardInfo is what a shard has of a workflow.
+// shardInfo is a shard's part of a workflow's info.
 type shardInfo struct {
 	Info
-	home      bool   // it is what was created; other shards are told, and may not have heard yet
+	home      bool   // this shard is the workflow's home; updates of other shards may be delayed
 	triggered uint64 // revision of the subscription of its trigger
 }
 
@@ -152,7 +152,7 @@ func (s *seen) info(v *engine.View, q *infoQuery) error {
 	return err
 }
 
-// workflow returns what the shard has of a workflow, with one of its versions.
+// workflow returns the shard's info about a workflow, with one of its versions.
 func (s *seen) workflow(v *engine.View, r *record, namespace, name string, number uint32) (i shardInfo, err error) {
 	known, err := s.version(v, versionID{r.id, number})
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *seen) list(v *engine.View, q *listQuery) error {
 	return err
 }
 
-// findRun returns where a run stands that a query is about.
+// findRun returns the header of the queried run.
 func (s *seen) findRun(v *engine.View, namespace string, t *target) (run uint64, h header, found bool, err error) {
 	ns, ok := v.Namespace(namespace)
 	if !ok {
@@ -254,7 +254,7 @@ func (s *seen) run(v *engine.View, q *runQuery) error {
 		}
 	}
 	if q.wait && !h.status.Final() {
-		return engine.ErrWait // without a snapshot, whose end costs more than the rest
+		return engine.ErrWait // without a snapshot, which would cost more than the rest
 	}
 	if h.status.Final() {
 		if same, err := s.ended(v, q, run, &h); err != nil || same {
@@ -265,15 +265,15 @@ func (s *seen) run(v *engine.View, q *runQuery) error {
 	if run, h, found, err = s.findRun(v, q.namespace, &q.target); err != nil || !found {
 		return err
 	}
-	if q.wait && !h.status.Final() { // it was retried just now
+	if q.wait && !h.status.Final() { // it has just been retried
 		return engine.ErrWait
 	}
 	return s.describe(v, q, run, &h)
 }
 
-// ended answers with a run that has ended, which does not change until it is retried or forgotten:
-// so it takes no snapshot, but another look at where the run stands. It reports whether that was
-// still the same. If it was not, what the first look has come to says nothing, be it an error.
+// ended answers with an ended run, which does not change until it is retried or removed. So instead
+// of taking a snapshot, it reads the header a second time. It reports whether the header was
+// unchanged. If not, the result of the first read is invalid, even if it is an error.
 func (s *seen) ended(v *engine.View, q *runQuery, run uint64, h *header) (same bool, err error) {
 	err = s.describe(v, q, run, h)
 	now, ok, again := getRow(v, partKey(nil, run, partHeader), (*header).code)
@@ -296,14 +296,14 @@ func (s *seen) describe(v *engine.View, q *runQuery, run uint64, h *header) (err
 	return err
 }
 
-// runLook looks at runs.
+// runLook reads runs.
 type runLook struct {
 	seen      *seen
 	v         *engine.View
 	namespace string
 }
 
-// info returns a run as it is listed.
+// info returns a run in the form of a listing.
 func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 	of, err := l.seen.owner(l.v, h.of)
 	if err != nil {
@@ -329,7 +329,7 @@ func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 		r.CompletedAt = time.UnixMilli(h.endedAt)
 	} else {
 		if r.CurrentStep = v.def.Steps[h.step].Name; h.ending.status == 0 {
-			r.Error, r.Code = "", "" // the run may still get over it
+			r.Error, r.Code = "", "" // the run may still recover
 		}
 	}
 	for _, a := range h.attributes {
@@ -343,7 +343,7 @@ func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 	return r, nil
 }
 
-// detail adds what is not listed of a run.
+// detail adds the fields that listings omit.
 func (l *runLook) detail(r *Run, run uint64, h *header) (err error) {
 	v, err := l.seen.version(l.v, versionID{h.of, h.number})
 	if err != nil {
@@ -368,7 +368,7 @@ func (l *runLook) detail(r *Run, run uint64, h *header) (err error) {
 	return err
 }
 
-// waitsFor says what a run waits for.
+// waitsFor describes what a run waits for.
 func (h *header) waitsFor(d *flow.Definition) string {
 	step := &d.Steps[h.step]
 	switch {
@@ -407,7 +407,7 @@ func (h *header) waitsFor(d *flow.Definition) string {
 
 var targetNames = [...]string{flow.TargetAction: "action", flow.TargetPlan: "plan", flow.TargetWorkflow: "workflow"}
 
-// waitsUntil returns when that is over at the latest, as far as is known.
+// waitsUntil returns the latest end of the wait, as far as known.
 func (h *header) waitsUntil() int64 {
 	switch h.wait {
 	case waitSignal, waitSleep:
@@ -418,7 +418,7 @@ func (h *header) waitsUntil() int64 {
 	return never
 }
 
-// steps returns the last visits to the steps of a run, in the order in which they ended.
+// steps returns the last visits to the steps of a run, in the order of their ends.
 func (l *runLook) steps(run uint64) (steps []StepResult, err error) {
 	prefix := partKey(nil, run, partStep)
 	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
@@ -483,7 +483,7 @@ func (s *seen) runs(v *engine.View, q *runsQuery) error {
 			return err
 		}
 	}
-	// Before it there were others with the name, whose runs are older than the next one was.
+	// Earlier workflows had the same name; their runs are older than those of the next one.
 	prefix := gravesKey(nil, ns, f.workflow)
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
@@ -496,8 +496,8 @@ func (s *seen) runs(v *engine.View, q *runsQuery) error {
 	return errors.Join(err, it.Close())
 }
 
-// runs lists those of the runs that the keys with a prefix end with, and reports whether it has
-// looked at all that may be listed.
+// runs lists the runs at the end of keys with a prefix, and reports whether all candidates were
+// read.
 func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
 	f := &q.filter
 	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
@@ -534,8 +534,8 @@ func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
 	return all, errors.Join(err, it.Close())
 }
 
-// prefix returns what the keys begin with that are looked at: those of the smallest set of rows;
-// nil if that is the runs of the workflow.
+// prefix returns the key prefix of the smallest set of rows to read; nil if that is the runs of the
+// workflow.
 func (f *filter) prefix(ns uint32) []byte {
 	switch {
 	case len(f.attributes) > 0:
@@ -550,7 +550,7 @@ func (f *filter) prefix(ns uint32) []byte {
 	return namespaceKey(nil, rowIn, ns)
 }
 
-// matches reports whether a run is one of those that are listed, whatever its workflow.
+// matches reports whether a run matches the filter, apart from its workflow.
 func (f *filter) matches(h *header) bool {
 	switch {
 	case f.status != 0 && h.status != f.status, f.active && h.status.Final():

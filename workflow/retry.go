@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// retry makes a run that has failed go on from a step.
+// retry continues a failed run from a step.
 func (w *work) retry(c *retryBody) (res changed, err error) {
 	l, err := w.find(c.number)
 	if err != nil {
@@ -27,7 +27,7 @@ func (w *work) retry(c *retryBody) (res changed, err error) {
 		l.edited = l.visit + 1
 	} else {
 		l.tx.Delete(partKey(nil, l.run, partEdited))
-		if !from.undone { // what was undone has to be done anew
+		if !from.undone { // a compensated step must be done again
 			l.edited = from.key
 		}
 	}
@@ -37,15 +37,15 @@ func (w *work) retry(c *retryBody) (res changed, err error) {
 	return l.result(), nil
 }
 
-// retried is from where a run goes on.
+// retried is the position from which a run continues.
 type retried struct {
 	step   int
-	visit  uint64 // the last one to it
+	visit  uint64 // last visit to the step
 	key    uint64 // see stepRow
-	undone bool   // what that visit has done was compensated
+	undone bool   // that visit was compensated
 }
 
-// retryFrom returns from where a run goes on.
+// retryFrom returns the position from which a run continues.
 func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 	name := c.step
 	if name == "" {
@@ -63,7 +63,7 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 	row, ok := l.stepRow(name)
 	r.visit, r.key = row.visit, row.key
 	switch {
-	case r.step == l.step: // its last visit may not have come to an end
+	case r.step == l.step: // its last visit may not have ended
 		r.visit, r.key = l.visit, l.keyVisit()
 		if row.visit == l.visit {
 			r.key = row.key
@@ -79,14 +79,14 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 	return r, nil
 }
 
-// rests reports whether a visit rests on what was compensated: now, or before the run was retried.
+// rests reports whether a visit depends on a compensated one: in this ending, or in one before a
+// retry.
 func (l *live) rests(visit uint64) bool {
 	return l.ending.undone > 0 && visit > l.ending.undone ||
 		slices.ContainsFunc(l.voided, func(s span) bool { return s.undone < visit && visit < s.before })
 }
 
-// keyVisit returns the visit whose idempotency key the present one has, 0 if it has an input of its
-// own.
+// keyVisit returns the visit whose idempotency key the current one uses, 0 if it has its own input.
 func (l *live) keyVisit() uint64 {
 	switch l.edited {
 	case 0:
@@ -97,7 +97,7 @@ func (l *live) keyVisit() uint64 {
 	return l.edited
 }
 
-// reopen makes a run that has ended an active one.
+// reopen makes an ended run active again.
 func (l *live) reopen() {
 	tx, ns := l.tx, l.tx.Namespace()
 	k := l.byID(l.of)
@@ -134,8 +134,8 @@ func (l *live) reopen() {
 	l.changed = true
 }
 
-// countScheduled has a run that goes on count again among those that its schedule has active, be
-// they more than max_concurrent then.
+// countScheduled adds a reopened run to the active runs of its schedule, even if they then exceed
+// max_concurrent.
 func (w *work) countScheduled(token []byte) {
 	run := must(decode(token, (*scheduledRun).code))
 	k := w.byID(run.id)

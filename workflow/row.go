@@ -11,7 +11,7 @@ import (
 )
 
 // The rows of the machine. All integers in keys are big-endian. id and run are LSNs (u64): of the
-// command that made the workflow known in the shard, and of the one that started the run.
+// command that created the workflow in the shard, and of the one that started the run.
 //
 //	'd' | ns u32 | name              a workflow: its default version, counters (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
@@ -34,7 +34,7 @@ import (
 //	't' | id | run                   a run that the schedule has started and that has not ended -> nothing
 //	'e' | id                         what the workflow's trigger is subscribed to, at its home (see triggerRow)
 //
-// The rows of a run begin with 'r' | run, so that they can go at once:
+// The rows of a run begin with 'r' | run, so that they can be removed together:
 //
 //	'a'                              where it stands (see header)
 //	'i'                              its input
@@ -86,30 +86,30 @@ const (
 	partEdited     = 'y'
 	partSent       = 'd'
 
-	partAt = 9 // where the kind stands in keys of rows of a run
+	partAt = 9 // offset of the row type in keys of rows of a run
 )
 
-// never is the time of what does not happen.
+// never is the time of an event that does not happen.
 const never = math.MaxInt64
 
-// record is what the row 'd' says of a workflow.
+// record is the content of a workflow's row 'd'.
 type record struct {
 	id        uint64
 	enabled   bool
-	versions  uint32 // how many there are, those that were removed included; their numbers count from 1
-	current   uint32 // number of the default one
-	revision  uint64 // of the home shard: the LSN of its last change
+	versions  uint32 // number of versions, including removed ones; they are numbered from 1
+	current   uint32 // number of the default version
+	revision  uint64 // of the home shard: LSN of the last change
 	createdAt int64
 	updatedAt int64
 
-	// Runs by state, of all that ever were.
+	// All runs ever made, by state.
 	active, completed, failed, cancelled, timedOut int64
 
-	kept       int64 // ended runs that are kept
+	kept       int64 // retained ended runs
 	retainFor  int64 // as the default version says
 	retainRuns int64
 	nextEnded  int64 // no row 'f' is before it
-	timer      int64 // when the workflow's one timer is due; it may be early
+	timer      int64 // due time of the workflow's only timer; it may be early
 }
 
 func (r *record) code(c *codec.Coder) {
@@ -128,7 +128,7 @@ func (r *record) code(c *codec.Coder) {
 	c.Deadline(&r.timer)
 }
 
-// ended returns where runs in a final state are counted.
+// ended returns the counter of a final state.
 func (r *record) ended(s Status) *int64 {
 	switch s {
 	case Completed:
@@ -177,7 +177,7 @@ type versionIndex struct {
 	number    uint32
 	hash      uint64 // XXH64 of the source
 	createdAt int64
-	gone      bool // it was removed: runs alone have it still
+	gone      bool // it was removed: only runs still use it
 }
 
 func (v *versionIndex) code(c *codec.Coder) {
@@ -202,60 +202,60 @@ func (k *keyRow) code(c *codec.Coder) {
 	c.Fixed64(&k.hash)
 }
 
-// header is what the row 'a' says of a run: all that it takes to go on.
+// header is the content of a run's row 'a': the state needed to continue the run.
 type header struct {
-	tag            uint16 // of its id: it differs from that of another run to which the number was given after the log has lost its end
+	tag            uint16 // of its id: distinguishes it from a run that got the same number after the log lost its end
 	of             uint64 // its workflow
 	number         uint32 // of its version
-	id             string // which it got from who started it, or ""
-	source         string // who that was, "" is "api"
+	id             string // chosen by the caller of Start, or ""
+	source         string // origin of the start, "" is "api"
 	idempotencyKey string
-	parent         string // id of the run that it is a child of, or ""
-	depth          uint8  // children of children
+	parent         string // id of the parent run, or ""
+	depth          uint8  // nesting depth of children
 	notify         protocol.Notify
 	startedAt      int64
 	endedAt        int64
 	deadline       int64 // of the run, or never
-	timer          int64 // when its one timer is due; it may be early
+	timer          int64 // due time of its only timer; it may be early
 	status         Status
 
-	// Where it stands.
-	step   int    // its place in the definition
-	visit  uint64 // counts visits to steps
-	token  uint64 // counts what is waited for: what was waited for before has another one
+	// Current position.
+	step   int    // index in the definition
+	visit  uint64 // number of visits to steps
+	token  uint64 // number of waits: each wait has its own token
 	stepAt int64  // when the visit began
 	wait   wait
 	due    int64 // of wait, or never
 	call   callState
 	fan    fanState
 
-	edited  uint64 // of a step that is retried: the visit whose idempotency key it has, its own if it got another input
-	voided  []span // visits that are of no use any more, as what they rest on was compensated before the run was retried; ascending
+	edited  uint64 // of a retried step: the visit whose idempotency key it uses, its own if it got another input
+	voided  []span // visits that depend on steps compensated before a retry, and so are invalid; ascending
 	spins   int64  // steps since the last durable wait
-	steps   int64  // all
+	steps   int64  // total
 	events  int64  // of its history
 	pending int64  // pending signals
-	pended  int64  // and their bytes
+	pended  int64  // their total bytes
 	failure failure
 	ending  ending
 
-	attributes []string // search attributes as they stand in keys
+	attributes []string // search attributes as encoded in keys
 
-	busy    []handler // that may still be at work though they were cancelled
-	undid   int64     // compensations that have failed
-	origin  string    // the step at which what the run fails of has begun: the first of those that have failed one after the other
-	onwards bool      // a step has gone well since
+	busy    []handler // may still be running though they were cancelled
+	undid   int64     // failed compensations
+	origin  string    // step at which the cause of the failure began: the first of consecutive failed steps
+	onwards bool      // a step has succeeded since
 }
 
-// handler is one that was cancelled, and may not have returned yet: what it does is not compensated
-// before it has.
+// handler is a cancelled handler that may not have returned yet: its work is compensated only when
+// it has.
 type handler struct {
 	visit uint64
-	seq   uint64 // of its call, 0: there are more than are told apart
-	until int64  // when it is not waited for any longer
+	seq   uint64 // of its call, 0: too many to distinguish
+	until int64  // end of the wait for it
 }
 
-// maxHandlers bounds the handlers of a run that are told apart.
+// maxHandlers limits the handlers of a run that are distinguished.
 const maxHandlers = 64
 
 // wait is what a run waits for.
@@ -263,25 +263,25 @@ type wait uint8
 
 // The waits.
 const (
-	waitNothing wait = iota // it has ended
-	waitTurn                // another command: this one has done enough
-	waitCall                // the call of its step, see callState
+	waitNothing wait = iota // the run has ended
+	waitTurn                // for another command: this one has done enough
+	waitCall                // for the call of its step, see callState
 	waitSignal
 	waitSleep
 	waitParallel
-	waitChildren // which are cancelled, before what they have done is compensated
-	waitUndo     // the call that compensates a visit
-	waitHandler  // the return of a handler that was cancelled, before what it has done is compensated
+	waitChildren // for cancelled children, before compensating them
+	waitUndo     // for the call that compensates a visit
+	waitHandler  // for the return of a cancelled handler, before compensating its work
 	waitEnd
 )
 
-// failure says why a run has failed.
+// failure is the reason why a run has failed.
 type failure struct {
 	step    string
 	outcome string
 	attempt int64
 	code    string
-	message string // the whole of it, as it is shown
+	message string // complete text, as shown
 }
 
 func (f *failure) layout(c *codec.Coder) {
@@ -291,18 +291,18 @@ func (f *failure) layout(c *codec.Coder) {
 	c.Varint(&f.attempt)
 }
 
-// span is the visits behind a compensated one, up to the one from which the run went on.
+// span is the visits after a compensated one, up to the one from which the run continued.
 type span struct{ undone, before uint64 }
 
-// maxSpans bounds the spans that are told apart: of more, the first ones count as one, with all
-// between them.
+// maxSpans limits the spans that are distinguished: beyond it, the first ones are merged, including
+// the visits between them.
 const maxSpans = 16
 
-// ending is how a run ends whose steps are compensated.
+// ending is how a run ends while its steps are compensated.
 type ending struct {
-	status Status // 0: it does not end yet
+	status Status // 0: it is not ending
 	place  int64  // of the terminal, -1: none
-	visit  uint64 // that is being compensated
+	visit  uint64 // being compensated
 	undone uint64 // the first visit that was compensated, 0: none
 }
 
@@ -367,7 +367,7 @@ func (h *header) code(c *codec.Coder) {
 // stepRow is the value of a row 's'.
 type stepRow struct {
 	visit     uint64
-	key       uint64 // the visit whose idempotency key it had, 0: it had an input of its own
+	key       uint64 // visit whose idempotency key it used, 0: it had its own input
 	outcome   string
 	code      string
 	message   string
@@ -406,7 +406,7 @@ func (s *signalRow) code(c *codec.Coder) {
 // undoRow is the value of a row 'c' of a run.
 type undoRow struct {
 	step    int
-	input   []byte // as it was sent
+	input   []byte // as sent
 	output  []byte // of that visit
 	outcome string // likewise
 }
@@ -456,17 +456,17 @@ func version(c *codec.Coder, what string) {
 	}
 }
 
-// encode appends a row, or a body, that is coded field by field.
+// encode appends a row or a body, encoded field by field.
 func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
 	return codec.Encode(dst, v, code)
 }
 
-// decode reads what encode wrote, all of it.
+// decode decodes all of what encode wrote.
 func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return codec.Decode(b, code)
 }
 
-// must returns the value of a row that only the machine itself can have written.
+// must returns the value of a row that only the machine can have written.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("workflow: %v", err))
@@ -478,8 +478,7 @@ func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(keyRoom(dst), kind), ns), name...)
 }
 
-// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it
-// allocates at once.
+// keyRoom returns a buffer for a key. Most new keys fit into its initial allocation.
 func keyRoom(dst []byte) []byte {
 	const usual = 40
 	if dst == nil {
@@ -492,7 +491,7 @@ func namespaceKey(dst []byte, kind byte, ns uint32) []byte {
 	return key.AppendUint32(append(keyRoom(dst), kind), ns)
 }
 
-// gravesKey is what the keys of the rows 'y' of a name begin with.
+// gravesKey is the key prefix of the rows 'y' of a name.
 func gravesKey(dst []byte, ns uint32, name string) []byte {
 	return key.AppendString(namespaceKey(dst, rowGraves, ns), []byte(name))
 }
@@ -502,7 +501,7 @@ func inKey(dst []byte, ns uint32, run uint64) []byte {
 	return key.AppendUint64(namespaceKey(dst, rowIn, ns), run)
 }
 
-// statusKey is the key of a row 'z', or without run what they begin with.
+// statusKey is the key prefix of the rows 'z' of a status.
 func statusKey(dst []byte, ns uint32, status Status) []byte {
 	return append(namespaceKey(dst, rowByStatus, ns), byte(status))
 }
@@ -511,7 +510,7 @@ func statusRunKey(dst []byte, ns uint32, status Status, run uint64) []byte {
 	return key.AppendUint64(statusKey(dst, ns, status), run)
 }
 
-// numberKey is the key, or what all keys begin with, of a kind of rows that belong to a workflow.
+// numberKey is the key, or key prefix, of rows of a type that belong to a workflow.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
 	return key.AppendUint64(append(keyRoom(dst), kind), number)
 }
@@ -528,7 +527,7 @@ func endedKey(dst []byte, id uint64, at int64, run uint64) []byte {
 	return key.AppendUint64(key.AppendInt64(numberKey(dst, rowEnded, id), at), run)
 }
 
-// partKey is the key, or what all keys begin with, of a kind of rows of a run.
+// partKey is the key, or key prefix, of rows of a type of a run.
 func partKey(dst []byte, run uint64, part byte) []byte {
 	return append(numberKey(dst, rowRun, run), part)
 }
@@ -551,5 +550,5 @@ func branchTimeKey(dst []byte, run uint64, due int64, index uint32) []byte {
 	return key.AppendUint32(key.AppendInt64(partKey(dst, run, partBranchTime), due), index)
 }
 
-// lastOf reads the number at the end of a key.
+// lastOf decodes the number at the end of a key.
 func lastOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[len(k)-8:]) }

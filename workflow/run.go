@@ -23,7 +23,7 @@ type live struct {
 
 	starting bool // branches are being started
 
-	input   []byte // as it was read from its row
+	input   []byte // as read from its row
 	hasRead bool
 }
 
@@ -72,7 +72,7 @@ func orNull(b []byte) []byte {
 	return b
 }
 
-// earlier returns the run that a start with the same idempotency key or id has made before.
+// earlier returns the run of an earlier start with the same idempotency key or id.
 func (k *openWorkflow) earlier(c *startBody, d *flow.Definition) (res started, found bool, err error) {
 	switch {
 	case d.Idempotency == flow.IdempotencyRequired && len(c.key) == 0 && c.id == "" && c.source == "":
@@ -106,7 +106,7 @@ func (k *openWorkflow) earlier(c *startBody, d *flow.Definition) (res started, f
 	return res, false, nil
 }
 
-// isFor reports whether the run was started with an input: no input is null.
+// isFor reports whether the run was started with the given input: no input means null.
 func (k *keyRow) isFor(input []byte) bool {
 	if input = orNull(input); string(input) == "null" && k.hash == xxhash.Sum64(nil) {
 		return true
@@ -114,7 +114,7 @@ func (k *keyRow) isFor(input []byte) bool {
 	return k.hash == xxhash.Sum64(input)
 }
 
-// headerOf returns where a run stands that is there.
+// headerOf returns the header of an existing run.
 func (w *work) headerOf(run uint64) header {
 	w.buf = partKey(w.buf[:0], run, partHeader)
 	b, ok := w.tx.Get(w.buf)
@@ -124,7 +124,7 @@ func (w *work) headerOf(run uint64) header {
 	return must(decode(b, (*header).code))
 }
 
-// newRun returns a run that stands nowhere yet.
+// newRun returns a run that has not started.
 func (k *openWorkflow) newRun(c *startBody, d *flow.Definition, number uint32) *live {
 	now := k.tx.Now()
 	l := &live{work: k.work, run: uint64(k.tx.LSN()), def: d, changed: true, input: orNull(c.input), hasRead: true}
@@ -140,7 +140,7 @@ func (k *openWorkflow) newRun(c *startBody, d *flow.Definition, number uint32) *
 	return l
 }
 
-// insert writes what does not change of a run, and counts it.
+// insert writes the immutable rows of a run, and counts it.
 func (l *live) insert(k *openWorkflow, c *startBody) {
 	tx := l.tx
 	l.runs = append(l.runs, l)
@@ -161,8 +161,8 @@ func (l *live) insert(k *openWorkflow, c *startBody) {
 	tx.Count(countStarted, 1)
 }
 
-// run returns a run of the namespace, nil if there is none. What is due happens first, as its timer
-// would have done it.
+// live returns a run of the namespace, nil if it does not exist. It first does due work, as the
+// run's timer would.
 func (w *work) live(run uint64) *live {
 	for _, l := range w.runs {
 		if l.run == run {
@@ -177,11 +177,11 @@ func (w *work) live(run uint64) *live {
 	l := &live{header: must(decode(b, (*header).code)), work: w, run: run}
 	k := w.byID(l.of)
 	if k == nil {
-		return nil // it is of another namespace
+		return nil // it belongs to another namespace
 	}
 	if l.status.Final() {
 		if _, kept := w.tx.Get(partKey(nil, run, partHeader)); !kept {
-			return nil // it was forgotten just now
+			return nil // it has just been removed
 		}
 	}
 	l.def = w.definition(l.of, l.number)
@@ -192,7 +192,7 @@ func (w *work) live(run uint64) *live {
 	return l
 }
 
-// find returns the run that a command is about. Errors: ErrNotFound.
+// find returns the run of a command. Errors: ErrNotFound.
 func (w *work) find(n number) (*live, error) {
 	run := n.run
 	if w.subject != "" {
@@ -209,7 +209,7 @@ func (w *work) find(n number) (*live, error) {
 	return l, nil
 }
 
-// place returns what the id of the run says.
+// place returns the content of the run's id.
 func (l *live) place() runLocation {
 	return runLocation{l.tx.Shard(), l.run, l.tag, l.tx.NamespaceName()}
 }
@@ -222,17 +222,17 @@ func (l *live) name() RunID {
 	return l.place().id()
 }
 
-// event adds something to the run's history.
+// event adds an event to the run's history.
 func (l *live) event(e event) {
 	e.detail = engine.Cut(e.detail, maxDetail)
 	l.events = append(l.events, e)
 	l.changed = true
 }
 
-// maxDetail bounds the text of an event, in bytes.
+// maxDetail limits the text of an event, in bytes.
 const maxDetail = 1024
 
-// state returns the state in which the run is.
+// state returns the run's status.
 func (h *header) state() Status {
 	if h.status.Final() {
 		return h.status
@@ -252,7 +252,7 @@ func (h *header) state() Status {
 	return Running
 }
 
-// save writes the run as it is now, with what it has added to its history, and sets its timer.
+// save writes the run and its new events, and sets its timer.
 func (l *live) save() {
 	if !l.changed {
 		return
@@ -276,7 +276,7 @@ func (l *live) save() {
 	l.tx.Set(l.buf, l.row)
 }
 
-// nextDue returns when there is something to do next.
+// nextDue returns when the next work is due.
 func (l *live) nextDue() int64 {
 	next := min(l.due, l.fan.next)
 	if l.ending.status == 0 {
@@ -289,12 +289,12 @@ func (l *live) nextDue() int64 {
 	return next
 }
 
-// schedule makes the run's timer go off at a time, or before.
+// schedule sets the run's timer to fire at a time or earlier.
 func (l *live) schedule(at int64) { l.tx.Advance(&l.timer, at, tokenRun, l.run) }
 
 func (l *live) unschedule() { l.tx.Halt(&l.timer, tokenRun, l.run) }
 
-// catchUp does what is due.
+// catchUp does due work.
 func (l *live) catchUp() {
 	now := l.tx.Now()
 	l.changed = true
@@ -310,7 +310,7 @@ func (l *live) catchUp() {
 	l.advance()
 }
 
-// dueWait ends a wait whose time has come.
+// dueWait ends a wait that is due.
 func (l *live) dueWait(now int64) {
 	switch l.wait {
 	case waitCall, waitUndo:
@@ -341,7 +341,7 @@ func (l *live) dueWait(now int64) {
 	}
 }
 
-// Root answers what paths lead to, see flow.Source.
+// Root resolves paths, see flow.Source.
 func (l *live) Root(r flow.Root, name string) []byte {
 	switch r {
 	case flow.RootInput:
@@ -371,8 +371,8 @@ func (l *live) Root(r flow.Root, name string) []byte {
 	return nil
 }
 
-// ownUndo returns the visit that is being compensated if it was one to a step: paths in its
-// compensation lead to that very visit.
+// ownUndo returns the visit being compensated if it was one to the step: paths in its compensation
+// refer to that very visit.
 func (l *live) ownUndo(step string) *undoRow {
 	if l.wait != waitUndo {
 		return nil
@@ -392,7 +392,7 @@ func (l *live) inputJSON() []byte {
 	return l.input
 }
 
-// stepRow returns the last visit to a step that has ended.
+// stepRow returns the last ended visit to a step.
 func (l *live) stepRow(name string) (s stepRow, ok bool) {
 	b, ok := l.tx.Get(append(partKey(nil, l.run, partStep), name...))
 	if !ok {
@@ -401,7 +401,7 @@ func (l *live) stepRow(name string) (s stepRow, ok bool) {
 	return must(decode(b, (*stepRow).layout)), true
 }
 
-// at returns the step at which the run stands.
+// at returns the run's current step.
 func (l *live) at() *flow.Step { return &l.def.Steps[l.step] }
 
 func (l *live) stepName() string { return l.at().Name }

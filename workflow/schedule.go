@@ -13,26 +13,26 @@ import (
 	"github.com/floedb/floe/internal/schedule"
 )
 
-// The schedule of a workflow is that of its default version. It lives in the workflow's home shard,
-// where its runs start too. When ticks are due is computed by a duty, see package schedule.
+// A workflow's schedule is that of its default version. It lives in the workflow's home shard,
+// where its runs start too. A duty computes when ticks are due, see package schedule.
 
 // scheduleRow is the value of a row 'j'. All times are ms.
 type scheduleRow struct {
 	times    times
-	most     int64 // runs that are active at a time; 0: no limit
+	most     int64 // maximum number of active runs; 0: no limit
 	input    []byte
-	revision uint64 // the LSN of its last change by a user
+	revision uint64 // LSN of the last change by a user
 	paused   bool
 	off      bool   // the workflow is disabled
-	note     string // why floe has paused it
-	last     int64  // until when ticks are decided
-	next     int64  // the next one, never, or 0: the duty has not planned yet
-	active   int64  // runs that it has started and that have not ended
+	note     string // why floe paused it
+	last     int64  // ticks up to this time are decided
+	next     int64  // next tick, never, or 0: the duty has not planned yet
+	active   int64  // active runs started by the schedule
 
 	started, skipped, missed, refused int64
 }
 
-// times says when a schedule ticks.
+// times defines when a schedule ticks.
 type times struct {
 	cron    string
 	zone    string
@@ -62,7 +62,7 @@ func (r *scheduleRow) code(c *codec.Coder) {
 	}
 }
 
-// due returns when the duty has to look at it, or never.
+// due returns when the duty must check the schedule, or never.
 func (r *scheduleRow) due() int64 {
 	if !r.ticks() {
 		return never
@@ -81,14 +81,14 @@ func dueKey(at int64, id uint64) []byte {
 	return key.AppendUint64(key.AppendInt64([]byte{rowDue}, at), id)
 }
 
-// dueTopic is notified when a schedule is to be looked at earlier than was known.
+// dueTopic is notified when a schedule must be checked earlier than planned.
 func dueTopic() engine.Topic { return engine.TopicOf(engine.MachineWorkflow, "", []byte("schedules")) }
 
 // calendar is a schedule while a command changes it.
 type calendar struct {
 	scheduleRow
 	*openWorkflow
-	was    int64 // when the duty had to look at it before the command
+	was    int64 // when the duty had to check it before the command
 	ticked bool  // likewise, whether it was counted
 }
 
@@ -102,13 +102,13 @@ func (k *openWorkflow) calendar() *calendar {
 	return &calendar{r, k, r.due(), r.ticks()}
 }
 
-// save writes the schedule, and keeps the index of what is due with it.
+// save writes the schedule and updates its entry in the index of due schedules.
 func (c *calendar) save() {
 	c.tx.Set(numberKey(nil, rowSchedule, c.id), encode(nil, &c.scheduleRow, (*scheduleRow).code))
 	c.keep(c.due(), c.ticks())
 }
 
-// keep makes index and counter say what the schedule says.
+// keep updates the index and the counter from the schedule.
 func (c *calendar) keep(due int64, ticks bool) {
 	if ticks != c.ticked {
 		n := int64(1)
@@ -130,8 +130,8 @@ func (c *calendar) keep(due int64, ticks bool) {
 	}
 }
 
-// reschedule gives a workflow the schedule of its new default version: one that says what the one
-// before said goes on as if nothing had happened.
+// reschedule sets the schedule of the new default version. An unchanged schedule continues without
+// interruption.
 func (k *openWorkflow) reschedule(s *flow.Schedule) {
 	c := k.calendar()
 	if s == nil {
@@ -154,7 +154,7 @@ func (k *openWorkflow) reschedule(s *flow.Schedule) {
 	c.save()
 }
 
-// drop removes the schedule. What it has started goes on.
+// drop removes the schedule. Its runs continue.
 func (c *calendar) drop() {
 	c.keep(never, false)
 	c.tx.Delete(numberKey(nil, rowSchedule, c.id))
@@ -162,7 +162,7 @@ func (c *calendar) drop() {
 	c.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 }
 
-// turn pauses the schedule or has it go on, which never catches up.
+// turn pauses or resumes the schedule; resuming does not catch up.
 func (c *calendar) turn(paused, off bool, note string) {
 	if c.paused == paused && c.off == off {
 		return
@@ -175,7 +175,7 @@ func (c *calendar) turn(paused, off bool, note string) {
 	c.save()
 }
 
-// pauseSchedule pauses the schedule of a workflow, or has it go on.
+// pauseSchedule pauses or resumes the schedule of a workflow.
 func (w *work) pauseSchedule(paused *bool) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -189,7 +189,7 @@ func (w *work) pauseSchedule(paused *bool) error {
 	return nil
 }
 
-// dueTicks are ticks of a schedule that the duty found to be due.
+// dueTicks are ticks of a schedule that the duty found due.
 type dueTicks struct {
 	id uint64
 	schedule.Due
@@ -200,8 +200,8 @@ func (d *dueTicks) code(c *codec.Coder) {
 	d.Due.Code(c, false)
 }
 
-// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if
-// all of them were, it is refused.
+// tick decides ticks that the duty found due. Stale ticks are skipped; if all are stale, tick
+// returns an error.
 func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := false
 	for i := range *due {
@@ -232,13 +232,13 @@ func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	return nil, nil
 }
 
-// come does what a tick does: it starts a run, unless too many are active.
+// come processes a tick: it starts a run, unless too many are active.
 func (c *calendar) come(at int64) {
 	if c.most > 0 && c.active >= c.most {
 		c.skipped++
 		return
 	}
-	lsn := c.tx.Step() // a command may start many runs, and each is called by its LSN
+	lsn := c.tx.Step() // a command may start many runs, each identified by its LSN
 	token := scheduledRun{c.id, uint64(lsn)}
 	_, err := c.startRun(c.name, &startBody{
 		source: sourceSchedule, key: time.UnixMilli(at).UTC().AppendFormat([]byte(sourceSchedule+":"), tickLayout), input: c.input,
@@ -260,7 +260,7 @@ const (
 	tickLayout     = "2006-01-02T15:04:05.999Z07:00"
 )
 
-// scheduledRun names a run that a schedule has started.
+// scheduledRun identifies a run that a schedule started.
 type scheduledRun struct{ id, run uint64 }
 
 func (r *scheduledRun) code(c *codec.Coder) {
@@ -272,7 +272,7 @@ func tickedKey(r *scheduledRun) []byte {
 	return key.AppendUint64(numberKey(nil, rowTicked, r.id), r.run)
 }
 
-// scheduledEnd counts a run that has ended. One whose schedule was removed meanwhile is not
+// scheduledEnd counts the end of a run. If its schedule was removed meanwhile, the end is not
 // counted.
 func (w *work) scheduledEnd(e *protocol.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))

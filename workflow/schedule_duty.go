@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/schedule"
 )
 
-// Duties returns what the leader does: it looks when schedules are due.
+// Duties returns the leader's duty: it checks when schedules are due.
 func (m *machine) Duties() []engine.Duty {
 	return []engine.Duty{{Name: "schedule", Run: schedules.Watch}}
 }
@@ -24,7 +24,7 @@ var schedules = schedule.Machine[dueTicks]{
 	Problem: func(err error) string { return engine.Cut(err.Error(), maxDetail) },
 }
 
-// readDue reads the schedule of a workflow. Its row in the index goes on with the workflow's id.
+// readDue reads the schedule of a workflow, given the workflow's id from its index key.
 func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err error) {
 	if len(rest) != 8 {
 		return s, d, fmt.Errorf("workflow: %x is no schedule", rest)
@@ -57,8 +57,8 @@ func scheduleOf(v *engine.View, id uint64) (ns uint32, r scheduleRow, err error)
 	return n.ns, r, err
 }
 
-// verifySchedules checks that a schedule has a place in the index of what is due exactly if it has
-// a tick to come, and counts its runs.
+// verifySchedules checks that a schedule is in the index of due schedules exactly if it has a tick
+// to come, and counts its runs.
 func (v *verifier) verifySchedules() error {
 	want, found := make(map[string]bool), 0
 	active := make(map[uint32]int64)

@@ -9,23 +9,23 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ScheduleInfo is the schedule of a workflow, as its default version says, and how it stands.
+// ScheduleInfo is the schedule of a workflow's default version, with its state.
 type ScheduleInfo struct {
 	Cron  string
 	Zone  string
 	Every time.Duration
-	Most  int // runs that are active at a time; 0: no limit
+	Most  int // maximum number of active runs; 0: no limit
 
 	Paused bool      // by Schedule.Pause, or by its definition
-	Note   string    // why floe has paused it, or why the last tick that was refused was
-	Last   time.Time // until when ticks are decided
-	Next   time.Time // the next tick; zero if there is none, or it is paused
-	Active int64     // runs that it has started and that have not ended
+	Note   string    // why floe paused it, or why the last refused tick was refused
+	Last   time.Time // ticks up to this time are decided
+	Next   time.Time // next tick; zero if none or paused
+	Active int64     // active runs started by the schedule
 
 	Started int64 // ticks that have started a run
-	Skipped int64 // because Most runs were active
-	Missed  int64 // while nobody could start them, and that are not caught up
-	Refused int64 // by the workflow's schema
+	Skipped int64 // ticks skipped because Most runs were active
+	Missed  int64 // ticks that could not run in time and are not caught up
+	Refused int64 // ticks refused by the workflow's schema
 }
 
 func (s *ScheduleInfo) code(c *codec.Coder) {
@@ -42,7 +42,7 @@ func (s *ScheduleInfo) code(c *codec.Coder) {
 	}
 }
 
-// scheduleInfo reads how the schedule of a workflow stands, nil if it has none.
+// scheduleInfo reads the schedule of a workflow with its state, nil if it has none.
 func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
 	b, ok, err := v.Get(numberKey(nil, rowSchedule, id))
 	if err != nil || !ok {
@@ -69,24 +69,24 @@ func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
 	return s, nil
 }
 
-// Schedule is the schedule of a workflow, which its definition describes. Info.Schedule shows how
-// it stands.
+// Schedule is the schedule of a workflow, defined in the workflow's definition. Info.Schedule shows
+// its state.
 type Schedule struct {
 	store    *Store
 	workflow string
 }
 
-// Schedule returns what pauses and resumes the schedule of a workflow.
+// Schedule returns the schedule of a workflow, to pause and resume it.
 func (s *Store) Schedule(workflow string) Schedule { return Schedule{s, workflow} }
 
-// Pause pauses the schedule: no tick starts a run until Resume. What it has started goes on, and
-// other starts are not concerned.
+// Pause pauses the schedule: no tick starts a run until Resume. Runs it has started continue, and
+// other starts are not affected.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no schedule.
 func (o Schedule) Pause(ctx context.Context) error { return o.store.turn(ctx, o.workflow, true) }
 
-// Resume continues the schedule with the first tick from now. What it has missed is not caught up.
-// Errors are as those of Pause.
+// Resume continues the schedule with the first tick from now. Missed ticks are not caught up.
+// Errors are those of Pause.
 func (o Schedule) Resume(ctx context.Context) error { return o.store.turn(ctx, o.workflow, false) }
 
 func (s *Store) turn(ctx context.Context, workflow string, paused bool) error {

@@ -10,21 +10,21 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// maxTransitions bounds how many steps a run takes in one command; then its timer goes on.
+// maxTransitions limits how many steps a run executes in one command; then its timer continues.
 const maxTransitions = 64
 
-// result is what has become of a step, or of a call.
+// result is the result of a step or call.
 type result struct {
 	outcome   string
 	code      string // of an error
 	message   string
-	output    []byte // JSON, nil if there is none
+	output    []byte // JSON, nil if none
 	attempt   int64
-	ambiguous bool // nobody knows whether it has had an effect
-	refused   bool // another attempt would make no sense
-	skipped   bool // when was false: nothing was carried out
+	ambiguous bool // its effect is unknown
+	refused   bool // another attempt would fail too
+	skipped   bool // when was false: nothing was executed
 
-	partial []byte // what branches have come to, of a parallel step that has failed
+	partial []byte // results of the branches of a failed parallel step
 }
 
 // bad reports whether the result is a failure of some kind.
@@ -32,15 +32,15 @@ func (r *result) bad() bool {
 	return r.message != "" || r.outcome == OutcomeFailure || r.outcome == OutcomeTimeout
 }
 
-// goTo makes the run take a step next.
+// goTo makes a step the next one of the run.
 func (l *live) goTo(step int) {
 	l.step = step
 	l.wait, l.due = waitTurn, l.tx.Now()+l.rest()
 	l.changed = true
 }
 
-// rest returns for how long a run that has taken steps without waiting for anything leaves its
-// shard to others before the next one: for a while after each 64.
+// rest returns how long a run that executes steps without waiting yields its shard to others: for a
+// while after each 64 steps.
 func (l *live) rest() int64 {
 	if l.spins == 0 || l.spins%maxTransitions != 0 {
 		return 0
@@ -50,7 +50,7 @@ func (l *live) rest() int64 {
 
 const longestRest = 20 // ms
 
-// advance takes steps until the run has to wait for something, or has done enough for one command.
+// advance executes steps until the run must wait, or has done enough for one command.
 func (l *live) advance() {
 	for n := 0; l.wait == waitTurn && l.ready() && n < maxTransitions && !l.crowded(); n++ {
 		l.due = never
@@ -65,13 +65,13 @@ func (l *live) advance() {
 	}
 }
 
-// ready reports whether a run whose turn it is may take its next step.
+// ready reports whether the run may execute its next step now.
 func (l *live) ready() bool { return l.due <= l.tx.Now() }
 
-// crowded reports whether what is left to do has to wait for another entry.
+// crowded reports whether the remaining work must wait for another log entry.
 func (w *work) crowded() bool { return w.tx.Full() || w.tx.FollowUpsLeft() < engine.MaxFollowUps/2 }
 
-// enter begins the visit to the step at which the run stands.
+// enter begins the visit to the run's current step.
 func (l *live) enter() {
 	l.visit++
 	l.stepAt = l.tx.Now()
@@ -113,8 +113,7 @@ func (l *live) enter() {
 	}
 }
 
-// tooMany says why the run may not take the step that it has come to: its loop does not seem to
-// end.
+// tooMany returns an error if the run has exceeded a limit, because its loop seems endless.
 func (l *live) tooMany() (code, message string) {
 	most := l.def.MaxSteps
 	if most == 0 {
@@ -131,13 +130,13 @@ func (l *live) tooMany() (code, message string) {
 	return "", ""
 }
 
-// wordy reports whether the run has as many events as it may have. What it has done is compensated
-// all the same.
+// wordy reports whether the run has reached the limit of events. Compensation is exempt from the
+// limit.
 func (l *live) wordy() bool {
 	return l.header.events+int64(len(l.events)) >= l.m.maxEvents && l.ending.status == 0
 }
 
-// beginSleep makes the run wait for a time.
+// beginSleep makes the run wait until a time.
 func (l *live) beginSleep(s *flow.Sleep) {
 	until := l.tx.Now() + s.For
 	if s.Until != nil {
@@ -158,7 +157,7 @@ func (l *live) beginSleep(s *flow.Sleep) {
 	l.event(event{kind: TimerStarted, step: l.stepName(), detail: rfc3339(until)})
 }
 
-// finishStep ends the visit to a step, and goes where its outcome leads.
+// finishStep ends the visit to a step, and follows its outcome.
 func (l *live) finishStep(r result) {
 	if len(r.output) > MaxOutput {
 		r = result{
@@ -187,7 +186,7 @@ func (l *live) finishStep(r result) {
 	l.leave(r)
 }
 
-// leave goes where the outcome of a step leads.
+// leave follows the outcome of a step.
 func (l *live) leave(r result) {
 	step := l.at()
 	if !r.bad() {
@@ -213,7 +212,7 @@ func (l *live) leave(r result) {
 	}
 }
 
-// describe says what has become of a step, for people.
+// describe describes the result of a step for display.
 func describe(step string, r *result) string {
 	s := engine.Text("step %q: outcome %q", step, r.outcome)
 	if r.attempt > 0 {
@@ -225,10 +224,10 @@ func describe(step string, r *result) string {
 	return engine.Cut(s, maxFailure)
 }
 
-// maxFailure bounds what a run says of why it has failed, in bytes.
+// maxFailure limits the text of a run's failure, in bytes.
 const maxFailure = 4096
 
-// fallbacks are where an outcome without a transition leads.
+// fallbacks maps an outcome without a transition to another outcome.
 var fallbacks = map[string]string{
 	OutcomeSkipped:          OutcomeSuccess,
 	OutcomeTimeout:          OutcomeFailure,
@@ -242,7 +241,7 @@ var fallbacks = map[string]string{
 	OutcomeExhausted:        OutcomeFailure,
 }
 
-// leadsTo returns where an outcome leads.
+// leadsTo returns the target of an outcome.
 func leadsTo(step *flow.Step, outcome string) (to flow.Place, ok bool) {
 	for outcome != "" {
 		i := slices.IndexFunc(step.Transitions, func(t flow.Transition) bool { return t.Outcome == outcome })
@@ -254,7 +253,7 @@ func leadsTo(step *flow.Step, outcome string) (to flow.Place, ok bool) {
 	return 0, false
 }
 
-// errorJSON is the output of a step that has failed without one.
+// errorJSON is the output of a failed step without one.
 func errorJSON(code, message string) []byte {
 	b := rawjson.AppendText([]byte(`{"error":`), message)
 	if code != "" {
@@ -277,13 +276,13 @@ func (l *live) endAt(terminal int, outcome string) {
 	l.end(status, int64(terminal))
 }
 
-// fail ends the run because of a failure.
+// fail ends the run with a failure.
 func (l *live) fail(f failure) {
 	l.failure = f
 	l.end(Failed, -1)
 }
 
-// timeOut ends a run that takes longer than its definition allows.
+// timeOut ends a run that exceeds the timeout of its definition.
 func (l *live) timeOut() {
 	l.failure = failure{
 		step: l.stepName(), code: "timeout",
@@ -292,7 +291,7 @@ func (l *live) timeOut() {
 	l.abandon(TimedOut)
 }
 
-// abandon ends a run wherever it stands: what it waits for is cancelled.
+// abandon ends a run at any point: the pending call or wait is cancelled.
 func (l *live) abandon(status Status) {
 	wait := l.wait
 	l.ending = ending{status: status, place: -1}
@@ -301,7 +300,7 @@ func (l *live) abandon(status Status) {
 	case waitCall:
 		s := l.slot()
 		if s.open() && l.at().Compensate != nil {
-			l.addUndo(&result{outcome: status.String()}) // in its compensation, paths do not lead to a visit before
+			l.addUndo(&result{outcome: status.String()}) // paths in its compensation do not refer to an earlier visit
 		}
 		if s.cancel(reason) {
 			l.wait, l.due = waitChildren, l.tx.Now()+patience
@@ -314,7 +313,7 @@ func (l *live) abandon(status Status) {
 	l.beginUndo()
 }
 
-// end ends the run. If it does not complete, what it has done is compensated first.
+// end ends the run. If it does not complete, it is compensated first.
 func (l *live) end(status Status, terminal int64) {
 	l.ending = ending{status: status, place: terminal}
 	if status == Completed {
@@ -324,13 +323,13 @@ func (l *live) end(status Status, terminal int64) {
 	l.beginUndo()
 }
 
-// close ends the run for good.
+// close finishes the end of the run.
 func (l *live) close() {
 	status, place := l.ending.status, l.ending.place
 	output := l.outputAt(status, place)
 	if len(output) > MaxOutput {
 		tooLarge := fmt.Sprintf("the output of the run exceeds %d bytes", MaxOutput)
-		if status == Completed { // what it has done is of no use
+		if status == Completed { // its result is useless
 			l.failure = failure{step: l.stepName(), code: OutcomeOutputTooLarge, message: tooLarge}
 			l.end(Failed, -1)
 			return
@@ -342,7 +341,7 @@ func (l *live) close() {
 		l.failure, l.origin, l.onwards = failure{}, "", false
 	}
 	if l.dropExpired(); !l.isChild() {
-		l.busy = nil // nobody waits for them
+		l.busy = nil // no parent waits for them
 	}
 	l.dropSent()
 	if output != nil {
@@ -356,7 +355,7 @@ func (l *live) close() {
 	k.active--
 	*k.ended(status)++
 	if k.kept >= k.retainRuns {
-		k.forgetOld(2, k.retainRuns-1, now-handoverMillis) // now, so that no timer has to
+		k.forgetOld(2, k.retainRuns-1, now-handoverMillis) // now, so that no timer is needed
 	}
 	k.kept++
 	k.nextEnded, k.changed = min(k.nextEnded, now), true
@@ -370,10 +369,9 @@ func (l *live) close() {
 	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
 }
 
-// leaves reports whether a run that was cut off, cancelled or out of time, may have done something
-// that it has not compensated. It has undone itself if the steps that it has taken all have
-// compensations, and none of these has failed. A run that comes to its end by itself, at whatever
-// terminal, answers for what it has done.
+// leaves reports whether a run that was cut off, cancelled or out of time, may have uncompensated
+// effects. It has undone itself if all its executed steps have compensations, and none of these has
+// failed. A run that ends on its own, at any terminal, is responsible for its own effects.
 func (l *live) leaves() bool {
 	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut {
 		return false
@@ -408,7 +406,7 @@ var endEvents = [...]EventType{Completed: WorkflowCompleted, Failed: WorkflowFai
 
 var endCounters = [...]engine.Counter{Completed: countCompleted, Failed: countFailed, Cancelled: countCancelled, TimedOut: countTimedOut}
 
-// outputAt returns the output of a run that ends, nil if it has none.
+// outputAt returns the output of an ending run, nil if it has none.
 func (l *live) outputAt(status Status, terminal int64) []byte {
 	var t *flow.Template
 	if terminal >= 0 {
@@ -426,7 +424,7 @@ func (l *live) outputAt(status Status, terminal int64) []byte {
 	return t.Append(nil, l)
 }
 
-// nextUndo returns the last visit below a number that has to be compensated.
+// nextUndo returns the last visit below a number that must be compensated.
 func (l *live) nextUndo(below uint64) (visit uint64, row undoRow, ok bool) {
 	k, v, ok := l.tx.First(undoKey(nil, l.run, below-1), key.PrefixEnd(partKey(nil, l.run, partUndo)))
 	if !ok {

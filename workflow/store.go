@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and
-// needs no Close.
+// Store gives access to the workflows of one namespace. It is cheap to create, safe for concurrent
+// use and needs no Close.
 type Store struct{ scope engine.Scope }
 
 func newStore(s engine.Scope) *Store { return &Store{s} }
@@ -19,28 +19,27 @@ func newStore(s engine.Scope) *Store { return &Store{s} }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Created says what Create has done.
+// Created is the result of Create.
 type Created struct {
 	Name      string
 	Version   string
-	Unchanged bool   // the version was there before, with this very definition
-	Versions  int    // how many there are now that can be started: 1 for a new workflow
+	Unchanged bool   // the version already exists with the same definition
+	Versions  int    // number of startable versions: 1 for a new workflow
 	LSN       uint64 // log sequence number of the call
 }
 
-// Create makes a workflow known, or another version of one: it is the default one for runs that
-// start from now on; those that run keep theirs. definition is YAML or JSON, see the package's
-// documentation. One that is there already changes nothing, so that programs may create theirs
-// whenever they start.
+// Create creates a workflow or a new version of one. The new version becomes the default for
+// further runs; active runs keep theirs. definition is YAML or JSON, see the package documentation.
+// Creating an existing version again has no effect, so programs may call Create at every start.
 //
-// Create, Enable, Disable and Delete return when all shards of a spread namespace know what has
-// changed, and Create and Enable when the trigger, if there is one, no longer is TriggerStarting;
-// or after about a second if a shard can not be reached: it hears of that later. Operations in
-// transactions do not wait.
+// Create, Enable, Disable and Delete return when the change has reached all shards of a spread
+// namespace. Create and Enable also wait until the trigger, if any, is no longer TriggerStarting.
+// If a shard is unreachable they return after about a second, and that shard receives the change
+// later. Operations in transactions do not wait.
 //
 // Errors: ErrInvalid, a *DefinitionError, for a definition with mistakes; ErrExists if the version
-// is there with another definition; ErrInvalid for one of more than MaxDefinition bytes, and for a
-// workflow with MaxVersions versions.
+// exists with another definition; ErrInvalid for a definition of more than MaxDefinition bytes, and
+// for a workflow with MaxVersions versions.
 func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) {
 	c, err := compile(definition)
 	if err != nil {
@@ -57,8 +56,8 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	return made.of(&c), nil
 }
 
-// heard waits until all shards of a spread namespace know of a workflow what its home does, and
-// those of a stream of the trigger.
+// heard waits until all shards of a spread namespace have the state of a workflow's home, and the
+// shards of the trigger's stream have its subscription.
 func (s *Store) heard(ctx context.Context, name string) {
 	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name},
 		func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
@@ -68,13 +67,13 @@ func (s *Store) heard(ctx context.Context, name string) {
 	})
 }
 
-// Enable lets a disabled workflow be started again. Errors: ErrNotFound.
+// Enable allows starts of a disabled workflow again. Errors: ErrNotFound.
 func (s *Store) Enable(ctx context.Context, name string) error {
 	return s.use(ctx, name, true)
 }
 
-// Disable refuses starts of a workflow from now on, with ErrConflict, and pauses its schedule and
-// trigger. What was started before goes on. Errors: ErrNotFound.
+// Disable makes further starts of a workflow fail with ErrConflict, and pauses its schedule and
+// trigger. Active runs continue. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
 	return s.use(ctx, name, false)
 }
@@ -87,19 +86,19 @@ func (s *Store) use(ctx context.Context, name string, enabled bool) error {
 	return err
 }
 
-// DeleteOption changes what Delete does.
+// DeleteOption is an option of Delete.
 type DeleteOption interface{ applyDelete(force *bool) }
 
 type forceOption struct{}
 
 func (forceOption) applyDelete(force *bool) { *force = true }
 
-// Force deletes a workflow also if runs of it are active: they go on.
+// Force deletes a workflow even if it has active runs, which continue.
 func Force() DeleteOption { return forceOption{} }
 
-// Delete removes a workflow with all its versions. Its ended runs stay for as long as they would
-// have. In a spread namespace a run that is started at the same time may be missed: then it goes
-// on, as if the call had Force.
+// Delete removes a workflow with all its versions. Its ended runs keep their retention. In a spread
+// namespace Delete may miss a run that is started at the same time: that run then continues, as
+// with Force.
 //
 // Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
@@ -127,8 +126,8 @@ func forced(opts []DeleteOption) (force bool, err error) {
 	return force, err
 }
 
-// checkIdle refuses the deletion of a workflow with active runs in any shard of a spread namespace:
-// its home knows of its own alone.
+// checkIdle returns an error if a workflow has active runs in any shard of a spread namespace: its
+// home has only its own runs.
 func (s *Store) checkIdle(ctx context.Context, name string) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
@@ -143,51 +142,51 @@ func (s *Store) checkIdle(ctx context.Context, name string) error {
 	return nil
 }
 
-// StartOption says something of a run that is started.
+// StartOption is an option of Start.
 type StartOption interface{ applyStart(*startBody) }
 
 type startOption func(*startBody)
 
 func (f startOption) applyStart(b *startBody) { f(b) }
 
-// Version sets which version of the workflow runs; the default is its default one, which "latest"
-// means too.
+// Version sets the version of the workflow to run; the default is its default version, also named
+// "latest".
 func Version(v string) StartOption { return startOption(func(b *startBody) { b.version = v }) }
 
-// IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same
-// input, returns the run of then, for as long as that is kept. The key has up to 1,024 bytes.
-// Inputs are compared byte by byte, so different whitespace makes a different input. In a spread
-// namespace a start takes a key or UseID, not both: each says in which shard the run is.
+// IdempotencyKey prevents duplicate starts: a start with a key and input that were used before
+// returns the earlier run while that is retained. The key has up to 1,024 bytes. Inputs are
+// compared byte by byte, so different whitespace makes a different input. In a spread namespace a
+// start takes a key or UseID, not both: each determines the shard of the run.
 func IdempotencyKey(key string) StartOption {
 	return startOption(func(b *startBody) { b.key = []byte(key) })
 }
 
-// UseID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may
-// not have it, for as long as one is kept. In a spread namespace a start takes an id or
-// IdempotencyKey, not both.
+// UseID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". It must be
+// unique among retained runs. In a spread namespace a start takes an id or IdempotencyKey, not
+// both.
 func UseID(id RunID) StartOption { return startOption(func(b *startBody) { b.id = string(id) }) }
 
-// Started says which run a start has made.
+// Started is the result of a start.
 type Started struct {
 	Run       RunID
-	Status    Status // when the start was taken; what its first step calls may be refused right behind it, which Runs().Get shows
-	Duplicate bool   // the IdempotencyKey was used before, with the same input: Run is that of then
+	Status    Status // on return; calls of the first step may be rejected right afterwards, which Runs().Get shows
+	Duplicate bool   // the IdempotencyKey was used before with the same input: Run is the earlier run
 	LSN       uint64 // log sequence number of the call
 }
 
-// Start starts a run of a workflow. input is JSON, nil means null; it may be reused on return. When
-// Start returns nil the run is committed (see floe.Config.Durability), and its first step is under
-// way. After a ctx error or ErrUnknownOutcome there may or may not be one: with an IdempotencyKey
-// or UseID the call can be repeated without harm.
+// Start starts a run of a workflow. input is JSON, nil means null; the caller may reuse it on
+// return. When Start returns nil, the run is committed (see floe.Config.Durability) and its first
+// step has begun. After a ctx error or ErrUnknownOutcome the run may or may not exist: with an
+// IdempotencyKey or UseID the call can be repeated safely.
 //
 // Options: Version, IdempotencyKey, UseID. Errors: ErrNotFound if there is no such workflow or
 // version; ErrConflict if it is disabled, or the idempotency key was used with another input;
-// ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the
-// definition's input_schema says, and for both IdempotencyKey and UseID in a spread namespace.
+// ErrExists if a run has the id; ErrInvalid for an input that is not JSON, is too long or does not
+// match the definition's input_schema, and for both IdempotencyKey and UseID in a spread namespace.
 func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...StartOption) (Started, error) {
 	op := startOp(name, input, opts)
 	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
-	if errors.Is(err, ErrNotFound) && op.Route == "" { // its home may not have told all shards yet
+	if errors.Is(err, ErrNotFound) && op.Route == "" { // its home may not have updated all shards yet
 		op.Route = name
 		return engine.Propose(ctx, &s.scope, op, decodeStarted)
 	}
@@ -200,15 +199,15 @@ func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...St
 	return res, err
 }
 
-// How often, and after which pause, a start is tried again whose key binds it to a shard that has
-// not heard of the workflow yet.
+// Number of retries, and the pause before each, of a start whose key binds it to a shard that has
+// not received the workflow yet.
 const (
 	maxHeard   = 100
 	heardPause = 10 * time.Millisecond
 )
 
-// unheard reports whether the home of a workflow of a spread namespace knows it, after a pause in
-// which others hear of it.
+// unheard reports whether the home of a workflow in a spread namespace has it, after a pause in
+// which the other shards receive it.
 func (s *Store) unheard(ctx context.Context, name string) bool {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return false
@@ -220,8 +219,8 @@ func (s *Store) unheard(ctx context.Context, name string) bool {
 	return s.scope.Pause(ctx, heardPause) == nil
 }
 
-// StartAndWait is Start and Wait: it returns the run when it has ended, however it has. Options and
-// errors are those of Start.
+// StartAndWait combines Start and Wait: it returns the run when it has ended in any final state.
+// Options and errors are those of Start.
 func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opts ...StartOption) (Run, error) {
 	r, err := s.Start(ctx, name, input, opts...)
 	if err != nil {
@@ -234,8 +233,8 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 // ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at
-// least. Errors: those of Runs.Get, and ctx's.
+// Wait returns a run when it has ended. The run is kept for at least 10 s, regardless of its
+// workflow's retention. Errors: those of Runs.Get, and ctx errors.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }
@@ -255,7 +254,7 @@ func (s *Store) run(ctx context.Context, id RunID, wait bool) (Run, error) {
 	return q.run, nil
 }
 
-// aim returns what a run is called in its shard. Errors: ErrInvalid, ErrNotFound.
+// aim returns the shard and target of a run's id. Errors: ErrInvalid, ErrNotFound.
 func (s *Store) aim(id RunID) (t target, err error) {
 	if !id.own() {
 		return target{id: string(id)}, checkRunID(string(id))
@@ -278,54 +277,54 @@ func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
 	return s.scope.Query(ctx, string(id), q)
 }
 
-// Signal tells a run something: the step that waits for a signal of the type goes on, or, if none
-// does, the signal is kept until one does. payload is JSON, nil means null. It returns the state of
-// the run after it.
+// Signal sends a signal to a run. A step that waits for a signal of the type continues; otherwise
+// the signal is kept until a step waits for it. payload is JSON, nil means null. Signal returns the
+// new state of the run.
 //
 // A payload must match the schema that the definition declares for the type, and that of the step
-// that waits for it. If none does, it must match that of at least one step of the definition that
-// waits for the type, if there are any; each step takes the oldest signal kept that matches its own
-// schema, and leaves others where they are.
+// that waits for it. If no step waits, it must match the schema of at least one step of the
+// definition that waits for the type, if there are any. Each step takes the oldest pending signal
+// that matches its own schema and leaves the others.
 //
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes
-// are kept already; ErrInvalid for a payload that is no JSON, too long, or does not match.
+// are already pending; ErrInvalid for a payload that is not JSON, is too long, or does not match.
 func (s *Store) Signal(ctx context.Context, id RunID, signal string, payload []byte) (Status, error) {
 	return s.change(ctx, signalOp(id, signal, payload), id)
 }
 
-// Cancel ends a run: what it waits for is cancelled, and what it has done is compensated as its
-// definition says, during which it is still Running. reason may be empty. It returns the state of
-// the run after it.
+// Cancel ends a run: it cancels the pending call or wait and compensates the run as its definition
+// says, during which the run is still Running. reason may be empty. It returns the new state of the
+// run.
 //
-// Errors: ErrNotFound; ErrConflict if the run has ended, or is being compensated; ErrInvalid for a
-// reason of more than 1,024 bytes and for what is no id.
+// Errors: ErrNotFound; ErrConflict if the run has ended or is compensating; ErrInvalid for a reason
+// of more than 1,024 bytes and for an invalid id.
 func (s *Store) Cancel(ctx context.Context, id RunID, reason string) (Status, error) {
 	return s.change(ctx, cancelOp(id, reason), id)
 }
 
-// RetryOption changes what Retry does.
+// RetryOption is an option of Retry.
 type RetryOption interface{ applyRetry(*retryBody) }
 
 type retryOption func(*retryBody)
 
 func (f retryOption) applyRetry(b *retryBody) { f(b) }
 
-// FromStep sets the step from which the run goes on; the default is the one that has failed.
+// FromStep sets the step from which the run continues; the default is the failed step.
 func FromStep(step string) RetryOption { return retryOption(func(b *retryBody) { b.step = step }) }
 
-// ReplaceInput sets the input of the step, as JSON; the default is what the definition says.
+// ReplaceInput sets the input of the step, as JSON; the default is the input in the definition.
 func ReplaceInput(input []byte) RetryOption {
 	return retryOption(func(b *retryBody) { b.input = orNull(input) })
 }
 
-// Retry makes a run that has failed or timed out go on from the step that has failed: its history
-// goes on too. What the step calls sees the idempotency key of its last visit, unless it gets
-// another input, or what that visit has done was compensated: then it has to be done anew, under
-// the key of the new visit. It returns the state of the run after it.
+// Retry continues a run that has failed or timed out from the failed step; its history continues
+// too. The step's calls reuse the idempotency key of its last visit. They use the key of the new
+// visit if the step gets another input or if the last visit was compensated, because the work must
+// then be done again. Retry returns the new state of the run.
 //
-// Options: FromStep, ReplaceInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was
-// never at the step, or what steps before it have done was compensated; ErrInvalid for a step that
-// the definition does not have, and for an input that is no JSON.
+// Options: FromStep, ReplaceInput. Errors: ErrNotFound; ErrConflict if the run has not failed,
+// never reached the step, or has compensated steps before it; ErrInvalid for a step that the
+// definition does not have, and for an input that is not JSON.
 func (s *Store) Retry(ctx context.Context, id RunID, opts ...RetryOption) (Status, error) {
 	return s.change(ctx, retryOp(id, opts), id)
 }
@@ -337,7 +336,7 @@ func (s *Store) change(ctx context.Context, op engine.Op, id RunID) (Status, err
 	return engine.Propose(ctx, &s.scope, op, decodeChanged)
 }
 
-// of returns what the creation of a version has done.
+// of returns the result of creating a version.
 func (v *created) of(b *createBody) Created {
 	return Created{b.name, b.version, v.unchanged, int(v.versions), v.lsn}
 }
@@ -370,7 +369,7 @@ func startOp(name string, input []byte, opts []StartOption) engine.Op {
 	return op
 }
 
-// runOp makes an operation about a run.
+// runOp returns an operation on a run.
 func runOp[B any](row *engine.CommandRow[*work, B, changed], id RunID, fill func(*B, number) error) engine.Op {
 	var p runLocation
 	var err error
@@ -420,25 +419,25 @@ func retryOp(id RunID, opts []RetryOption) engine.Op {
 	})
 }
 
-// routeTo routes what is about something in a shard.
+// routeTo routes an operation to a shard.
 func routeTo(shard engine.ShardID) func(string, int) string {
 	return func(namespace string, shards int) string {
 		if int(shard) >= shards {
-			shard = 0 // there is no such thing, as any shard can tell
+			shard = 0 // no such shard exists, as any shard can report
 		}
 		return engine.RouteTo(namespace, shard, shards)
 	}
 }
 
-// Problem is something that is wrong with a definition.
+// Problem is a mistake in a definition.
 type Problem struct {
 	Line     int
 	Severity Severity
-	Code     string // what kind of problem it is, such as "unknown-key"
+	Code     string // type of problem, such as "unknown-key"
 	Message  string
 }
 
-// Severity says whether a definition can be created all the same.
+// Severity is whether a problem prevents the creation of a definition.
 type Severity uint8
 
 // The severities.
@@ -458,15 +457,14 @@ func (s Severity) String() string {
 	return "unknown"
 }
 
-// Validate returns what is wrong with a definition, in the order of its lines; nothing if all is
-// well. It asks no node: that an action exists is not checked.
+// Validate returns the problems of a definition in the order of its lines, or none if it is valid.
+// It does not contact a node, so it does not check that actions exist.
 func Validate(definition []byte) []Problem {
 	_, problems := flow.Parse(definition)
 	return problemsOf(problems)
 }
 
-// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors:
-// *DefinitionError.
+// DefinitionNamespace returns the namespace in a definition, "" if none. Errors: *DefinitionError.
 func DefinitionNamespace(definition []byte) (string, error) {
 	c, err := compile(definition)
 	return c.namespace, err

@@ -14,13 +14,12 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// The trigger of a workflow is that of its default version: a subscription of the workflow's home
-// to a stream, see package push. Where the records are, a batch is taken from the group and a run
-// started in one command, or, if the workflow lives in another namespace, the start is sent with
-// it: in a spread one to the shard to which the batch's key leads, as that of any start with an
-// idempotency key.
+// A workflow's trigger is that of its default version: a subscription of the workflow's home to a
+// stream, see package push. In the shard of the records, one command takes a batch from the group
+// and starts a run. If the workflow lives in another namespace, the command sends the start: in a
+// spread namespace to the shard of the batch's key, like any start with an idempotency key.
 
-// triggerRow is the value of a row 'e': what the workflow's home has subscribed to.
+// triggerRow is the value of a row 'e': the subscription of the workflow's home.
 type triggerRow struct {
 	namespace string
 	stream    string
@@ -34,7 +33,7 @@ func (r *triggerRow) code(c *codec.Coder) {
 	c.Uvarint(&r.revision)
 }
 
-// subscribed returns what the workflow has subscribed to.
+// subscribed returns the subscription of the workflow.
 func (k *openWorkflow) subscribed() (r triggerRow, ok bool) {
 	b, ok := k.tx.Get(numberKey(nil, rowTrigger, k.id))
 	if !ok {
@@ -43,8 +42,8 @@ func (k *openWorkflow) subscribed() (r triggerRow, ok bool) {
 	return must(decode(b, (*triggerRow).code)), true
 }
 
-// retrigger gives a workflow the trigger of its default version, at its home. Its group goes on
-// where it is, unless it is another one.
+// retrigger sets the trigger of the default version, at the workflow's home. Its group keeps its
+// position, unless it is another one.
 func (k *openWorkflow) retrigger(t *flow.Trigger) {
 	old, had := k.subscribed()
 	now := triggerRow{revision: uint64(k.tx.LSN())}
@@ -82,7 +81,7 @@ func (k *openWorkflow) unsubscribe(from *triggerRow) {
 	k.tx.Delete(numberKey(nil, rowTrigger, k.id))
 }
 
-// subscribe tells the home of a stream what the workflow wants.
+// subscribe sends the subscription to the home of a stream.
 func (k *openWorkflow) subscribe(namespace string, s *protocol.Subscription) {
 	tx := k.tx
 	s.Subscriber = k.subscriber()
@@ -103,15 +102,15 @@ func (k *openWorkflow) subscriber() protocol.Subscriber {
 		Spread: k.tx.Spread(), Name: k.name}
 }
 
-// trigger starts a run for a batch of records, also of a workflow that has been disabled since they
-// were taken. It is refused if no run can be started: the records go to the dead letters.
+// trigger starts a run for a batch of records, even if the workflow has been disabled since they
+// were taken. It returns an error if no run can be started: the records then go to the dead-letter
+// queue.
 //
-// The batch's key is the idempotency key of its run: a batch that comes again has its run already.
+// The batch's key is the idempotency key of its run, so a repeated batch finds its run.
 //
-// When the group is moved back, batches are made anew and may have other ends: records that a run
-// has already had are left out of the next one. That works for batches that begin where an earlier
-// one did. One that begins in the middle of an earlier batch starts a run for records that have had
-// one.
+// When the group is moved back, new batches may have different ends: the next batch omits records
+// that a run has already had. That works for batches that begin where an earlier one did. A batch
+// that begins in the middle of an earlier one starts a run for records that already had one.
 func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	left := *b
 	for len(left.Records) > 0 {
@@ -127,14 +126,14 @@ func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	return encode(nil, &protocol.BatchResult{Repeated: true}, (*protocol.BatchResult).Code), nil
 }
 
-// routed reports whether another shard is the one that knows whether a run was started for a batch:
-// if the namespace is spread, and the records are in another one.
+// routed reports whether another shard must be asked whether a run was started for a batch: if the
+// namespace is spread, and the records are in another one.
 func (w *work) routed(b *protocol.Batch) bool {
 	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route())
 }
 
-// hadBefore returns how many of a batch's first records the run has had that was started for the
-// first of them, 0 if there is no such run.
+// hadBefore returns how many of a batch's first records the earlier run of its first record has
+// had, 0 if there is no such run.
 func (w *work) hadBefore(b *protocol.Batch) int {
 	k := w.workflow(b.Name)
 	if k == nil {
@@ -173,13 +172,13 @@ func (w *work) triggerRun(b *protocol.Batch) ([]byte, error) {
 	return encode(nil, &protocol.BatchResult{Repeated: res.duplicate}, (*protocol.BatchResult).Code), nil
 }
 
-// batchInput is the input of the run that a batch starts: an array of
+// batchInput returns the input of the run that a batch starts: an array of
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {...}}
 //
-// A payload that is JSON stands there as it is, text as a string, and anything else as a string in
-// base64, with "encoding": "base64" behind it. With a batch size of 1 the input is the payload
-// alone, in the same way.
+// A JSON payload is included as it is, text as a string, and anything else as a base64 string,
+// followed by "encoding": "base64". With a batch size of 1 the input is the payload alone, in the
+// same form.
 func batchInput(b *protocol.Batch, t *flow.Trigger) []byte {
 	if t != nil && t.Batch == 1 && len(b.Records) == 1 {
 		in, _ := appendPayload(nil, b.Records[0].Payload)
@@ -212,8 +211,8 @@ func batchInput(b *protocol.Batch, t *flow.Trigger) []byte {
 	return append(in, ']')
 }
 
-// appendPayload appends a payload as JSON, and reports whether it is in base64. Text that would
-// take more room than base64 does is given in that.
+// appendPayload appends a payload as JSON, and reports whether it is in base64. Text that would be
+// longer than its base64 form is encoded in base64.
 func appendPayload(in, payload []byte) (out []byte, encoded bool) {
 	if rawjson.Valid(payload) {
 		return append(in, payload...), false

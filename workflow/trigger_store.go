@@ -12,56 +12,56 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// TriggerInfo is the trigger of a workflow, as its default version says, and how it stands.
+// TriggerInfo is the trigger of a workflow's default version, with its state.
 type TriggerInfo struct {
 	Stream    string
 	Namespace string // of the stream
-	Group     string // whose lag is that of the trigger; package stream shows it too
+	Group     string // consumer group; its lag is the trigger's lag, and package stream lists it too
 	Mode      TriggerMode
-	Batch     int // records of a run at most
+	Batch     int // maximum number of records of a run
 	Wait      time.Duration
 	Start     TriggerStart
-	Most      int // runs that are active at a time; 0: no limit
+	Most      int // maximum number of active runs; 0: no limit
 
-	// How it stands; listings do not say.
+	// State of the trigger; not set in listings.
 
 	State    TriggerState
-	Reason   string // why it is not TriggerActive, or why it starts nothing now; for people
-	Lag      int64  // records that have started no run yet
-	Active   int64  // runs that it has started and that have not ended; counted if there is a limit
+	Reason   string // why the trigger is not TriggerActive, or starts no runs now; for display
+	Lag      int64  // records that have not started a run yet
+	Active   int64  // active runs started by the trigger; counted only if there is a limit
 	Started  int64  // batches that have started a run
 	Records  int64  // of all batches
-	Repeated int64  // batches for which there was a run already: somebody has moved the group back
-	Refused  int64  // batches whose records went to the dead letters, because no run could be started with them
-	Note     string // why that was, the last time
+	Repeated int64  // batches that already had a run, because the group was moved back
+	Refused  int64  // batches whose records went to the dead-letter queue, because they cannot start a run
+	Note     string // reason of the last such batch
 }
 
-// TriggerMode is how the consumers of a group that is made for a trigger share a stream.
+// TriggerMode is how the consumers of a trigger's new group share a stream.
 type TriggerMode string
 
-// The modes of groups of triggers.
+// The modes of triggers' groups.
 const (
 	TriggerShared    TriggerMode = "shared"
 	TriggerExclusive TriggerMode = "exclusive"
 	TriggerKeyShared TriggerMode = "key_shared"
 )
 
-// TriggerStart is where a group that is made for a trigger begins.
+// TriggerStart is the initial position of a trigger's new group.
 type TriggerStart string
 
-// The starts of groups of triggers.
+// The initial positions of triggers' groups.
 const (
 	TriggerLatest   TriggerStart = "latest"
 	TriggerEarliest TriggerStart = "earliest"
 )
 
-// TriggerState says what a trigger does.
+// TriggerState is the state of a trigger.
 type TriggerState uint8
 
 // The states of triggers.
 const (
-	TriggerStarting TriggerState = iota + 1 // some shards of the stream do not know of it yet
-	TriggerWaiting                          // there is no such stream: it begins with the first record of one that is made
+	TriggerStarting TriggerState = iota + 1 // not all shards of the stream have received it yet
+	TriggerWaiting                          // the stream does not exist: it begins with the first record once the stream is created
 	TriggerActive
 	TriggerPaused // the workflow is disabled
 )
@@ -85,7 +85,7 @@ func (t *TriggerInfo) code(c *codec.Coder) {
 	c.Int(&t.Most)
 }
 
-// triggerInfo is what a definition says of the trigger.
+// triggerInfo returns the trigger of a definition.
 func triggerInfo(t *flow.Trigger, namespace string) *TriggerInfo {
 	if t == nil {
 		return nil
@@ -101,7 +101,7 @@ func triggerInfo(t *flow.Trigger, namespace string) *TriggerInfo {
 	return i
 }
 
-// standing asks the shards of the stream how the trigger of a workflow stands.
+// standing reads the state of a workflow's trigger from the shards of the stream.
 func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, revision uint64) error {
 	of := s.scope.Other(t.Namespace)
 	subscriber := protocol.Subscriber{Machine: engine.MachineWorkflow, Namespace: s.Namespace(), Name: workflow}
@@ -137,8 +137,8 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 		}
 	}
 	t.Active = q.Info.Active
-	// Each shard of the stream is told of the trigger first, and of the group after that. Only then
-	// does the group start there, at the end of the shard's records.
+	// Each shard of the stream receives the trigger first, and the group after that. Only then does
+	// the group start there, at the end of the shard's records.
 	unheard := func(p *protocol.SubscriptionQuery) bool {
 		i := &p.Info
 		return !i.Found || i.Revision < revision || q.Info.Grouped && i.Exists && !i.Grouped

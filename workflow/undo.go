@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// addUndo notes that the visit that ends has to be compensated if the run does not complete.
+// addUndo notes that the ending visit must be compensated if the run does not complete.
 func (l *live) addUndo(r *result) {
 	u := undoRow{step: l.step, output: r.output, outcome: r.outcome, input: l.sent()}
 	if l.at().Kind == flow.KindParallel && r.partial != nil {
@@ -16,7 +16,7 @@ func (l *live) addUndo(r *result) {
 	l.tx.Set(undoKey(nil, l.run, l.visit), encode(nil, &u, (*undoRow).code))
 }
 
-// beginUndo compensates what the run has done, the last visit first, and then ends it.
+// beginUndo compensates the run's visits, the last one first, and then ends the run.
 func (l *live) beginUndo() {
 	l.ending.visit = math.MaxUint64
 	l.wait, l.due = waitTurn, l.tx.Now()
@@ -41,7 +41,7 @@ func (l *live) undoNext() {
 	l.slot().begin()
 }
 
-// undone ends the compensation of a visit; the next one follows whatever has become of it.
+// undone ends the compensation of a visit; the next one follows regardless of the result.
 func (l *live) undone(r result) {
 	step := ""
 	if u, ok := l.undoRow(); ok {
@@ -58,8 +58,8 @@ func (l *live) undone(r result) {
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 
-// childEnded notes what a child has come to that the run has waited for before it compensates: one
-// that has completed has an output.
+// childEnded records the result of a child for which the run waited before it compensates: a
+// completed child has an output.
 func (l *live) childEnded(e *protocol.End) {
 	b, ok := l.tx.Get(undoKey(nil, l.run, l.visit))
 	if !ok || Status(e.Status) != Completed {
@@ -79,8 +79,8 @@ func (l *live) undoRow() (u undoRow, ok bool) {
 	return must(decode(b, (*undoRow).code)), true
 }
 
-// undoInput is what a call that compensates gets by default: {"input": of the step, "output": of
-// the step}.
+// undoInput returns the default input of a compensation: {"input": of the step, "output": of the
+// step}.
 func undoInput(u *undoRow) []byte {
 	b := append([]byte(`{"input":`), orNull(u.input)...)
 	b = append(append(b, `,"output":`...), orNull(u.output)...)

@@ -11,11 +11,11 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// allKinds are the kinds of rows, in order.
+// allKinds are the row types, in order.
 const allKinds = "bcdefghjklmnpqrtuvwyz"
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they
-// are: above all that every run that has not ended waits for something that comes: an action, a
+// Verify checks that all rows of the machine are consistent; see the comment on rows for their
+// meaning. Above all, every run that has not ended waits for something that can come: an action, a
 // child, a signal or a time.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
@@ -32,32 +32,32 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the rows. What it keeps is a few numbers for each workflow.
+// verifier walks over the rows. It keeps a few numbers for each workflow.
 type verifier struct {
 	*engine.Audit
 	names       []string // of namespaces
 	workflows   map[uint64]*audited
 	known       map[uint32]int64 // workflows at home, by namespace
-	active      map[uint32]int64 // runs that have not ended, likewise
-	found, want map[byte]int64   // rows of indexes: how many there are, and have to be
+	active      map[uint32]int64 // active runs, by namespace
+	found, want map[byte]int64   // index rows, by type: actual and expected counts
 	run         *auditedRun
 }
 
-// audited is a workflow while its rows are counted again.
+// audited is a workflow while its rows are recounted.
 type audited struct {
 	nameRow
 	record
 	read        bool // it has a row 'd' or 'g'
 	runs, kept  int64
-	oldest      int64 // when the first of kept has ended
+	oldest      int64 // end of the first retained run
 	definitions map[uint32]*flow.Definition
 }
 
-// unknownRows reports rows that are of no kind.
+// unknownRows reports rows of unknown types.
 func (v *verifier) unknownRows() error { return v.UnknownRows("workflow", allKinds) }
 
-// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values
-// have to be what decodes them.
+// each calls f for the rows of a type. Their keys must have the given length (0: any), and their
+// values must decode.
 func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
 	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 		row, err := decode(value, code)
@@ -148,7 +148,7 @@ func (v *verifier) workflow(w *audited, r *record) error {
 		}
 		if i, err := decode(b, (*versionIndex).code); !ok || err != nil || i.number < number {
 			v.Reportf("workflow %q: version %q is not found by its name: %+v, %v", w.name, row.version, i, err)
-		} else if i.number == number { // not one that was removed, and whose name another one has by now
+		} else if i.number == number { // not a removed one whose name another version has now
 			v.want[rowVersions]++
 		}
 		return nil
@@ -168,8 +168,8 @@ func (v *verifier) workflow(w *audited, r *record) error {
 	return err
 }
 
-// verifyTriggers checks that a workflow's home has subscribed to the stream of its trigger, and to
-// none if it has none.
+// verifyTriggers checks that a workflow's home has a subscription to the stream of its trigger, and
+// no subscription without a trigger.
 func (v *verifier) verifyTriggers() error {
 	found := make(map[uint64]bool)
 	err := each(v, []byte{rowTrigger}, partAt, (*triggerRow).code, func(k []byte, r *triggerRow) error {
@@ -195,7 +195,7 @@ func (v *verifier) verifyTriggers() error {
 	return err
 }
 
-// indexes counts the rows of indexes: each run has looked for its own.
+// indexes counts the rows of indexes: the check of each run has read its own.
 func (v *verifier) indexes() error {
 	for _, kind := range []byte{rowOf, rowIn, rowByStatus, rowEnded, rowKey, rowID, rowAttribute, rowVersions, rowStale} {
 		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(_, _ []byte) error {
@@ -211,7 +211,7 @@ func (v *verifier) indexes() error {
 	return nil
 }
 
-// wants reports something that lacks a row.
+// wants reports an object that lacks a row.
 func (v *verifier) wants(who string, kind byte, k []byte) error {
 	v.want[kind]++
 	_, ok, err := v.Get(k)
@@ -221,7 +221,7 @@ func (v *verifier) wants(who string, kind byte, k []byte) error {
 	return err
 }
 
-// timers reports timers that belong to nothing.
+// timers reports timers without an owner.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		if len(token) > 9 && token[0] == tokenPlan {
@@ -253,7 +253,7 @@ func (v *verifier) timers() error {
 	})
 }
 
-// count compares counters with what was counted.
+// count compares the counters with the recounted values.
 func (v *verifier) count() {
 	for _, w := range v.workflows {
 		if w.active != w.runs || w.record.kept != w.kept {

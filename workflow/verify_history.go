@@ -8,29 +8,29 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// history is what the events of a run come to, taken one after the other: where the run stands, and
-// what its steps have come to.
+// history is the state that follows from a run's events, applied in order: the run's position, and
+// the results of its steps.
 type history struct {
 	events   int64
-	at       int64 // when the last of them happened
+	at       int64 // time of the last event
 	visits   uint64
 	step     string // of the last visit
-	open     bool   // that has not come to its end
-	undoing  string // the step that is compensated
-	ended    Status // 0: it has not
+	open     bool   // that visit has not ended
+	undoing  string // the step being compensated
+	ended    Status // 0: it has not ended
 	received int64  // signals
 	matched  int64
-	undid    int64              // compensations that have failed, since the last retry
-	last     map[string]visited // by steps
+	undid    int64              // failed compensations since the last retry
+	last     map[string]visited // by step
 }
 
-// visited is the last visit to a step that has come to its end.
+// visited is the last ended visit to a step.
 type visited struct {
 	visit uint64
 	event
 }
 
-// fold takes the events of a row. undone tells which step a visit was to that may have to be
+// fold applies the events of a row. undone receives the step of each visit that may have to be
 // compensated.
 func (h *history) fold(row *eventRow, undone func(visit uint64, step string) error) error {
 	if row.at < h.at {
@@ -113,7 +113,7 @@ func (h *history) note(e event) {
 	h.last[e.step] = visited{h.visits, e}
 }
 
-// checkStep compares the row of a step that has come to an end with what the history says of it.
+// checkStep compares the row of an ended step with the history.
 func (h *history) checkStep(step string, row *stepRow) error {
 	v, ok := h.last[step]
 	delete(h.last, step)
@@ -128,8 +128,7 @@ func (h *history) checkStep(step string, row *stepRow) error {
 	return nil
 }
 
-// undoneStep compares the step of a visit that may have to be compensated with what the history
-// says.
+// undoneStep compares the step of a visit that may have to be compensated with the history.
 func (r *auditedRun) undoneStep(visit uint64, step string) error {
 	n, ok := r.undone[visit]
 	if !ok || r.header == nil {
@@ -137,7 +136,7 @@ func (r *auditedRun) undoneStep(visit uint64, step string) error {
 	}
 	w := r.workflows[r.header.of]
 	if w == nil || w.definitions[r.header.number] == nil {
-		return nil // which is reported as such
+		return nil // reported elsewhere
 	}
 	if d := w.definitions[r.header.number]; n < 0 || n >= len(d.Steps) || d.Steps[n].Name != step {
 		return fmt.Errorf("visit %d is to be compensated as one to step %d, and was to %q", visit, n, step)
@@ -145,7 +144,7 @@ func (r *auditedRun) undoneStep(visit uint64, step string) error {
 	return nil
 }
 
-// checkHistory compares where the run stands with what its history comes to.
+// checkHistory compares the run's state with the result of its history.
 func (r *auditedRun) checkHistory(d *flow.Definition) error {
 	h, f, at := r.header, &r.history, d.Steps[r.header.step].Name
 	status := Status(0)

@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// auditedRun is a run while its rows are counted again.
+// auditedRun is a run while its rows are recounted.
 type auditedRun struct {
 	*verifier
 	run    uint64
@@ -19,12 +19,12 @@ type auditedRun struct {
 	pending, pended int64
 	running         int64 // branches
 	branches, items int64
-	times           map[uint32]int64 // when branches have something to do, as rows say
+	times           map[uint32]int64 // due times of branches, as in rows
 	next            int64
 	undone          map[uint64]int // steps of visits to compensate
 }
 
-// allRuns checks the runs one by one: their rows stand together.
+// allRuns checks the runs one by one: the rows of a run are adjacent.
 func (v *verifier) allRuns() error {
 	err := v.Scan([]byte{rowRun}, []byte{rowRun + 1}, func(k, value []byte) error {
 		if len(k) <= partAt {
@@ -62,7 +62,7 @@ func (v *verifier) endRun() error {
 	return r.check()
 }
 
-// part takes a row of the run. The header comes first.
+// part processes a row of the run. The header comes first.
 func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 	switch part {
 	case partHeader:
@@ -122,7 +122,7 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 	return err
 }
 
-// check compares the run with its rows, and with those of indexes.
+// check compares the run with its rows and its index rows.
 func (r *auditedRun) check() error {
 	h := r.header
 	w := r.workflows[h.of]
@@ -164,7 +164,7 @@ func (r *auditedRun) compare(what string, counted, is int64) {
 	}
 }
 
-// checkWait reports a run that waits for nothing that comes, or has ended and waits.
+// checkWait reports a run that waits for something that cannot come, or that has ended and waits.
 func (r *auditedRun) checkWait() {
 	h := r.header
 	l := live{header: *h}
@@ -205,7 +205,7 @@ func (r *auditedRun) checkWait() {
 	}
 }
 
-// checkIndexes looks for the rows of indexes that the run has to have.
+// checkIndexes looks for the index rows that the run must have.
 func (r *auditedRun) checkIndexes(w *audited) error {
 	h := r.header
 	status := Status(0)

@@ -15,30 +15,29 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// VersionInfo is a version of a workflow that can be started.
+// VersionInfo is a startable version of a workflow.
 type VersionInfo struct {
 	Version   string
-	Default   bool // it is the one that runs have if their start names no other
+	Default   bool // the version of starts that name no other
 	CreatedAt time.Time
 
-	Definition []byte // its source, as it was created; only Get returns it
+	Definition []byte // source as it was created; only Get returns it
 	number     uint32
 }
 
-// Versions are the versions of a workflow that can be started.
+// Versions gives access to the startable versions of a workflow.
 type Versions struct {
 	store    *Store
 	workflow string
 }
 
-// Versions returns what reads, deletes and lists the versions of a workflow. The option Version
-// starts one of them.
+// Versions returns the versions of a workflow. The option Version of Start selects one of them.
 func (s *Store) Versions(workflow string) Versions { return Versions{s, workflow} }
 
-// Page returns a page of the versions, the newest first.
+// Page returns a page of the versions, newest first.
 //
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such workflow; ErrInvalid for a limit
-// that is not 1-1000 and for what is no cursor.
+// that is not 1-1000 and for an invalid cursor.
 func (l Versions) Page(ctx context.Context, opts ...PageOption) (page Page[VersionInfo], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -60,7 +59,7 @@ func (l Versions) Page(ctx context.Context, opts ...PageOption) (page Page[Versi
 // versionCursor returns the cursor of a version, in the order of the listing.
 func versionCursor(v VersionInfo) string { return fmt.Sprintf("%010d", math.MaxUint32-v.number) }
 
-// All iterates over the versions, in the order of Page and by the contract of Store.All. Options
+// All iterates over the versions, in the order of Page and with the contract of Store.All. Options
 // and errors are those of Page.
 func (l Versions) All(ctx context.Context, opts ...PageOption) iter.Seq2[VersionInfo, error] {
 	return engine.All(ctx, l.Page, opts)
@@ -107,9 +106,9 @@ func (l Versions) list(ctx context.Context) ([]VersionInfo, error) {
 	return q.items, nil
 }
 
-// Delete removes a version of the workflow: it can not be started any more, and a later Create may
-// give its name to another definition. Runs of it go on, and can be retried; what they run stays
-// until the workflow is deleted. In a spread namespace it returns as Create does.
+// Delete removes a version of the workflow: it can no longer be started, and a later Create may
+// reuse its name for another definition. Its runs continue and can be retried; their definition is
+// kept until the workflow is deleted. In a spread namespace Delete waits as Create does.
 //
 // Errors: ErrNotFound if there is no such workflow or version; ErrConflict for the default version.
 func (l Versions) Delete(ctx context.Context, version string) error {
@@ -125,8 +124,8 @@ func RemoveVersionOp(name, version string) Op {
 	return Op{engine.Hide(removeVersion.Op(name, versionBody{version: version}, nil))}
 }
 
-// versionBody removes a version. With a revision it is what the home of the workflow tells the
-// others.
+// versionBody removes a version. With a revision it is a message from the workflow's home to the
+// other shards.
 type versionBody struct {
 	version  string
 	revision uint64
@@ -146,8 +145,8 @@ func (b *versionBody) limit() error {
 	return checkText("version", b.version)
 }
 
-// removeVersion makes a version unknown, at the workflow's home or where that has told it. Its runs
-// still find it by its number.
+// removeVersion removes a version, at the workflow's home or in a shard notified by it. The
+// version's runs still find it by its number.
 func (w *work) removeVersion(c *versionBody) error {
 	k := w.workflow(w.subject)
 	told := c.revision != 0
@@ -176,7 +175,7 @@ func (w *work) removeVersion(c *versionBody) error {
 	return nil
 }
 
-// startable counts the versions that can be started.
+// startable counts the startable versions.
 func (k *openWorkflow) startable() (n uint32) {
 	prefix := numberKey(nil, rowVersions, k.id)
 	it := k.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -218,7 +217,7 @@ func (q *versionsQuery) Results(f *codec.Fields) {
 	})
 }
 
-// versions lists the versions of a workflow that can be started.
+// versions lists the startable versions of a workflow.
 func versions(v *engine.View, q *versionsQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {

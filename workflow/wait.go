@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// beginWait makes the run wait for a signal, or takes one that has come before.
+// beginWait makes the run wait for a signal, or takes a pending one.
 func (l *live) beginWait(s *flow.Wait) {
 	l.event(event{kind: WaitingForSignal, step: l.stepName(), detail: s.Type})
 	if l.pending > 0 && l.takePending(s) {
@@ -26,8 +26,7 @@ func (l *live) beginWait(s *flow.Wait) {
 	}
 }
 
-// takePending takes the oldest signal that has come before anybody waited for it, and is one that
-// the step waits for.
+// takePending takes the oldest pending signal that the step accepts.
 func (l *live) takePending(s *flow.Wait) bool {
 	prefix := partKey(nil, l.run, partSignal)
 	it := l.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -49,7 +48,8 @@ func (l *live) takePending(s *flow.Wait) bool {
 	return true
 }
 
-// signal tells a run something: the step that waits for it goes on, or it is kept until one does.
+// signal sends a signal to a run: a waiting step continues, or the signal is kept until a step
+// waits for it.
 func (w *work) signal(c *signalBody) (res changed, err error) {
 	w.tx.Cause(signalCause(w.tx.NamespaceName(), c.kind))
 	l, err := w.find(c.number)
@@ -83,9 +83,9 @@ func (w *work) signal(c *signalBody) (res changed, err error) {
 	return l.result(), nil
 }
 
-// checkSignal says what is wrong with the payload of a signal: it has to match what is declared of
-// its type, and the schema of the step that waits for it. If none does now, that of one that may
-// come to.
+// checkSignal returns an error for an invalid payload. It must match the schema declared for its
+// type, and that of the step that waits for it. If no step waits now, it must match the schema of
+// one that can.
 func (l *live) checkSignal(c *signalBody) error {
 	var err error
 	if i := slices.IndexFunc(l.def.Signals, func(s flow.Signal) bool { return s.Type == c.kind }); i >= 0 {
@@ -100,7 +100,7 @@ func (l *live) checkSignal(c *signalBody) error {
 	return nil
 }
 
-// checkForSteps says what is wrong with the payload by the schemas of steps.
+// checkForSteps checks the payload against the schemas of steps.
 func (l *live) checkForSteps(c *signalBody) (err error) {
 	if l.waitsForSignal(c.kind) {
 		return matches(l.at().Wait.Schema, c.payload)
@@ -117,12 +117,12 @@ func (l *live) checkForSteps(c *signalBody) (err error) {
 	return err
 }
 
-// waitsForSignal reports whether the run is at a step that waits for signals of a type.
+// waitsForSignal reports whether the run's current step waits for signals of a type.
 func (l *live) waitsForSignal(kind string) bool {
 	return l.wait == waitSignal && l.at().Wait.Type == kind
 }
 
-// matches says what is wrong with a payload by a schema, if there is one.
+// matches checks a payload against a schema, if there is one.
 func matches(s *flow.Schema, payload []byte) error {
 	if s == nil {
 		return nil
@@ -130,8 +130,7 @@ func matches(s *flow.Schema, payload []byte) error {
 	return s.Check(orNull(payload))
 }
 
-// take ends the wait for a signal. What the payload calls its outcome counts if there is a
-// transition for it.
+// take ends the wait for a signal. An outcome in the payload is used if it has a transition.
 func (l *live) take(s *flow.Wait, payload []byte) {
 	step := l.at()
 	l.event(event{kind: SignalMatched, step: step.Name, detail: s.Type})
@@ -146,7 +145,7 @@ func (l *live) take(s *flow.Wait, payload []byte) {
 	l.finishStep(result{outcome: outcome, output: payload})
 }
 
-// signalTimeout ends a wait for a signal that has not come.
+// signalTimeout ends a wait for a signal that has timed out.
 func (l *live) signalTimeout() {
 	s := &l.at().Wait
 	l.event(event{kind: SignalTimeout, step: l.stepName(), detail: s.Type})
@@ -162,7 +161,7 @@ func (l *live) signalTimeout() {
 	l.finishStep(r)
 }
 
-// cancel ends a run before it has come to a terminal.
+// cancel ends a run before it reaches a terminal.
 func (w *work) cancel(c *cancelBody) (res changed, err error) {
 	l, err := w.find(c.number)
 	if err == nil {
@@ -178,7 +177,7 @@ func (w *work) cancel(c *cancelBody) (res changed, err error) {
 	return l.result(), nil
 }
 
-// checkActive refuses what would change the course of a run that ends, or has ended.
+// checkActive returns an error if the run is ending or has ended.
 func (l *live) checkActive() error {
 	switch {
 	case l.status.Final():
@@ -196,7 +195,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// random differs from call to call, and is the same on all replicas.
+// random returns a number that differs from call to call, and is the same on all replicas.
 func (s *slot) random() uint64 {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(s.tx.LSN()))

@@ -200,7 +200,7 @@ func (r *RunInfo) code(c *codec.Coder) {
 	r.codeAttributes(c)
 }
 
-// codeAttributes codes search attributes as they stand in keys.
+// codeAttributes codes search attributes as encoded in keys.
 func (r *RunInfo) codeAttributes(c *codec.Coder) {
 	var all []string
 	for name, value := range r.Attributes {

@@ -8,29 +8,29 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// The errors of the store; the same values as in package floe.
+// The errors of the store, the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the workflow, version or run does not exist
 	// the workflow is disabled or has active runs, the run has ended, or an idempotency key was
 	// used with another input
 	ErrConflict = engine.ErrConflict
-	ErrExists   = engine.ErrExists  // the version exists with another definition, or the run's id
-	ErrInvalid  = engine.ErrInvalid // an argument is malformed or out of its limits
-	ErrBusy     = engine.ErrBusy    // too many signals of the run wait
+	ErrExists   = engine.ErrExists  // the version exists with another definition, or a run has the id
+	ErrInvalid  = engine.ErrInvalid // an argument is malformed or out of range
+	ErrBusy     = engine.ErrBusy    // the run has too many pending signals
 )
 
-// Status is where a run is in its life.
+// Status is the state of a run.
 type Status uint8
 
 // The states of a run. The last four are final.
 const (
-	Pending   Status = iota + 1 // its first step has not begun
-	Running                     // an action, a child or branches of it run, or what it has done is compensated
+	Pending   Status = iota + 1 // its first step has not started
+	Running                     // an action, child or branch is running, or the run is compensating
 	Waiting                     // for a signal, a time, or the next attempt of a step
-	Completed                   // it has come to a terminal that says so
+	Completed                   // reached a terminal with this status
 	Failed                      // see Run.Error
 	Cancelled                   // see Store.Cancel
-	TimedOut                    // it has taken longer than its definition allows
+	TimedOut                    // exceeded the timeout of its definition
 )
 
 var statusNames = [...]string{
@@ -50,7 +50,7 @@ func (s Status) String() string {
 // Final reports whether a run in this state has ended.
 func (s Status) Final() bool { return s >= Completed && s <= TimedOut }
 
-// ParseStatus returns the state with a name. Errors: ErrInvalid.
+// ParseStatus returns the state with the given name. Errors: ErrInvalid.
 func ParseStatus(name string) (Status, error) {
 	for s := Pending; s <= TimedOut; s++ {
 		if statusNames[s] == name {
@@ -60,21 +60,21 @@ func ParseStatus(name string) (Status, error) {
 	return 0, engine.Errorf(ErrInvalid, "workflow: %.64q is no state of a run: %s", name, strings.Join(statusNames[Pending:], ", "))
 }
 
-// The outcomes of steps that nobody named otherwise.
+// The default outcomes of steps.
 const (
 	OutcomeSuccess          = "success"
 	OutcomeFailure          = "failure"
 	OutcomeTimeout          = "timeout"           // falls back to failure
-	OutcomePending          = "pending"           // of an action that is not done yet: it is polled, see poll in a definition
+	OutcomePending          = "pending"           // the action is not done yet and is polled, see poll in a definition
 	OutcomeSkipped          = "skipped"           // when was false; falls back to success
-	OutcomeCancelled        = "cancelled"         // somebody else has cancelled the action's run, or the child; falls back to failure
+	OutcomeCancelled        = "cancelled"         // an action's run or a child was cancelled by another caller; falls back to failure
 	OutcomeFailed           = "failed"            // of a child; falls back to failure
 	OutcomeTimedOut         = "timed_out"         // of a child; falls back to failure
-	OutcomeExhausted        = "exhausted"         // of a plan, all of whose executors have failed; falls back to failure
+	OutcomeExhausted        = "exhausted"         // all executors of a plan have failed; falls back to failure
 	OutcomeTargetNotFound   = "target_not_found"  // falls back to execution_failure, and that to failure
 	OutcomeTargetDisabled   = "target_disabled"   // likewise
 	OutcomeExecutionFailure = "execution_failure" // the call could not be made; falls back to failure
-	// the result exceeds MaxOutput, or what the node takes (action.CodeOutputTooLarge); falls back
+	// the result exceeds MaxOutput or the limit of the node (action.CodeOutputTooLarge); falls back
 	// to failure
 	OutcomeOutputTooLarge = "output_too_large"
 )
@@ -84,63 +84,62 @@ const (
 	MaxDefinition     = flow.MaxSource
 	MaxOutput         = 1 << 20 // bytes of a step's output
 	MaxSignals        = 1000    // pending signals of a run
-	MaxSignalBytes    = 1 << 20 // their payloads together
+	MaxSignalBytes    = 1 << 20 // total size of their payloads
 	MaxSignalType     = 255     // bytes
 	MaxIdempotencyKey = 1024    // bytes
 	MaxReason         = 1024    // bytes
-	MaxEvents         = 1 << 20 // of a run's history: a run that comes to more is stopped, and what it has done is compensated
+	MaxEvents         = 1 << 20 // of a run's history; a run that reaches it is stopped and compensated
 	MaxRunID          = 255     // bytes
 	MaxDepth          = 32      // children of children
-	MaxVersions       = 10_000  // of a workflow, that can be started
+	MaxVersions       = 10_000  // startable versions of a workflow
 )
 
-// Info is a workflow. Its slices are the caller's to keep.
+// Info describes a workflow. The caller may keep its slices.
 type Info struct {
 	Name        string
-	Version     string // the default one: the newest
+	Version     string // default version: the newest
 	Description string
 	Enabled     bool
 	CreatedAt   time.Time
-	UpdatedAt   time.Time // of the last version, Enable or Disable
-	Steps       []string  // their names, that of the first is "_start"
-	Terminals   []string  // its own, without the ones that every workflow has
+	UpdatedAt   time.Time // time of the last version, Enable or Disable
+	Steps       []string  // step names; the first is "_start"
+	Terminals   []string  // defined terminals, without the built-in ones
 	Plans       []string
 	StartStep   string
 	HasSchedule bool
 	HasTrigger  bool
-	Schedule    *ScheduleInfo // nil if it has none
-	Trigger     *TriggerInfo  // nil if it has none
+	Schedule    *ScheduleInfo // nil if none
+	Trigger     *TriggerInfo  // nil if none
 	Runs        RunCounts
 }
 
-// RunCounts says what has become of all runs that ever were, also of those that are not kept any
-// more:
+// RunCounts counts all runs ever made, including those no longer retained:
 //
 //	Total = Active + Completed + Failed + Cancelled + TimedOut
 type RunCounts struct {
 	Total, Active, Completed, Failed, Cancelled, TimedOut int64
 }
 
-// RunID names a run. One that floe makes begins with "wfr-"; namespace and shard are in it, and it
-// is opaque.
+// RunID identifies a run. An id assigned by floe begins with "wfr-", includes the namespace and the
+// shard, and is opaque.
 type RunID string
 
-// RunInfo is a run as it is listed.
+// RunInfo is a run in a listing.
 type RunInfo struct {
 	ID          RunID
 	Workflow    string
 	Version     string
 	Status      Status
-	TriggeredBy string    // api, schedule, trigger:<stream> or workflow:<run of the parent>
-	CurrentStep string    // "" if it has ended
+	TriggeredBy string    // api, schedule, trigger:<stream> or workflow:<parent run>
+	CurrentStep string    // "" if the run has ended
 	StartedAt   time.Time //
-	CompletedAt time.Time // zero if it has not ended
-	Error       string    // why it has failed: names step, outcome, attempt and cause
-	Code        string    // of the error of the action that has made it fail, or ""
-	Events      int64     // of its history
+	CompletedAt time.Time // zero if the run has not ended
+	Error       string    // reason of failure: names step, outcome, attempt and cause
+	Code        string    // error code of the action that failed the run, or ""
+	Events      int64     // number of events in its history
 
-	// CompensationsFailed says how many visits to steps could not be compensated, since the run was
-	// retried last: what they have done is still there.
+	// CompensationsFailed is the number of visits to steps that could not be compensated since the
+	// last retry of the run; their effects remain.
 	CompensationsFailed int64
 
 	IdempotencyKey string
@@ -148,7 +147,7 @@ type RunInfo struct {
 	Attributes     map[string]any // search attributes: string, float64 or time.Time
 }
 
-// Duration returns how long an ended run has taken.
+// Duration returns the duration of an ended run.
 func (r *RunInfo) Duration() time.Duration {
 	if r.CompletedAt.IsZero() {
 		return 0
@@ -156,18 +155,18 @@ func (r *RunInfo) Duration() time.Duration {
 	return r.CompletedAt.Sub(r.StartedAt)
 }
 
-// Run is a run with all that is known of it. Its bytes are the caller's to keep.
+// Run is a run with all its data. The caller may keep its bytes.
 type Run struct {
 	RunInfo
 	Input   []byte // JSON
-	Output  []byte // JSON, nil unless it has ended with one
-	Waits   string // for what, in words; "" if it has ended
+	Output  []byte // JSON; nil unless the run has ended with an output
+	Waits   string // what it waits for, in words; "" if it has ended
 	Due     time.Time
-	Steps   []StepResult    // in the order in which they ended first
+	Steps   []StepResult    // in the order of their first ends
 	Signals []PendingSignal // not yet consumed, oldest first
 }
 
-// StepResult is the last visit to a step.
+// StepResult is the result of the last visit to a step.
 type StepResult struct {
 	Step        string
 	Outcome     string
@@ -179,7 +178,7 @@ type StepResult struct {
 	CompletedAt time.Time
 }
 
-// PendingSignal is a signal that was sent and that no step has taken.
+// PendingSignal is a signal that no step has consumed.
 type PendingSignal struct {
 	Type       string
 	Payload    []byte // JSON
@@ -189,14 +188,14 @@ type PendingSignal struct {
 // Event is an entry of a run's history.
 type Event struct {
 	Type    EventType
-	Step    string // "" if it is about none
+	Step    string // "" if not about a step
 	At      time.Time
-	Attempt int    // 0 if that makes no sense
-	Outcome string // likewise
-	Detail  string // an error, the run of an action or a child, a time; for people
+	Attempt int    // 0 if not applicable
+	Outcome string // "" if not applicable
+	Detail  string // an error, the run of an action or a child, or a time, for display
 }
 
-// EventType says what an Event is about.
+// EventType is the type of an Event.
 type EventType uint8
 
 // The types of events.

@@ -1,6 +1,6 @@
-// Package workflowtest runs workflows in tests of programs: actions are functions of the test, and
-// time passes at once when nothing else is left to do. Schedules tick, and triggers start runs for
-// records, as that time passes. The machine is the one of a node, over a store in memory.
+// Package workflowtest runs workflows in tests. Actions are functions of the test, and time
+// advances at once when nothing else is left to do. As time advances, schedules tick and triggers
+// start runs for records. It uses the state machine of a real node over a store in memory.
 //
 //	w := workflowtest.New(t)
 //	w.Create(definition)

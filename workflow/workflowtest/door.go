@@ -20,14 +20,14 @@ const (
 	term  = 1
 )
 
-// door is a shard without a log: each command is applied at once, at a time that only the test
-// moves.
+// door is a shard without a log: each command is applied at once, and only the test moves its
+// clock.
 type door struct {
 	t      TB
 	x      *engine.Executor
 	router *engine.Router
 	now    int64
-	woken  int64 // when a duty has something to do next
+	woken  int64 // next time at which a duty is due
 }
 
 var _ engine.Door = (*door)(nil)
@@ -36,7 +36,7 @@ var _ engine.Door = (*door)(nil)
 func open(t TB) *door {
 	t.Helper()
 	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest}
-	// it would save nothing but memory
+	// compression would only save memory
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	db, err := pebble.Open("", opts)
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *door) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) 
 	return out[0].Result, out[0].Err
 }
 
-// Take takes what there is.
+// Take executes a take.
 func (d *door) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
 	return d.x.TakeAlone(ctx, t, d.Now, func(cmd engine.Command) ([]byte, error) { return d.Propose(ctx, shard, cmd) })
 }
@@ -101,7 +101,7 @@ func (d *door) Query(ctx context.Context, _ engine.ShardID, q engine.Query) erro
 	return d.x.Query(ctx, q, engine.Replica{Now: d.Now})
 }
 
-// fire hands out the timers that are due.
+// fire fires the due timers.
 func (d *door) fire() {
 	for d.x.NextDue() <= d.now {
 		if _, err := d.Propose(context.Background(), 0, engine.Fire()); err != nil {
@@ -113,8 +113,8 @@ func (d *door) fire() {
 // nextDue returns when something is due next.
 func (d *door) nextDue() int64 { return min(d.x.NextDue(), d.woken) }
 
-// duties does what a leader does beside commands, which schedules tick by and triggers are handed
-// records by, until there is nothing to do now.
+// duties does the leader's work besides commands, which makes schedules tick and delivers records
+// to triggers, until nothing is left to do now.
 func (d *door) duties() {
 	for range maxRounds {
 		led := &dutyDoor{door: d, next: never}
@@ -133,7 +133,7 @@ func (d *door) duties() {
 
 var errIdle = errors.New("the duty has nothing to do now")
 
-// dutyDoor is what a duty needs of its shard. Where others sleep, it ends the duty.
+// dutyDoor is a duty's access to its shard. Instead of waiting, it ends the duty.
 type dutyDoor struct {
 	door     *door
 	proposed bool

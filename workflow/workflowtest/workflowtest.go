@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TB is what New needs of a test; *testing.T, *testing.B and *testing.F have it.
+// TB is the part of a test that New needs; *testing.T, *testing.B and *testing.F implement it.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -21,8 +21,8 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Test is a store of workflows and actions with a time of its own, which begins at 2001-09-09
-// 01:46:40 UTC. It is for one goroutine.
+// Test is a store of workflows and actions with its own clock, which begins at 2001-09-09 01:46:40
+// UTC. It is for one goroutine.
 type Test struct {
 	t        TB
 	door     *door
@@ -35,9 +35,9 @@ type Test struct {
 const (
 	namespace  = "test"
 	worker     = "workflowtest"
-	maxPayload = 16 << 20 // the greatest max_value_size
-	maxRounds  = 100_000  // after which a test does not end by itself
-	maxTicks   = 1000     // after which a run is not waited for that has no time of its own to wait for
+	maxPayload = 16 << 20 // the largest max_value_size
+	maxRounds  = 100_000  // after which a test is considered endless
+	maxTicks   = 1000     // after which Finish stops waiting for a run that has no timer of its own
 )
 
 // New returns an empty Test.
@@ -47,23 +47,23 @@ func New(t TB) *Test {
 	return &Test{t: t, door: d, flows: d.flows(), actions: d.actions(), handlers: make(map[string]action.Handler)}
 }
 
-// Workflows returns the store of the workflows, for what a Test has no method for. Its Wait does
-// not return before the run has ended: use Finish.
+// Workflows returns the store of the workflows, for calls that Test has no method for. Its Wait
+// blocks until the run has ended: use Finish instead.
 func (w *Test) Workflows() *workflow.Store { return w.flows }
 
 // Actions returns the store of the actions.
 func (w *Test) Actions() *action.Store { return w.actions }
 
-// Streams returns the store of the streams whose records start runs: what is appended there is
-// handed out as time passes, see Pass.
+// Streams returns the store of the streams whose records start runs. Appended records are delivered
+// as time passes, see Pass.
 func (w *Test) Streams() *stream.Store { return w.door.streams() }
 
-// Now returns the time.
+// Now returns the current time of the test.
 func (w *Test) Now() time.Time { return time.UnixMilli(w.door.Now()) }
 
-// Create creates workflows from their definitions, see workflow.Store.Create. What is wrong with
-// one ends the test, and so does one that is for a namespace, or has a trigger that reads a stream
-// of one: the namespace of a Test is called "test", and is the only one.
+// Create creates workflows from their definitions, see workflow.Store.Create. A mistake in one ends
+// the test. So does a definition for a namespace, or with a trigger that reads a stream of one: a
+// Test has a single namespace, called "test".
 func (w *Test) Create(definitions ...[]byte) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -83,9 +83,9 @@ func (w *Test) Create(definitions ...[]byte) {
 	}
 }
 
-// Handle has an action carried out by f, which the test calls when a run of it is due; it may be
-// called again with another one. The action is registered with its defaults unless it was
-// registered before, see Actions.
+// Handle sets f as the handler of an action; the test calls it when a run is due. A later call
+// replaces the handler. If the action is not registered, Handle registers it with its defaults, see
+// Actions.
 func (w *Test) Handle(name string, f action.Handler) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -101,14 +101,13 @@ func (w *Test) Handle(name string, f action.Handler) {
 	w.handlers[name] = f
 }
 
-// Return is Handle with an action that always returns the same.
+// Return is Handle for an action that always returns the same values.
 func (w *Test) Return(name string, result any, err error) {
 	w.t.Helper()
 	w.Handle(name, func(context.Context, *action.Task) (any, error) { return result, err })
 }
 
-// Start starts a run with an input, which is JSON, and does all that can be done without time
-// passing.
+// Start starts a run with a JSON input, and does all work that is due without advancing time.
 func (w *Test) Start(name, input string, opts ...workflow.StartOption) workflow.RunID {
 	w.t.Helper()
 	s, err := w.flows.Start(context.Background(), name, []byte(input), opts...)
@@ -125,8 +124,8 @@ func (w *Test) Run(name, input string, opts ...workflow.StartOption) workflow.Ru
 	return w.Finish(w.Start(name, input, opts...))
 }
 
-// Signal sends a signal to a run, with a payload that is JSON, and does all that can be done
-// without time passing.
+// Signal sends a signal with a JSON payload to a run, and does all work that is due without
+// advancing time.
 func (w *Test) Signal(id workflow.RunID, signal, payload string) {
 	w.t.Helper()
 	if _, err := w.flows.Signal(context.Background(), id, signal, []byte(payload)); err != nil {
@@ -135,7 +134,7 @@ func (w *Test) Signal(id workflow.RunID, signal, payload string) {
 	w.settle()
 }
 
-// Cancel cancels a run, and does all that can be done without time passing.
+// Cancel cancels a run, and does all work that is due without advancing time.
 func (w *Test) Cancel(id workflow.RunID, reason string) {
 	w.t.Helper()
 	if _, err := w.flows.Cancel(context.Background(), id, reason); err != nil {
@@ -144,7 +143,7 @@ func (w *Test) Cancel(id workflow.RunID, reason string) {
 	w.settle()
 }
 
-// Get returns a run as it is now.
+// Get returns the current state of a run.
 func (w *Test) Get(id workflow.RunID) workflow.Run {
 	w.t.Helper()
 	run, err := w.flows.Runs().Get(context.Background(), id)
@@ -154,8 +153,8 @@ func (w *Test) Get(id workflow.RunID) workflow.Run {
 	return run
 }
 
-// Finish lets time pass until a run has ended, and returns it. It ends the test if that would never
-// be, as of a run that waits for a signal.
+// Finish advances time until a run has ended, and returns the run. It fails the test if the run
+// would never end, such as one that waits for a signal.
 func (w *Test) Finish(id workflow.RunID) workflow.Run {
 	w.t.Helper()
 	w.settle()
@@ -165,7 +164,7 @@ func (w *Test) Finish(id workflow.RunID) workflow.Run {
 		if run.Status.Final() {
 			return run
 		}
-		if w.door.x.NextDue() == never { // schedules tick for ever, which hardly ends a run
+		if w.door.x.NextDue() == never { // schedules tick forever, which rarely ends a run
 			ticks++
 		}
 		if ticks > maxTicks || !w.skip(never) {
@@ -178,10 +177,10 @@ func (w *Test) Finish(id workflow.RunID) workflow.Run {
 	return workflow.Run{}
 }
 
-// Pass lets a time pass, with all that is due meanwhile.
+// Pass advances time by d and does all work that comes due.
 func (w *Test) Pass(d time.Duration) {
 	w.t.Helper()
-	w.settle() // which finds what the test has done meanwhile
+	w.settle() // includes work that the test has caused meanwhile
 	until := w.door.Now() + d.Milliseconds()
 	for range maxRounds {
 		if !w.skip(until) {
@@ -193,8 +192,8 @@ func (w *Test) Pass(d time.Duration) {
 	w.settle()
 }
 
-// skip goes to the next time at which something is due, up to a time, and does it. It reports
-// whether there was something.
+// skip advances to the next due time, but not beyond until, and does the due work. It reports
+// whether there was any.
 func (w *Test) skip(until int64) bool {
 	due := w.door.nextDue()
 	if due == never || due > until {
@@ -206,7 +205,7 @@ func (w *Test) skip(until int64) bool {
 	return true
 }
 
-// settle has actions carried out until nothing is left that is due.
+// settle executes actions until no work is due.
 func (w *Test) settle() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -231,8 +230,8 @@ func (w *Test) settle() {
 	w.t.Fatalf("workflowtest: actions do not come to an end")
 }
 
-// Path returns the steps that a run has taken, each with its outcome, such as "charge: failure",
-// and what it has compensated, such as "compensate charge".
+// Path returns the executed steps of a run, each with its outcome, such as "charge: failure", and
+// its compensations, such as "compensate charge".
 func (w *Test) Path(id workflow.RunID) (path []string) {
 	w.t.Helper()
 	for e, err := range w.flows.History(id).All(context.Background()) {
@@ -251,7 +250,7 @@ func (w *Test) Path(id workflow.RunID) (path []string) {
 	return path
 }
 
-// ExpectPath fails the test unless a run has taken these steps with these outcomes, see Path.
+// ExpectPath fails the test unless a run has executed these steps with these outcomes, see Path.
 func (w *Test) ExpectPath(id workflow.RunID, want ...string) {
 	w.t.Helper()
 	if got := w.Path(id); !slices.Equal(got, want) {
