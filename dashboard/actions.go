@@ -22,7 +22,7 @@ var actionRoutes = []route{
 	endpoint("GET /api/v1/workers/:id", (*handler).worker, "One worker."),
 }
 
-// recentRuns is how many runs the detail of an action shows.
+// recentRuns is the number of runs in the detail of an action.
 const recentRuns = 20
 
 // actionSummary is an item of the listing of actions.
@@ -40,14 +40,14 @@ type actionSummary struct {
 	Runs          actionCounts  `json:"runs"`
 }
 
-// actionLatency says how long completed runs took.
+// actionLatency is the duration of completed runs.
 type actionLatency struct {
 	Count         int64   `json:"count"`
 	AverageMillis float64 `json:"avg_ms"`
 	P99Millis     float64 `json:"p99_ms"`
 }
 
-// actionCounts says what has become of all runs.
+// actionCounts counts all runs by state.
 type actionCounts struct {
 	Total     int64 `json:"total"`
 	Pending   int64 `json:"pending"`
@@ -147,7 +147,7 @@ func showRun(r action.Run) actionRun {
 	return shown
 }
 
-// given returns a text, nil if it is empty.
+// given returns a pointer to a text, nil if it is empty.
 func given(text string) *string {
 	if text == "" {
 		return nil
@@ -163,7 +163,7 @@ func givenMillis(t time.Time) *int64 {
 	return new(t.UnixMilli())
 }
 
-// runsRequest asks for limit runs behind a place.
+// runsRequest asks for limit runs after a position.
 type runsRequest struct {
 	actionRequest
 	after  string
@@ -172,7 +172,7 @@ type runsRequest struct {
 	with   []action.RunOption
 }
 
-// runAttributes are the parameters by which runs are listed.
+// runAttributes are the parameters that filter runs.
 var runAttributes = []action.Attribute{
 	action.AttributeSource, action.AttributeConcurrencyKey, action.AttributeIdempotencyKey, action.AttributeWorker, action.AttributeOutcome,
 	action.AttributeCode,
@@ -196,7 +196,7 @@ func (q *runsRequest) parse(in *input) {
 	q.with = append(q.with, action.InvokedBetween(givenTime(in.optional("from", anyMillis)), givenTime(in.optional("to", anyMillis))))
 }
 
-// anyMillis is a time in ms since the epoch.
+// anyMillis is the range of a time in ms since the epoch.
 var anyMillis = span{min: 1, max: 1 << 50}
 
 // givenTime returns a time in ms, the zero time for nil.
@@ -232,7 +232,7 @@ func (q *runRequest) parse(in *input) {
 	q.located.parse(in)
 }
 
-// runChanged is the answer when a run was retried or begun; the status is that after it.
+// runChanged is the response after a run was retried or started, with the new status.
 type runChanged struct {
 	OK        bool   `json:"ok"`
 	RunID     string `json:"run_id"`
@@ -275,7 +275,7 @@ type invokeRequest struct {
 	delay    time.Duration
 	key      string
 	input    []byte
-	opts     []action.InvokeOption // of those that are given
+	opts     []action.InvokeOption // options that were given
 }
 
 func (q *invokeRequest) parse(in *input) {
@@ -298,10 +298,10 @@ func (q *invokeRequest) parse(in *input) {
 	q.input = in.jsonPayload()
 }
 
-// attemptMillis is what times of a run's attempts may be.
+// attemptMillis is the range of durations of a run's attempts.
 var attemptMillis = span{min: 1, max: delayMillis.max}
 
-// jsonPayload returns the body, which has to be JSON if there is one.
+// jsonPayload returns the body, which must be JSON unless it is empty.
 func (in *input) jsonPayload() []byte {
 	payload := in.payload(utf8Text)
 	if len(payload) > 0 {
@@ -311,8 +311,8 @@ func (in *input) jsonPayload() []byte {
 	return payload
 }
 
-// idempotencyKey returns what a call that may be repeated is known by: the parameter
-// idempotency_key, or the header Idempotency-Key.
+// idempotencyKey returns the idempotency key of a call: the parameter idempotency_key, or the
+// header Idempotency-Key.
 func (in *input) idempotencyKey() string {
 	key, given := in.param("idempotency_key")
 	header := in.request.Header.Values("Idempotency-Key")
@@ -329,7 +329,7 @@ func (in *input) idempotencyKey() string {
 	return key
 }
 
-// invocation is the answer to an invocation.
+// invocation is the response to an invocation.
 type invocation struct {
 	OK        bool   `json:"ok"`
 	Action    string `json:"action"`
@@ -349,7 +349,7 @@ func (h *handler) invoke(ctx context.Context, q invokeRequest) (invocation, erro
 		return invocation{}, err
 	}
 	status := action.Pending
-	if made.Duplicate { // it may be further by now, or not kept any more
+	if made.Duplicate { // the run may have a later state by now, or no longer be retained
 		run, err := store.Runs().Get(ctx, made.Run)
 		switch {
 		case err == nil:
@@ -380,7 +380,7 @@ type workerRecord struct {
 	Processes      []workerProcess `json:"processes"`
 }
 
-// workerProcess counts the runs of one kind of what a worker does.
+// workerProcess counts the runs of one kind of a worker's work.
 type workerProcess struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`
@@ -397,7 +397,7 @@ func showWorker(namespace string, w action.WorkerInfo) workerRecord {
 		RegisteredAt: w.RegisteredAt.UnixMilli(), Metadata: rawjson.Value(w.Metadata), Processes: []workerProcess{},
 	}
 	for _, p := range w.Processes {
-		at := int64(0) // who counts by itself need not say
+		at := int64(0) // a worker that reports its own counts may omit it
 		if !p.LastRun.IsZero() {
 			at = p.LastRun.UnixMilli()
 		}

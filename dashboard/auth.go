@@ -14,14 +14,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Which paths need a key or token, and which do not.
+// Paths that need a key or token, and paths that do not.
 const (
 	apiPath  = "/api/"
 	authPath = "/api/v1/auth/"
 
 	sessionPath = authPath + "session"
 
-	namespacesPath = "/api/v1/namespaces" // whose body has the namespace
+	namespacesPath = "/api/v1/namespaces" // the namespace is in its body
 )
 
 var authRoutes = []route{
@@ -30,7 +30,7 @@ var authRoutes = []route{
 	endpoint("GET "+authPath+"status", (*handler).authStatus, "Whether keys are needed, and whether the session is good."),
 }
 
-// authenticate returns the holder of the request's token, nil where none is needed.
+// authenticate returns the holder of the request's token, nil if none is needed.
 func (h *handler) authenticate(r *http.Request, path string) (*floe.Holder, error) {
 	if !strings.HasPrefix(path, apiPath) || strings.HasPrefix(path, authPath) {
 		return nil, nil
@@ -51,8 +51,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(given[len(scheme):])
 }
 
-// locked reports whether a token is needed, so that it makes no difference by which name the
-// handler is called.
+// locked reports whether a token is needed; if so, the host name of a request does not matter.
 func (h *handler) locked(r *http.Request) bool {
 	enabled, err := h.backend.Keys().Enabled(r.Context())
 	return err == nil && enabled
@@ -66,7 +65,7 @@ func (out *reply) bound(ctx context.Context) (context.Context, context.CancelFun
 	return out.who.While(ctx)
 }
 
-// carryOut calls the endpoint if the holder of the key may.
+// carryOut calls the endpoint if the holder of the key is permitted to.
 func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, err error) {
 	if err := h.checkReadOnly(&rt); err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, e
 		in.home = only[0]
 	}
 	if err = who.Require(rt.role()); err == nil && rt.role() != floe.RoleRead && rt.path != namespacesPath && !in.toBeFound(rt) {
-		err = who.RequireNamespace(in.namespace()) // nothing of it has to be looked at
+		err = who.RequireNamespace(in.namespace()) // nothing else has to be parsed
 	}
 	if err == nil {
 		answer, err = rt.serve(h.as(who).reading(stale), in)
@@ -93,7 +92,7 @@ func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, e
 	return answer, err
 }
 
-// audited says what is asked for, without its body.
+// audited returns the audit entry of the request, without its body.
 func (in *input) audited() floe.AuditEntry {
 	const longest = 1024
 	action := in.request.Method + " " + in.request.URL.Path
@@ -106,16 +105,15 @@ func (in *input) audited() floe.AuditEntry {
 // from returns the address of the caller, without port.
 func (in *input) from() string { return in.handler.clientOf(in.request) }
 
-// as returns the handler as it serves the holder of a key: its backend lets nothing through that he
-// may not do.
+// as returns a handler that serves the holder of a key: its backend rejects everything the holder
+// is not permitted to do.
 func (h *handler) as(who *floe.Holder) *handler {
 	granted := *h
 	granted.backend = who.DB().(Backend)
 	return &granted
 }
 
-// reading returns the handler as it serves reads, from whichever replica is at hand if they may be
-// stale.
+// reading returns a handler for reads; stale reads use any available replica.
 func (h *handler) reading(stale bool) *handler {
 	if !stale {
 		return h
@@ -125,8 +123,8 @@ func (h *handler) reading(stale bool) *handler {
 	return &granted
 }
 
-// allowOrigin lets pages of the origins that are configured read the answer. It reports whether the
-// request was only the question whether they may.
+// allowOrigin lets pages of the configured origins read the response. It reports whether the
+// request was only a preflight request.
 func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
 	if len(h.cors) == 0 {
 		return false
@@ -152,19 +150,19 @@ func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
 // sessionRequest is the body {"api_key": "..."}.
 type sessionRequest struct{ key, from string }
 
-// maxSessionBody is a key in its longest spelling, with some space. Whoever asks has shown nothing
-// yet, and so gets none of the room that bodies have.
+// maxSessionBody fits a key in its longest spelling, with some space. The client is not
+// authenticated yet, so its body does not count against the memory for bodies.
 const maxSessionBody = 4 << 10
 
-// sessionBodyTime is how long the body of a request for a session may take.
+// sessionBodyTime is the timeout for reading the body of a session request.
 const sessionBodyTime = 5 * time.Second
 
-// readEarly reads the body of a request for a session before it takes a slot: a client that sends
-// it slowly would hold one, without a key. The deadline stays unless the body has ended: net/http
-// reads what is left of it before it answers, and would wait for it for ever.
+// readEarly reads the body of a session request before it takes a slot, because a slow client
+// without a key could hold the slot. The deadline remains unless the body has ended: net/http reads
+// the rest of the body before it responds, and would wait forever.
 func readEarly(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(sessionBodyTime)) // an error: whoever made the request sets no deadlines
+	_ = rc.SetReadDeadline(time.Now().Add(sessionBodyTime)) // an error means that the server supports no deadlines
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxSessionBody+1))
 	if err == nil && len(b) <= maxSessionBody {
 		_ = rc.SetReadDeadline(time.Time{})
@@ -199,12 +197,12 @@ func (h *handler) openSession(ctx context.Context, q sessionRequest) (sessionAns
 	return sessionAnswer{token}, err
 }
 
-// tokenRequest has nothing but the token of its header.
+// tokenRequest has only the token in its header.
 type tokenRequest struct{ token string }
 
 func (q *tokenRequest) parse(in *input) { q.token = bearer(in.request) }
 
-// sessionClosed is the answer to a DELETE.
+// sessionClosed is the response to a DELETE.
 type sessionClosed struct {
 	OK bool `json:"ok"`
 }

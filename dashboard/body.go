@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxDepth is how deeply a body may nest.
+	// maxDepth is the maximum nesting of a body.
 	maxDepth = 128
-	// maxMembers is how many members the object of a body may have: in memory each takes far more
-	// than the few bytes it is written with.
+	// maxMembers is the maximum number of members of a body's object: each takes far more memory
+	// than its few bytes in the body.
 	maxMembers = 64
 )
 
-// object is a body, taken apart member by member. A member of another type than asked for is a
-// problem, null included, and so is one that is not asked for.
+// object is a body, parsed member by member. A member of the wrong type, including null, is a
+// problem, and so is an unknown member.
 type object struct {
 	in      *input
 	members map[string]json.RawMessage
@@ -36,7 +36,7 @@ func (o *object) member(name string) (raw json.RawMessage, given bool) {
 	return raw, given
 }
 
-// text returns a member that is a string and must be there.
+// text returns a required string member.
 func (o *object) text(name string) string {
 	raw, given := o.member(name)
 	if !given {
@@ -50,7 +50,7 @@ func (o *object) text(name string) string {
 	return s
 }
 
-// integer returns a member that is an integer, written without fraction and exponent.
+// integer returns an integer member, written without fraction and exponent.
 func (o *object) integer(name string, s span) int64 {
 	raw, given := o.member(name)
 	if !given {
@@ -63,7 +63,7 @@ func (o *object) integer(name string, s span) int64 {
 	return n
 }
 
-// boolean returns a member that is true or false, and false if it is not there.
+// boolean returns a boolean member, false if it is missing.
 func (o *object) boolean(name string) bool {
 	raw, given := o.member(name)
 	if given && string(raw) != "true" && string(raw) != "false" {
@@ -78,9 +78,9 @@ func (o *object) finish() {
 	}
 }
 
-// parseObject returns the members of a JSON object. It is stricter than encoding/json, so that no
-// two readers of a body can disagree about it: no byte order mark, only valid UTF-8, no lone
-// surrogates, no member twice, names are as they are written. All errors are ErrInvalid.
+// parseObject returns the members of a JSON object. It is stricter than encoding/json, so that all
+// parsers of a body agree: no byte order mark, only valid UTF-8, no lone surrogates, no duplicate
+// members, and case-sensitive names. All errors are ErrInvalid.
 func parseObject(body []byte) (map[string]json.RawMessage, error) {
 	if err := checkText(body); err != nil {
 		return nil, err
@@ -127,7 +127,8 @@ func checkText(body []byte) error {
 	return nil
 }
 
-// checkSyntax refuses what is not one JSON value, nests too deeply or holds half a surrogate pair.
+// checkSyntax rejects bodies that are not one JSON value, nest too deeply or contain half a
+// surrogate pair.
 func checkSyntax(body []byte) error {
 	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
 		var syntax *json.SyntaxError
@@ -158,8 +159,8 @@ func checkSyntax(body []byte) error {
 	return nil
 }
 
-// escapeLength returns the length of the escape sequence, valid as such, at the start of s; a
-// surrogate pair counts as one. It is 0 for half a pair.
+// escapeLength returns the length of the valid escape sequence at the start of s; a surrogate pair
+// counts as one. It is 0 for half a pair.
 func escapeLength(s []byte) int {
 	const short, long = len(`\n`), len(`\u0000`)
 	if s[1] != 'u' {

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// chart reads points of a field from one time up to another, ms. Those of several series come in
-// turns, so they have to be sorted.
+// chart reads points of a field within a range of time, ms. Points of several series arrive
+// interleaved and must be sorted.
 type chart struct {
 	store              *ts.Store
 	measurement, field string
@@ -35,12 +35,12 @@ func (c *chart) read(ctx context.Context, from, to int64, f func(dataPoint)) err
 
 func byTime(a, b dataPoint) int { return cmp.Compare(a.Timestamp, b.Timestamp) }
 
-// first returns the first points, about up to n: all of a time or none. after is the time of the
-// first one that was left out, 0 if all are there.
+// first returns about the first n points, never only some of the points of one time. after is the
+// time of the first omitted point, 0 if there is none.
 func (c *chart) first(ctx context.Context, n int) (points []dataPoint, after int64, err error) {
 	points = []dataPoint{}
-	// What comes first is found by parts of the range, each longer than the one before while little
-	// is found.
+	// The first points are searched in parts of the range, each longer than the one before while
+	// few points are found.
 	step := (24 * time.Hour).Milliseconds()
 	for from := c.from; from < c.to && len(points) <= n; {
 		to := min(c.to, from+step)
@@ -66,14 +66,14 @@ func (c *chart) first(ctx context.Context, n int) (points []dataPoint, after int
 	for end > 0 && points[end-1].Timestamp == after {
 		end--
 	}
-	if end == 0 { // more points at one time than an answer has: they can not be told in parts
+	if end == 0 { // more points at one time than fit into a response: they cannot be split
 		points = firstOf(points, n+1)
 		return points, after + 1, nil
 	}
 	return points[:end], after, nil
 }
 
-// firstOf returns the first n points by time, and those that have the time of the last of them.
+// firstOf returns the first n points by time, and further ones with the time of the last of them.
 func firstOf(points []dataPoint, n int) []dataPoint {
 	slices.SortStableFunc(points, byTime)
 	for n < len(points) && points[n].Timestamp == points[n-1].Timestamp {
@@ -82,8 +82,8 @@ func firstOf(points []dataPoint, n int) []dataPoint {
 	return points[:n]
 }
 
-// reduced returns up to n points that look on a chart as all of them would: of each of n/2 parts of
-// the range the least and the greatest.
+// reduced returns up to n points that look the same on a chart as all of them: the minimum and
+// maximum of each of n/2 parts of the range.
 func (c *chart) reduced(ctx context.Context, n int) ([]dataPoint, error) {
 	all := []dataPoint{}
 	var parts []extremes
@@ -111,12 +111,12 @@ func (c *chart) reduced(ctx context.Context, n int) ([]dataPoint, error) {
 	return all, err
 }
 
-// part returns in which of n equal parts of the range a time is.
+// part returns the index of the part of a time, if the range has n equal parts.
 func (c *chart) part(at int64, n int) int {
 	return min(int(float64(at-c.from)/float64(c.to-c.from)*float64(n)), n-1)
 }
 
-// extremes are the least and the greatest of some points.
+// extremes are the minimum and maximum of some points.
 type extremes struct {
 	any         bool
 	least, most dataPoint

@@ -13,10 +13,10 @@ var clusterRoutes = []route{
 	endpoint("GET /api/v1/metrics", (*handler).metrics, "Counters of the server and of each primitive."),
 }
 
-// clusterStats is the body of /cluster/stats. What is received, sent and active counts requests of
-// the handler, and connections of the node's own port. Commands and bytes are of the process, since
-// it has started, as its uptime says: a fall is a restart. What is counted of a namespace or a
-// thing in one goes on after restarts.
+// clusterStats is the body of /cluster/stats. Received, sent and active count requests of the
+// handler, and connections of the node's own port. Commands and bytes count since the start of the
+// process, as its uptime does, so a decrease means a restart. Counts of a namespace or an object in
+// one survive restarts.
 type clusterStats struct {
 	RPS               int64       `json:"rps"`
 	ActiveConnections int64       `json:"active_connections"`
@@ -59,7 +59,7 @@ func (h *handler) clusterStats(ctx context.Context, _ nothing) (clusterStats, er
 	}, nil
 }
 
-// uptime renders a duration as <d>d <h>h <m>m.
+// uptime formats a duration as <d>d <h>h <m>m.
 func uptime(d time.Duration) string {
 	minutes := max(0, int64(d/time.Minute))
 	return fmt.Sprintf("%dd %dh %dm", minutes/(24*60), minutes/60%24, minutes%60)
@@ -70,11 +70,11 @@ type metrics struct {
 	Server       serverMetrics   `json:"server"`
 	Streams      int64           `json:"streams"`
 	Queues       int64           `json:"queues"`
-	KVNamespaces int64           `json:"kv_namespaces"` // those that hold keys, as /kv/namespaces lists them
+	KVNamespaces int64           `json:"kv_namespaces"` // namespaces with keys, as listed by /kv/namespaces
 	Workflows    workflowMetrics `json:"workflows"`
 }
 
-// serverMetrics are of the process, since it has started UptimeSeconds ago.
+// serverMetrics count since the start of the process, UptimeSeconds ago.
 type serverMetrics struct {
 	Connections   int64 `json:"connections"`
 	Subscriptions int   `json:"subscriptions"`
@@ -84,9 +84,9 @@ type serverMetrics struct {
 	UptimeSeconds int64 `json:"uptime_seconds"`
 }
 
-// workflowMetrics are counted in the log, and so go on after restarts. A signal is delivered when
-// its run has it, whether a step has taken it yet or not. A step is executed when a run comes to
-// it: one that waits counts, and one of a run that is cancelled meanwhile.
+// workflowMetrics are counted in the log, and so survive restarts. A signal counts as delivered
+// when its run has received it, even if no step has consumed it yet. A step counts as executed when
+// a run reaches it, even if the step waits or the run is cancelled meanwhile.
 type workflowMetrics struct {
 	ActiveRuns            int64 `json:"active_runs"`
 	StartedTotal          int64 `json:"started_total"`
@@ -120,7 +120,7 @@ func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
 	return m, nil
 }
 
-// add adds what a namespace counts.
+// add adds the counts of a namespace.
 func (m *workflowMetrics) add(c floe.Counts) {
 	m.ActiveRuns += c.RunsActive
 	m.StartedTotal += c.RunsStarted
@@ -145,12 +145,12 @@ func (h *handler) serverMetrics(s floe.Stats) serverMetrics {
 	}
 }
 
-// shardState is an item of /console/shards: a shard as the node that was asked sees it. It answers
-// without a shard, so it works when none does.
+// shardState is an item of /console/shards: a shard as seen by this node. The endpoint accesses no
+// shard, so it works when none does.
 type shardState struct {
 	ID      int    `json:"id"`
-	Leader  uint64 `json:"leader"` // node; 0: none, so that nothing in the shard can be read or written
-	Behind  uint64 `json:"behind"` // entries of the log that are known to be committed and that reads of this replica do not see yet
+	Leader  uint64 `json:"leader"` // node id; 0: no leader, so nothing in the shard can be read or written
+	Behind  uint64 `json:"behind"` // committed log entries that reads of this replica do not see yet
 	LSN     uint64 `json:"lsn"`
 	Queued  int    `json:"queued"`  // proposals
 	Waiting int    `json:"waiting"` // queries

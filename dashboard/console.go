@@ -10,8 +10,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// consoleRoutes are what the console needs beyond the API; those that belong to a resource are in
-// its file.
+// consoleRoutes are the console's endpoints beyond the API; those of a resource are in its file.
 var consoleRoutes = []route{
 	endpoint("GET /api/v1/console/me", (*handler).me, "What the caller may do."),
 	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "What the node has done in each second of the last five minutes."),
@@ -26,12 +25,12 @@ var consoleRoutes = []route{
 
 const validatePath = "/api/v1/console/validate"
 
-// caller says what the caller of a request may do.
+// caller describes the permissions of a request's caller.
 type caller struct {
 	Role       string   `json:"role"`       // admin, write or read
 	Namespaces []string `json:"namespaces"` // null: all
 	ExpiresAt  *int64   `json:"expires_at"` // of the session, ms; null: never
-	ReadOnly   bool     `json:"read_only"`  // the dashboard refuses all changes
+	ReadOnly   bool     `json:"read_only"`  // the dashboard rejects all changes
 }
 
 func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
@@ -47,7 +46,7 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 	return c, nil
 }
 
-// reading are the endpoints that change nothing though their method is not GET.
+// reading are the endpoints that change nothing although their method is not GET.
 var reading = map[string]bool{
 	http.MethodPost + " " + floqlPath:     true,
 	http.MethodPost + " " + validatePath:  true,
@@ -55,7 +54,7 @@ var reading = map[string]bool{
 	http.MethodDelete + " " + sessionPath: true,
 }
 
-// checkReadOnly refuses an endpoint that changes something if the dashboard does not.
+// checkReadOnly rejects an endpoint that changes something if the dashboard is read-only.
 func (h *handler) checkReadOnly(rt *route) error {
 	if h.readOnly && rt.role() != floe.RoleRead {
 		return engine.Errorf(errForbidden, "this dashboard is for reading only")
@@ -83,13 +82,13 @@ func (q *validateRequest) parse(in *input) {
 	in.check(err)
 }
 
-// validation is what there is to say of a definition.
+// validation is the result of validating a definition.
 type validation struct {
 	Problems []problem `json:"problems"`
-	Graph    graph     `json:"graph"` // empty if it can not be read
+	Graph    graph     `json:"graph"` // empty if it cannot be parsed
 }
 
-// problem is something that is wrong with a definition.
+// problem is a mistake in a definition.
 type problem struct {
 	Line     int    `json:"line"`     // from 1
 	Column   int    `json:"column"`   // from 1; 0: the whole line
@@ -97,7 +96,7 @@ type problem struct {
 	Message  string `json:"message"`
 }
 
-// graph is a definition as it is drawn.
+// graph is a definition as a graph for display.
 type graph struct {
 	Nodes []graphNode `json:"nodes"` // in reading order
 	Edges []graphEdge `json:"edges"`
@@ -107,7 +106,7 @@ type graphNode struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
 	Label string `json:"label"`
-	Line  int    `json:"line"` // where it is defined; 0: nowhere
+	Line  int    `json:"line"` // line of its definition; 0: none
 }
 
 type graphEdge struct {

@@ -8,60 +8,59 @@ import (
 	"github.com/floedb/floe"
 )
 
-// Backend is the node that a dashboard shows and changes; *floe.Node is one, and *floe.Client. Its
-// methods are called by many goroutines at once, also after the node was closed: they then return
+// Backend is the node that a dashboard shows and changes; *floe.Node and *floe.Client implement it.
+// Its methods are called concurrently, also after the node was closed: they then return
 // floe.ErrClosed.
 type Backend interface {
 	floe.DB
-	// MaxValueSize is the limit for values in bytes. It does not change.
+	// MaxValueSize is the maximum size of values in bytes. It is constant.
 	MaxValueSize() int
 }
 
-// Options changes what New makes. The zero value is fit for a handler behind a server that does its
-// own access control.
+// Options configures New. The zero value suits a handler behind a server with its own access
+// control.
 type Options struct {
-	// MaxBodyBytes is the largest body of a request; a larger one is answered with 413. 0 or less
-	// means what the largest value needs in its longest JSON spelling: six times
-	// Backend.MaxValueSize, and 64 KiB for the rest.
+	// MaxBodyBytes is the maximum size of a request body; a larger one returns 413. 0 or less means
+	// the size of the largest value in its longest JSON spelling: six times Backend.MaxValueSize,
+	// plus 64 KiB.
 	MaxBodyBytes int64
-	// MaxConcurrent is how many requests are served at once. Seven times as many may wait for up to
-	// 100 ms; more are answered with 429, except those for /health. 0 means 1024, less than 0 no
+	// MaxConcurrent is the maximum number of concurrent requests. Seven times as many may wait for
+	// up to 100 ms; more return 429, except those for /health. 0 means 1024, negative means no
 	// limit.
 	MaxConcurrent int
-	// MaxHeldBytes bounds the bodies of all requests under way; more are answered with 429. 0 or
+	// MaxHeldBytes limits the total size of the bodies of active requests; more return 429. 0 or
 	// less means 64 MiB. One body of MaxBodyBytes always fits. One request per 4 MiB of it, and at
-	// least two, may read more than 16 KiB at a time; seven times as many wait for that, for up to
-	// 30 s, and more are answered with 429.
+	// least two, may read more than 16 KiB at a time. Seven times as many wait for that, for up to
+	// 30 s, and more return 429.
 	MaxHeldBytes int64
-	// Logger hears of panics and of errors that are not the client's, never of plain requests. nil
-	// means no log.
+	// Logger receives panics and server errors, never plain requests. nil means no log.
 	Logger *slog.Logger
-	// LoopbackOnly says that the handler is meant for this machine alone: bound to a loopback
-	// address, without authentication; while there is a key store, it makes no difference. A
-	// request whose Host header is neither "localhost", nor a loopback address, nor in Hosts is
-	// then answered with 421, because a web site could point its own name at 127.0.0.1 and read
-	// everything (DNS rebinding).
+	// LoopbackOnly is for a handler that serves only this machine: bound to a loopback address,
+	// without authentication. It has no effect while there is a key store. A request is answered
+	// with 421 if its Host header is neither "localhost", nor a loopback address, nor in Hosts.
+	// Otherwise a web site could point its own name at 127.0.0.1 and read everything (DNS
+	// rebinding).
 	LoopbackOnly bool
-	// LocalUntilKeys refuses, with 403, requests of other machines for all but /health while there
-	// is no key store.
+	// LocalUntilKeys rejects requests from other machines with 403 while there is no key store,
+	// except for /health.
 	LocalUntilKeys bool
-	// ReadOnly refuses with 403 whatever would change something.
+	// ReadOnly rejects all requests that would change something with 403.
 	ReadOnly bool
-	// FrameAncestors are the origins whose pages may show the console in a frame, as
-	// Content-Security-Policy writes them: "'self'", "https://ops.example.com". None by default.
+	// FrameAncestors are the origins whose pages may show the console in a frame, in the syntax of
+	// Content-Security-Policy: "'self'", "https://ops.example.com". None by default.
 	FrameAncestors []string
-	// Hosts are further names or addresses, without port, by which clients may call the handler if
+	// Hosts are additional host names or addresses, without port, that clients may use if
 	// LoopbackOnly is set.
 	Hosts []string
-	// MetricsObjects is how many things of each kind have series of their own in the metrics; see
-	// floe.Node.Collector. Only NewExporter looks at it.
+	// MetricsObjects is the maximum number of objects of each type with their own metric series;
+	// see floe.Node.Collector. Only NewExporter uses it.
 	MetricsObjects int
-	// CORSOrigins are the origins, such as "https://ops.example.com", of other sites whose pages
-	// may call the handler. nil means none. New panics if one is malformed.
+	// CORSOrigins are the origins of other sites whose pages may call the handler, such as
+	// "https://ops.example.com". nil means none. New panics if one is malformed.
 	CORSOrigins []string
-	// TrustedProxies are the addresses of reverse proxies before the handler. A request from one of
-	// them counts as one of the client that the proxy names in X-Forwarded-For, for the limit of
-	// wrong keys and in the audit. By default the header is ignored, since any client can send it.
+	// TrustedProxies are the addresses of reverse proxies in front of the handler. For a request
+	// from one of them, the client in X-Forwarded-For counts as the caller, for the limit of wrong
+	// keys and in the audit. By default the header is ignored, since any client can send it.
 	TrustedProxies []netip.Prefix
 }
 

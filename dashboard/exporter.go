@@ -23,13 +23,13 @@ var exporterRoutes = []route{
 	{method: http.MethodGet, path: metricsPath, doc: "The metrics of the node, for Prometheus."},
 }
 
-// Bounds of scrapes.
+// Limits of scrapes.
 const (
 	maxScrapes = 4
 	scrapeTime = 10 * time.Second
 )
 
-// Measured is a backend with metrics; *floe.Node is one.
+// Measured is a backend with metrics; *floe.Node implements it.
 type Measured interface {
 	Backend
 	// Collector returns the metrics; see floe.Node.
@@ -40,17 +40,16 @@ type Measured interface {
 type exporter struct {
 	*handler
 	metrics http.Handler
-	scrapes chan struct{} // one for each that is under way
+	scrapes chan struct{} // one token for each active scrape
 }
 
-// NewExporter returns the handler of a node's metrics for Prometheus, at /metrics, with those of
-// the Go runtime and the process, and of /health, which says how many shards there are too:
-// {"status": "ok", "shards": 4}, or 503. It is for a port of its own; a program that has a registry
+// NewExporter returns the handler of a node's metrics for Prometheus. /metrics includes the metrics
+// of the Go runtime and the process. /health also returns the number of shards: {"status": "ok",
+// "shards": 4}, or 503. It is meant for a port of its own; a program with its own registry
 // registers node.Collector there instead.
 //
-// Once there is a key store, /metrics takes a key that is for all namespaces, or a session token of
-// one, as "Authorization: Bearer ...". Of the Options, Logger, LoopbackOnly, Hosts and
-// MetricsObjects count.
+// With a key store, /metrics requires an API key for all namespaces, or a session token of one, as
+// "Authorization: Bearer ...". The Options used are Logger, LoopbackOnly, Hosts and MetricsObjects.
 func NewExporter(node Measured, o Options) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(node.Collector(o.MetricsObjects), collectors.NewGoCollector(),
@@ -107,8 +106,8 @@ func (e *exporter) serveRoute(out *reply, r *http.Request) error {
 	return nil
 }
 
-// admitScraper lets in who shows a key or a token, if there is a key store: the metrics name what
-// is in all namespaces.
+// admitScraper requires a key or token if there is a key store, because the metrics name objects of
+// all namespaces.
 func (e *exporter) admitScraper(r *http.Request) error {
 	who, err := e.holder(r)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// flowGraph returns the steps of a workflow and its ends, with the outcomes that lead from one to
-// another.
+// flowGraph returns the steps and terminals of a workflow, with the outcomes that connect them.
 func flowGraph(d *flow.Definition, source []byte) graph {
 	g := graph{Nodes: []graphNode{}, Edges: []graphEdge{}}
 	for i := range d.Steps {
@@ -60,7 +59,7 @@ func stepKind(s *flow.Step) string {
 	return "action"
 }
 
-// stepLabel says what a step does, in a few words.
+// stepLabel describes a step in a few words.
 func stepLabel(s *flow.Step) string {
 	switch s.Kind {
 	case flow.KindWait:
@@ -88,8 +87,7 @@ func endStatus(s flow.Status) string {
 	return "timed_out"
 }
 
-// lineOf returns the line that begins with a name as a key, 0 if there is none: as a person would
-// look for it.
+// lineOf returns the number of the line that begins with the name as a key, 0 if there is none.
 func lineOf(source []byte, name string) int {
 	at := regexp.MustCompile(`(?m)^\s*["']?` + regexp.QuoteMeta(name) + `["']?\s*:`).FindIndex(source)
 	if at == nil {

@@ -44,11 +44,11 @@ type groupDetail struct {
 	Cursors          []groupCursor `json:"cursors"`
 }
 
-// groupCursor is where a group has come to in a partition. 0-0 is the ID of no record.
+// groupCursor is the position of a group in a partition. 0-0 is not the ID of any record.
 type groupCursor struct {
 	Partition     int    `json:"partition"`
 	LastDelivered string `json:"last_delivered"`
-	Acked         string `json:"acked"` // all messages up to this one are done
+	Acked         string `json:"acked"` // all messages up to this one are acknowledged
 	Lag           int64  `json:"lag"`
 }
 
@@ -77,7 +77,7 @@ func (h *handler) group(ctx context.Context, q groupRequest) (groupDetail, error
 	}, nil
 }
 
-// groupPendingRequest asks for limit pending messages that come after one.
+// groupPendingRequest asks for limit pending messages after a given one.
 type groupPendingRequest struct {
 	groupRequest
 	after string // its ID, "": all
@@ -92,15 +92,15 @@ func (q *groupPendingRequest) parse(in *input) {
 	q.limit = in.listLimit()
 }
 
-// pendingMessage is a message of a group that is not acknowledged.
+// pendingMessage is an unacknowledged message of a group.
 type pendingMessage struct {
 	IDMillis          int64  `json:"id_ms"`
 	IDSeq             uint64 `json:"id_seq"`
 	Partition         int    `json:"partition"`
-	Consumer          string `json:"consumer"` // "": nobody has it, it waits to be delivered again
+	Consumer          string `json:"consumer"` // "": none, it waits for redelivery
 	Deliveries        int    `json:"deliveries"`
-	DeliveredAtMillis int64  `json:"delivered_at"` // the last time
-	AckDeadlineMillis int64  `json:"ack_deadline"` // from then on it is delivered again
+	DeliveredAtMillis int64  `json:"delivered_at"` // last delivery
+	AckDeadlineMillis int64  `json:"ack_deadline"` // redelivered after this time
 }
 
 func (h *handler) groupPending(ctx context.Context, q groupPendingRequest) (listing[pendingMessage], error) {
@@ -131,9 +131,9 @@ func describePending(r stream.PendingRecord) pendingMessage {
 	}
 }
 
-// pendingCursor returns where a listing continues behind a record of the given ID, "" if there is
-// none. If the record has been trimmed since, so have those of its partition before it: what is
-// left of the partition comes behind its beginning.
+// pendingCursor returns the cursor of a listing after the record with the given ID, "" for no ID.
+// If the record has been trimmed, so have the earlier ones of its partition, and the listing
+// continues at the start of the partition.
 func pendingCursor(ctx context.Context, store *stream.Store, name, after string) (string, error) {
 	if after == "" {
 		return "", nil
@@ -156,7 +156,7 @@ func pendingCursor(ctx context.Context, store *stream.Store, name, after string)
 	return fmt.Sprintf("%d-0", id.Seq%uint64(len(stats.Partitions))), nil
 }
 
-// epochMillis returns a time as the API has it, 0 for none.
+// epochMillis converts a time for the API, 0 for none.
 func epochMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -164,7 +164,7 @@ func epochMillis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// groupMembersRequest asks for limit consumers whose names come after one.
+// groupMembersRequest asks for limit consumers with names after a given one.
 type groupMembersRequest struct {
 	groupRequest
 	after string
@@ -202,7 +202,7 @@ func (h *handler) groupMembers(ctx context.Context, q groupMembersRequest) (list
 	}, nil)
 }
 
-// groupDeleted is the answer to a DELETE.
+// groupDeleted is the response to a DELETE.
 type groupDeleted struct {
 	OK     bool   `json:"ok"`
 	Stream string `json:"stream"`

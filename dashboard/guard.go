@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// hostSet returns the names as checkHost looks them up.
+// hostSet returns the names as a set for checkHost.
 func hostSet(hosts []string) map[string]bool {
 	set := make(map[string]bool, len(hosts))
 	for _, host := range hosts {
@@ -22,8 +22,8 @@ func hostSet(hosts []string) map[string]bool {
 // checkHost returns errMisdirected unless the Host header names a loopback address or one of the
 // hosts. nil allows all.
 //
-// A browser that is led to 127.0.0.1 by a foreign name (DNS rebinding) sends that name, and
-// considers the answer to be of the foreign site; so all methods need the check.
+// A browser that reaches 127.0.0.1 through a foreign name (DNS rebinding) sends that name, and
+// treats the response as belonging to the foreign site. All methods therefore need the check.
 func checkHost(hosts map[string]bool, header string) error {
 	if hosts == nil {
 		return nil
@@ -35,8 +35,8 @@ func checkHost(hosts map[string]bool, header string) error {
 	return engine.Errorf(errMisdirected, "host %.255q is not served here: use localhost, or add it to the hosts of the dashboard", host)
 }
 
-// checkNear refuses requests of other machines while there is no key store, if they are not to be
-// served.
+// checkNear rejects requests from other machines while there is no key store, if LocalUntilKeys is
+// set.
 func (h *handler) checkNear(r *http.Request) error {
 	if !h.localUntil || h.isNear(r) {
 		return nil

@@ -20,12 +20,12 @@ import (
 
 const (
 	defaultConcurrent = 1024
-	strangersOf       = 8 // requests without a session that are served at once are this part of all
-	// longestSpelling is how many bytes of JSON one byte of a value can take: \u0000.
+	strangersOf       = 8 // one in this many concurrent requests may be without a session
+	// longestSpelling is the maximum number of JSON bytes for one byte of a value: \u0000.
 	longestSpelling = 6
 	bodyOverhead    = 64 << 10
-	// maxHeldBytes bounds the bodies that are in memory at the same time, so that many large ones
-	// cannot exhaust it. Decoding takes up to four times as much again.
+	// maxHeldBytes limits the total size of bodies in memory, so that many large ones cannot
+	// exhaust it. Decoding takes up to four times as much in addition.
 	maxHeldBytes = 64 << 20
 )
 
@@ -34,7 +34,7 @@ type handler struct {
 	maxBody     int64
 	maxHeld     int64
 	slots       *slots
-	strangers   *slots // of requests for a session, which everyone can make
+	strangers   *slots // for requests that open a session, which any client can send
 	readers     *engine.Readers
 	maxListed   int
 	log         *slog.Logger
@@ -42,16 +42,16 @@ type handler struct {
 	crossOrigin *http.CrossOriginProtection
 	console     *console.Site
 	readOnly    bool
-	localUntil  bool // there are keys
+	localUntil  bool // only this machine may call, until there are keys
 	router      *httprouter.Router
-	exact       map[string]route // by method and path: those that share their place with a parameter of another route
+	exact       map[string]route // by method and path: routes that collide with a parameter of another route
 	now         func() time.Time
 	traffic     *traffic
 	cors        []string
 	proxies     []netip.Prefix
 }
 
-// traffic counts what passes through the handler.
+// traffic counts the requests and bytes of the handler.
 type traffic struct {
 	inFlight atomic.Int64 // requests
 	received atomic.Int64 // bytes of request bodies; 0 if node counts them
@@ -104,7 +104,7 @@ func newHandler(backend Backend, o Options) *handler {
 	return h
 }
 
-// ServeHTTP answers one request. The router sees the path as it was escaped, so that %2F in a key
+// ServeHTTP serves one request. The router gets the path in its escaped form, so that %2F in a key
 // is not a slash.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.traffic.inFlight.Add(1)
@@ -139,11 +139,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(out, err)
 		return
 	}
-	if path == "" && r.Method == http.MethodConnect { // which names no path, but where it wants to go
+	if path == "" && r.Method == http.MethodConnect { // CONNECT has no path, only a target host
 		h.fail(out, engine.Errorf(errMethod, "method CONNECT is not allowed: this is no proxy"))
 		return
 	}
-	if path == "" { // the mount, without its slash
+	if path == "" { // the mount point without its slash
 		console.Redirect(out, r)
 		return
 	}
@@ -154,7 +154,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	routed := r.WithContext(ctx)
 	routed.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 	if path == healthPath {
-		routed.URL.RawQuery = "" // whatever it says, the answer is 200 or 503
+		routed.URL.RawQuery = "" // ignored: the answer is always 200 or 503
 	}
 	if r.Method == http.MethodHead {
 		routed.Method = http.MethodGet
@@ -163,7 +163,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serve(rt, out, newInput(h, routed, nil))
 		return
 	}
-	if path == floqlPath && routed.Method == http.MethodDelete { // which the router would take for the name of a measurement
+	if path == floqlPath && routed.Method == http.MethodDelete { // the router would treat it as the name of a measurement
 		out.Header().Set("Allow", "GET, OPTIONS, POST")
 		h.methodNotAllowed(out, routed)
 		return
@@ -171,9 +171,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(out, routed)
 }
 
-// admit refuses what no endpoint should see.
+// admit rejects requests that no endpoint should receive.
 func (h *handler) admit(r *http.Request, path string) error {
-	if path != healthPath { // which says nothing that a foreign site may not know, and is asked by whatever name
+	if path != healthPath { // health reveals nothing that a foreign site may not know, and clients use any host name for it
 		if err := checkHost(h.hosts, r.Host); err != nil && !h.locked(r) {
 			return err
 		}
@@ -184,25 +184,25 @@ func (h *handler) admit(r *http.Request, path string) error {
 	if err := h.crossOrigin.Check(r); err != nil {
 		return engine.Errorf(errForbidden, "%v", err)
 	}
-	// The router would take the nothing between two slashes for the value of a segment.
+	// The router would treat the empty text between two slashes as the value of a segment.
 	if path != "" && !strings.HasPrefix(path, "/") || strings.Contains(path, "//") {
 		return noSuchPath(path)
 	}
 	return nil
 }
 
-// namesNoPath reports whether a request asks for a whole URL without a path, such as
-// http://localhost:9002, as clients of proxies do. Other requests have an empty path where the
-// handler is mounted under a prefix.
+// namesNoPath reports whether a request targets a whole URL without a path, such as
+// http://localhost:9002, as clients of proxies do. Other requests have an empty path if the handler
+// is mounted under a prefix.
 func namesNoPath(target string) bool {
 	u, err := url.ParseRequestURI(target)
 	return err == nil && u.Path == ""
 }
 
-// escapedPath returns the path as the client wrote it. URL.EscapedPath does not if it holds a
-// character that should have been escaped, such as a plain "é": it then escapes the unescaped path,
-// and a %2F beside it becomes a slash. A RawPath that is not the escaped form of Path was left
-// behind by somebody who changed Path.
+// escapedPath returns the path as the client wrote it. URL.EscapedPath differs if the path contains
+// a character that should have been escaped, such as a plain "é": it then escapes the unescaped
+// path, and a %2F in it becomes a slash. A RawPath that is not the escaped form of Path is
+// outdated, because Path was changed afterwards.
 func escapedPath(u *url.URL) string {
 	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path && u.RawPath != "" {
 		return u.RawPath
@@ -210,7 +210,7 @@ func escapedPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// newRouter returns what finds the routes, and those that it can not have beside the others.
+// newRouter returns the router, and the routes that it cannot hold beside the others.
 func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route) {
 	router, exact := httprouter.New(), make(map[string]route)
 	router.RedirectTrailingSlash = false
@@ -228,7 +228,7 @@ func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route
 		router.Handler(http.MethodGet, path, h.console)
 	}
 	for _, rt := range routes {
-		if rt.path == floqlPath && rt.method == http.MethodGet { // which a measurement could have, were the name not reserved
+		if rt.path == floqlPath && rt.method == http.MethodGet { // a measurement would match it, were the name not reserved
 			exact[rt.method+" "+rt.path] = rt
 			continue
 		}
@@ -239,20 +239,21 @@ func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route
 	return router, exact
 }
 
-// methodNotAllowed answers when other methods have the path; the router has set Allow to them.
+// methodNotAllowed responds to a request whose path has only other methods; the router has set
+// Allow to them.
 func (h *handler) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	allow := allowHead(w.Header())
 	h.fail(w.(*reply), engine.Errorf(errMethod, "method %.32s is not allowed here, %s are", r.Method, allow))
 }
 
-// allowHead adds HEAD, which the router does not know, to what Allow has, and returns that.
+// allowHead adds HEAD, which the router does not know, to the Allow header, and returns the result.
 func allowHead(header http.Header) string {
 	allow := strings.Replace(header.Get("Allow"), http.MethodGet, "GET, HEAD", 1)
 	header.Set("Allow", allow)
 	return allow
 }
 
-// serve carries out one row of the route table.
+// serve executes one row of the route table.
 func (h *handler) serve(rt route, out *reply, in *input) {
 	defer in.release()
 	answer, err := h.carryOut(rt, out.who, in)

@@ -16,16 +16,16 @@ var healthRoutes = []route{
 	endpoint("GET "+healthPath, (*handler).health, "Whether the node serves: 200 and status ok, or 503 and why not."),
 }
 
-// nothing is the request of an endpoint that takes nothing.
+// nothing is the request of an endpoint without parameters.
 type nothing struct{}
 
 func (*nothing) parse(*input) {}
 
-// healthState is the body of /health, whether it is 200 or 503.
+// healthState is the body of /health, with status 200 or 503.
 type healthState struct {
 	Status   string `json:"status"`
 	ReadOnly bool   `json:"read_only,omitempty"` // the disk is full; a restart would not help, so the status stays ok
-	Problem  string `json:"problem,omitempty"`   // of the node that was asked: a shard that is stopped, or its clock
+	Problem  string `json:"problem,omitempty"`   // of this node: a stopped shard, or its clock
 }
 
 // notReady is the error of a node that does not serve.
@@ -33,12 +33,12 @@ type notReady struct{ status, problem string }
 
 func (e *notReady) Error() string { return fmt.Sprintf("node is not ready: %s", e.status) }
 
-// Unwrap makes it 503.
+// Unwrap maps it to status 503.
 func (*notReady) Unwrap() error { return engine.ErrUnavailable }
 
 func (e *notReady) body() any { return healthState{Status: e.status, Problem: e.problem} }
 
-// health answers without touching any shard, so it works when nothing else does.
+// health does not access any shard, so it works when nothing else does.
 func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
 	stats, err := h.backend.Stats(ctx)
 	switch {
@@ -52,8 +52,8 @@ func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
 	return healthState{Status: string(stats.State), ReadOnly: stats.Disk.ReadOnly, Problem: problemOf(&stats)}, nil
 }
 
-// problemOf returns what a node says is wrong with itself. Why it has failed, with the names of its
-// files, is not for all who can ask how it is.
+// problemOf returns the problem that a node reports about itself. It omits the reason of a failure,
+// because that contains file names and everyone can read /health.
 func problemOf(s *floe.Stats) string {
 	for _, n := range s.Nodes {
 		if n.ID == strconv.FormatUint(s.Node, 10) && s.State != floe.StateFailed {

@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/yaml"
 )
 
-// jobGraph returns the sources, operators and sinks of a pipeline, and what flows between them: all
-// records go through the operators in their order, and then to the sinks whose tags they carry. It
-// is drawn of what is written, so that a pipeline with mistakes can be seen too.
+// jobGraph returns the sources, operators and sinks of a pipeline, and the flow between them: all
+// records pass the operators in order, and then go to the sinks whose tags they carry. It uses the
+// source text, so that a pipeline with mistakes can be displayed too.
 func jobGraph(source []byte) graph {
 	g := graph{Nodes: []graphNode{}, Edges: []graphEdge{}}
 	var doc yaml.Node
@@ -52,7 +52,7 @@ func (g *graph) connect(from []string, to, label string) {
 	}
 }
 
-// member returns a member of a table, nil if there is none.
+// member returns a member of a mapping, nil if it is missing.
 func member(n *yaml.Node, key string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -65,7 +65,7 @@ func member(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// elements returns the elements of a member that is a list.
+// elements returns the elements of a list member.
 func elements(n *yaml.Node, key string) []*yaml.Node {
 	if list := member(n, key); list != nil && list.Kind == yaml.SequenceNode {
 		return list.Content
@@ -73,7 +73,7 @@ func elements(n *yaml.Node, key string) []*yaml.Node {
 	return nil
 }
 
-// textOf returns a member that is a text, "" if it is none.
+// textOf returns a text member, "" if it is missing or not a text.
 func textOf(n *yaml.Node, key string) string {
 	if m := member(n, key); m != nil && m.Kind == yaml.ScalarNode {
 		return m.Value
@@ -81,8 +81,8 @@ func textOf(n *yaml.Node, key string) string {
 	return ""
 }
 
-// id returns what a part of a pipeline is called: by its name, else by its place, and by both if
-// another part has the name.
+// id returns the identifier of a pipeline part: its name, else its position; both if another part
+// has the same name.
 func (g *graph) id(what string, i int, n *yaml.Node) string {
 	place := fmt.Sprintf("%s %d", what, i+1)
 	name := cmp.Or(textOf(n, "name"), place)
@@ -92,7 +92,7 @@ func (g *graph) id(what string, i int, n *yaml.Node) string {
 	return name
 }
 
-// target returns which of the kinds a source or sink is of, and what it reads or writes.
+// target returns the kind of a source or sink, and what it reads or writes.
 func target(n *yaml.Node, kinds ...string) (kind, label string) {
 	for _, kind := range kinds {
 		if m := member(n, kind); m != nil {

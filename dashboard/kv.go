@@ -31,9 +31,9 @@ type kvNamespace struct {
 	DeleteOps   int64  `json:"delete_ops"`
 }
 
-// kvNamespaces lists the namespaces that hold keys.
+// kvNamespaces lists the namespaces with keys.
 func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listing[kvNamespace], error) {
-	// It takes whole pages: of many namespaces few may hold keys.
+	// It reads whole pages: of many namespaces few may have keys.
 	page := func(after string, n int) ([]floe.NamespaceStats, string, error) {
 		p, err := h.backend.Namespaces().Page(ctx, floe.Cursor(after), floe.Limit(maxPage))
 		holding := slices.DeleteFunc(p.Items, func(info floe.NamespaceStats) bool { return !holdsKeys(info) })
@@ -54,17 +54,17 @@ func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listin
 	}, nil)
 }
 
-// holdsKeys reports whether a namespace is one of key-value: what /kv/namespaces lists, and
-// kv_namespaces of /metrics counts.
+// holdsKeys reports whether a namespace has keys: /kv/namespaces lists such namespaces, and
+// kv_namespaces of /metrics counts them.
 func holdsKeys(info floe.NamespaceStats) bool { return info.Counts.Keys > 0 }
 
-// keysRequest asks for a page of keys: behind the cursor of the page before, with the same prefix,
-// or behind a key, written as the listing writes keys.
+// keysRequest asks for a page of keys: after the cursor of the previous page, with the same prefix,
+// or after a key, encoded as in the listing.
 type keysRequest struct {
 	namespace string
 	prefix    string
 	limit     int
-	place     kv.ListOption // where to go on
+	place     kv.ListOption // where to continue
 	encoding  encoding
 }
 
@@ -112,7 +112,7 @@ func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
 	if err != nil {
 		return keyPage{}, err
 	}
-	if len(page.Items) == 0 && page.Cursor == "" { // the listing is below a namespace, and not there without it
+	if len(page.Items) == 0 && page.Cursor == "" { // the path is below a namespace that does not exist
 		if _, err := h.backend.Namespaces().Get(ctx, q.namespace); err != nil {
 			return keyPage{}, err
 		}
@@ -132,15 +132,14 @@ func (q *keyRequest) parse(in *input) {
 	q.key = in.segment("key")
 }
 
-// keyDetailRequest asks for a key and its value: the present one, or that of a version that is
-// kept.
+// keyDetailRequest asks for a key and its value: the current one, or that of a retained version.
 type keyDetailRequest struct {
 	keyRequest
 	encoding encoding
-	version  uint64 // 0: the present one
+	version  uint64 // 0: the current one
 }
 
-// versions is what the number of a version may be.
+// versions is the range of a version number.
 var versions = span{min: 1, max: math.MaxInt64}
 
 func (q *keyDetailRequest) parse(in *input) {
@@ -155,10 +154,10 @@ type keyDetail struct {
 	Key       string `json:"key"`
 	Namespace string `json:"namespace"`
 	Value     string `json:"value"`
-	Version   uint64 `json:"version"` // how many versions the key has had
+	Version   uint64 `json:"version"` // number of versions the key has had
 	Size      int    `json:"size"`    // bytes of the value
 	UpdatedAt int64  `json:"updated_at"`
-	TTLMillis *int64 `json:"ttl_ms"` // what is left; nil: does not expire
+	TTLMillis *int64 `json:"ttl_ms"` // remaining time; nil: does not expire
 }
 
 // missingKey is the ErrNotFound of a key's detail.
@@ -206,7 +205,7 @@ func (h *handler) key(ctx context.Context, q keyDetailRequest) (keyDetail, error
 	}, nil
 }
 
-// oldKey is a version of a key as it was: without what was left of its time.
+// oldKey returns an earlier version of a key, without its remaining time.
 func (h *handler) oldKey(ctx context.Context, q keyDetailRequest) (keyDetail, error) {
 	history, err := engine.Collect(h.backend.KV(q.namespace).History(q.key).All(ctx))
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
@@ -229,11 +228,11 @@ func (h *handler) ttlMillis(entry kv.Entry) *int64 {
 	if entry.ExpiresAt.IsZero() {
 		return nil
 	}
-	// The shard that found the entry alive may be a moment behind this clock.
+	// The clock of the shard that found the entry alive may be slightly behind this clock.
 	return new(max(0, entry.ExpiresAt.Sub(h.now()).Milliseconds()))
 }
 
-// ttlSeconds is what ttl_seconds may be: 0 is none, the most is a hundred years.
+// ttlSeconds is the range of ttl_seconds: 0 means none, the maximum is a hundred years.
 var ttlSeconds = span{absent: 0, min: 0, max: 100 * 365 * 24 * 60 * 60}
 
 // putKeyRequest is a key and the body {"value": "...", "ttl_seconds": 60, "nx": true}; value is
@@ -242,8 +241,8 @@ type putKeyRequest struct {
 	keyRequest
 	value  []byte
 	ttl    time.Duration // 0: none
-	absent bool          // only if there is no such key
-	at     uint64        // only if the key is at this version; 0: whatever it is at
+	absent bool          // only if the key does not exist
+	at     uint64        // only if the key has this version; 0: any
 }
 
 func (q *putKeyRequest) parse(in *input) {
@@ -258,12 +257,12 @@ func (q *putKeyRequest) parse(in *input) {
 	q.absent = body.boolean("nx")
 }
 
-// keyWritten is the answer to a PUT.
+// keyWritten is the response to a PUT.
 type keyWritten struct {
 	OK        bool   `json:"ok"`
 	Key       string `json:"key"`
 	Namespace string `json:"namespace"`
-	Version   uint64 `json:"version"` // how many versions the key has had
+	Version   uint64 `json:"version"` // number of versions the key has had
 	LSN       uint64 `json:"lsn"`
 }
 
@@ -286,7 +285,7 @@ func (h *handler) putKey(ctx context.Context, q putKeyRequest) (keyWritten, erro
 		if err != nil {
 			return keyWritten{}, err
 		}
-		opts = append(opts, kv.IfRevision(entry.Revision)) // lest it change in between
+		opts = append(opts, kv.IfRevision(entry.Revision)) // in case it changes in between
 	}
 	written, err := h.backend.KV(q.namespace).Put(ctx, q.key, q.value, opts...)
 	if err != nil {
@@ -295,7 +294,7 @@ func (h *handler) putKey(ctx context.Context, q putKeyRequest) (keyWritten, erro
 	return keyWritten{OK: true, Key: q.key, Namespace: q.namespace, Version: written.Version, LSN: written.Revision}, nil
 }
 
-// keyDeleted is the answer to a DELETE.
+// keyDeleted is the response to a DELETE.
 type keyDeleted struct {
 	OK        bool   `json:"ok"`
 	Key       string `json:"key"`
@@ -313,7 +312,7 @@ func (h *handler) deleteKey(ctx context.Context, q keyRequest) (keyDeleted, erro
 type keyHistory struct {
 	Key          string       `json:"key"`
 	Namespace    string       `json:"namespace"`
-	VersionCount int          `json:"version_count"` // of those listed
+	VersionCount int          `json:"version_count"` // number of listed versions
 	Versions     []keyVersion `json:"versions"`      // newest first
 }
 
@@ -343,8 +342,7 @@ func (b staleBackend) KV(ns string, _ ...floe.AccessOption) *kv.Store {
 	return b.Backend.KV(ns, floe.Stale())
 }
 
-// namespaceKeysRequest asks for limit keys that come after one. after is written as the listing
-// writes keys.
+// namespaceKeysRequest asks for limit keys after a given one. after is encoded as in the listing.
 type namespaceKeysRequest struct {
 	namespace string
 	after     string

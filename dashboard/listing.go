@@ -6,33 +6,33 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Bounds of listings whose request names no limit: they are given whole up to these.
+// Limits of listings whose request sets no limit: shorter listings are complete.
 const (
 	maxListed      = 10_000
-	maxListedBytes = 4 << 20 // of payloads, beyond which a listing has no further one
+	maxListedBytes = 4 << 20 // of payloads; a listing ends when it exceeds this
 )
 
-// maxPage is how many items are taken from a store at once: one less than it gives, so that it can
-// be asked for one more, which tells whether there is one.
+// maxPage is the number of items read from a store at once: one less than the store's maximum, so
+// that one more item can be requested to check whether there are more.
 const maxPage = engine.MaxPageItems - 1
 
-// partial is an answer that may not be all there is: next returns the parameter of the same request
-// that continues behind it, and its value, "" if nothing follows.
+// partial is a response that may be incomplete: next returns the parameter that continues the same
+// request after it, with its value, "" if nothing follows.
 type partial interface{ next() (name, value string) }
 
-// listing is an answer that is an array.
+// listing is a response that is an array.
 type listing[T any] struct {
 	items []T
-	after string // continues behind the last item; "": nothing follows
+	after string // continues after the last item; "": nothing follows
 }
 
 func (l listing[T]) body() any { return l.items }
 
 func (l listing[T]) next() (name, value string) { return "after", l.after }
 
-// collect makes a listing of up to limit items. page returns up to n of those behind a place (first
-// the one given), and the place behind them, "" if they are the last ones; bytes is how long the
-// payload of an item is, nil if items have none.
+// collect builds a listing of up to limit items. page returns up to n items after a position
+// (initially after), and the position of the last one, "" if no more follow. bytes returns the
+// payload size of an item; nil if items have no payload.
 func collect[T, R any](after string, limit int, page func(after string, n int) ([]T, string, error), convert func(T) R,
 	bytes func(T) int) (listing[R], error) {
 	l := listing[R]{items: []R{}}
@@ -54,7 +54,7 @@ func collect[T, R any](after string, limit int, page func(after string, n int) (
 	return l, nil
 }
 
-// cut makes a page of up to n items of what a store returned when it was asked for one more.
+// cut returns a page of up to n items from a result for n+1 items.
 func cut[T any](items []T, n int, place func(T) string) ([]T, string) {
 	if len(items) <= n {
 		return items, ""
@@ -62,13 +62,13 @@ func cut[T any](items []T, n int, place func(T) string) ([]T, string) {
 	return items[:n], place(items[n-1])
 }
 
-// listLimit returns the parameter limit of a listing for which the specification names none.
+// listLimit returns the parameter limit of a listing for which the specification sets none.
 func (in *input) listLimit() int {
 	return int(in.integer("limit", span{absent: int64(in.handler.maxListed), min: 1, max: pageLimit.max}))
 }
 
-// link returns the header Link of an answer that a parameter continues. The URL is relative to that
-// of the request, whatever the handler is mounted under.
+// link returns the Link header of a response that a parameter continues. The URL is relative to
+// that of the request, so it works wherever the handler is mounted.
 func (in *input) link(name, value string) string {
 	query := make(url.Values)
 	for _, asked := range in.asked {

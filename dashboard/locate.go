@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// located is the namespace of something that a request names by an id. A request that does not give
-// it means the one in which there is such an id.
+// located is the namespace of an object that a request identifies by id. Without a namespace, the
+// request means the namespace that has such an id.
 type located struct {
 	namespace string
 	given     bool
@@ -22,19 +22,19 @@ func (l *located) parse(in *input) {
 
 func (located) byID() {}
 
-// toBeFound reports whether the namespace of what a request is about is not known yet.
+// toBeFound reports whether the namespace of the request's object is not known yet.
 func (in *input) toBeFound(rt route) bool {
 	_, given := in.named("namespace")
 	return !given && rt.request.Implements(reflect.TypeFor[interface{ byID() }]())
 }
 
-// maxLocated is how many namespaces are asked for an id. The next ones are not: a request must not
-// cost more the more namespaces there are.
+// maxLocated is the maximum number of namespaces searched for an id, so that the cost of a request
+// does not grow with the number of namespaces.
 const maxLocated = 1000
 
-// locate returns the namespace in which there is an id: the one that the request gives; else the
-// only one of its key, or the default one; else whichever has it. has returns ErrNotFound for a
-// namespace that has not.
+// locate returns the namespace of an id: the one given in the request; else the only one of the
+// caller's key, or the default one; else the one that has the id. has returns ErrNotFound for a
+// namespace without the id.
 func (h *handler) locate(ctx context.Context, l located, what string, has func(ctx context.Context, namespace string) error) (string,
 	error) {
 	if l.given {

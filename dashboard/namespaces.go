@@ -41,7 +41,7 @@ func summarizeNamespace(s floe.NamespaceStats) namespaceSummary {
 	}
 }
 
-// namespacesRequest asks for limit namespaces whose names come after one.
+// namespacesRequest asks for limit namespaces with names after a given one.
 type namespacesRequest struct {
 	after string
 	limit int
@@ -56,7 +56,7 @@ func (h *handler) namespaces(ctx context.Context, q namespacesRequest) (listing[
 	return listNamespaces(ctx, h, q, summarizeNamespace)
 }
 
-// listNamespaces lists the namespaces that were asked for.
+// listNamespaces lists the requested namespaces.
 func listNamespaces[T any](ctx context.Context, h *handler, q namespacesRequest, convert func(floe.NamespaceStats) T) (listing[T], error) {
 	page := func(after string, n int) ([]floe.NamespaceStats, string, error) {
 		p, err := h.backend.Namespaces().Page(ctx, floe.Cursor(after), floe.Limit(n))
@@ -101,10 +101,10 @@ func (h *handler) namespace(ctx context.Context, q namespaceRequest) (namespaceD
 	return namespaceDetail{summarizeNamespace(stats), stats.CreatedAt.UnixMilli()}, nil
 }
 
-// listRequest asks for limit items of a namespace whose names come after one.
+// listRequest asks for limit items of a namespace with names after a given one.
 type listRequest struct {
 	namespace string
-	below     bool // the path names it
+	below     bool // the path names the namespace
 	after     string
 	limit     int
 }
@@ -116,7 +116,7 @@ func (q *listRequest) parse(in *input) {
 	q.limit = in.listLimit()
 }
 
-// exists returns ErrNotFound if the request is for what is below a namespace that does not exist.
+// exists returns ErrNotFound if the request's path is below a namespace that does not exist.
 func (q *listRequest) exists(ctx context.Context, h *handler) error {
 	if !q.below {
 		return nil

@@ -11,16 +11,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// span is what an integer may be.
+// span is the valid range of an integer.
 type span struct {
-	absent   int64 // its value when it is not given
+	absent   int64 // value if it is missing
 	min, max int64
 }
 
-// pageLimit is what limit may be in a listing.
+// pageLimit is the range of limit in a listing.
 var pageLimit = span{absent: 100, min: 1, max: 1000}
 
-// parse reads a decimal integer: digits, perhaps a minus, nothing else.
+// parse parses a decimal integer: digits, optionally with a minus, nothing else.
 func (s span) parse(text string) (n int64, ok bool) {
 	if strings.HasPrefix(text, "+") {
 		return 0, false
@@ -29,8 +29,8 @@ func (s span) parse(text string) (n int64, ok bool) {
 	return n, err == nil && s.min <= n && n <= s.max
 }
 
-// param returns a query parameter, which may be given once. That which continues a listing, after,
-// is called cursor too.
+// param returns a query parameter, which may occur once. The parameter that continues a listing,
+// after, may also be named cursor.
 func (in *input) param(name string) (value string, given bool) {
 	value, given = in.named(name)
 	if name != "after" {
@@ -68,13 +68,13 @@ func (in *input) named(name string) (value string, given bool) {
 	return values[0], true
 }
 
-// text returns a parameter of any bytes, "" if it is not given.
+// text returns a parameter of any bytes, "" if it is missing.
 func (in *input) text(name string) string {
 	value, _ := in.param(name)
 	return value
 }
 
-// lastName returns the parameter after of a listing by names, "" if it is not given.
+// lastName returns the parameter after of a listing by names, "" if it is missing.
 func (in *input) lastName() string {
 	name := in.text("after")
 	if name != "" {
@@ -83,7 +83,7 @@ func (in *input) lastName() string {
 	return name
 }
 
-// integer returns a parameter that is an integer.
+// integer returns an integer parameter.
 func (in *input) integer(name string, s span) int64 {
 	value, given := in.param(name)
 	if !given {
@@ -96,7 +96,7 @@ func (in *input) integer(name string, s span) int64 {
 	return n
 }
 
-// optional returns a parameter that is an integer, nil if it is not given.
+// optional returns an integer parameter, nil if it is missing.
 func (in *input) optional(name string, s span) *int64 {
 	if _, given := in.param(name); !given {
 		return nil
@@ -104,8 +104,8 @@ func (in *input) optional(name string, s span) *int64 {
 	return new(in.integer(name, s))
 }
 
-// boolean returns a parameter that is a truth value, false if it is not given. The name alone is
-// true; with "=" and nothing behind it, the value may have got lost.
+// boolean returns a boolean parameter, false if it is missing. The name alone means true; "="
+// without a value is an error, because the value may have been lost.
 func (in *input) boolean(name string) bool {
 	value, given := in.param(name)
 	switch {
@@ -117,7 +117,7 @@ func (in *input) boolean(name string) bool {
 	return false
 }
 
-// encoding is how JSON carries the bytes of keys and values.
+// encoding is the JSON encoding of the bytes of keys and values.
 type encoding string
 
 const (
@@ -125,7 +125,7 @@ const (
 	base64Text encoding = "base64" // as standard base64 with padding (RFC 4648, section 4): any bytes, unchanged
 )
 
-// encoding returns the parameter of this name.
+// encoding returns the parameter encoding.
 func (in *input) encoding() encoding {
 	value, given := in.param("encoding")
 	if !given {
@@ -138,7 +138,7 @@ func (in *input) encoding() encoding {
 	return utf8Text
 }
 
-// encoded returns bytes as they stand in JSON.
+// encoded encodes bytes for JSON.
 func (e encoding) encoded(bytes string) string {
 	if e == base64Text {
 		return base64.StdEncoding.EncodeToString([]byte(bytes))
@@ -146,7 +146,7 @@ func (e encoding) encoded(bytes string) string {
 	return bytes
 }
 
-// decoded returns the bytes that text stands for; what names where the text is from.
+// decoded decodes text; what names its origin in errors.
 func (e encoding) decoded(what, text string) (string, error) {
 	if e != base64Text {
 		return text, nil
@@ -158,7 +158,7 @@ func (e encoding) decoded(what, text string) (string, error) {
 	return string(bytes), nil
 }
 
-// fieldsAsked says whether a payload has more fields than it is specified to have.
+// fieldsAsked says whether a payload includes fields beyond its specification.
 type fieldsAsked struct{ all bool }
 
 func (f *fieldsAsked) parse(in *input) {
@@ -168,13 +168,14 @@ func (f *fieldsAsked) parse(in *input) {
 	}
 }
 
-// maxPayload returns the parameter max_payload of a listing: up to so many bytes of each payload
-// are shown. 0 is all.
+// maxPayload returns the parameter max_payload of a listing: the maximum number of bytes shown of
+// each payload. 0 means all.
 func (in *input) maxPayload() int {
 	return int(in.integer("max_payload", span{absent: 0, min: 1, max: math.MaxInt32}))
 }
 
-// beginning returns up to n bytes of a payload, of text no part of a character; all if n is 0.
+// beginning returns up to n bytes of a payload, without splitting a character of text; all bytes if
+// n is 0.
 func beginning(payload []byte, n int) []byte {
 	if n == 0 || len(payload) <= n {
 		return payload

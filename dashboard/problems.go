@@ -16,43 +16,42 @@ import (
 )
 
 const (
-	// mostChecked bounds what is looked at of each kind, so that the answer takes milliseconds also
-	// in a namespace with everything. Who has more has a monitoring.
+	// mostChecked limits the objects checked of each type, so that the response takes milliseconds
+	// even in a large namespace. Larger installations have their own monitoring.
 	mostChecked = 500
-	// muchLag is from how many records a group is behind that somebody may want to know: less is
-	// the present.
+	// muchLag is the minimum lag of a group that is reported: a smaller lag is normal.
 	muchLag = 100
-	// runsOf is how old runs may be that have failed: those of last week were seen.
+	// runsOf is the maximum age of reported failed runs: older failures have been seen.
 	runsOf = time.Hour
 )
 
 // problemList is the body of /console/problems.
 type problemList struct {
 	Namespace string        `json:"namespace"`
-	Problems  []finding     `json:"problems"`  // the worst first
-	Partial   []missingPart `json:"partial"`   // what could not be looked at
-	Truncated bool          `json:"truncated"` // there is more of something than was looked at
+	Problems  []finding     `json:"problems"`  // most severe first
+	Partial   []missingPart `json:"partial"`   // checks that failed
+	Truncated bool          `json:"truncated"` // some objects were not checked
 }
 
-// finding is something that needs somebody to look at it.
+// finding is a problem that needs attention.
 type finding struct {
 	Kind string `json:"kind"` // node, shard, queue, group, action, workflow, worker or job
-	Name string `json:"name"` // of that
+	Name string `json:"name"` // of the object
 	// of a group its stream, of a job its id, of a workflow the status of the runs, of a queue the
 	// state of the messages; or ""
 	Of       string `json:"of"`
 	Severity string `json:"severity"` // crit or warn
 	Count    int64  `json:"count"`    // of messages, records or runs; else 1
-	Text     string `json:"text"`     // what is wrong with it, as the rest of a sentence
+	Text     string `json:"text"`     // the problem, as the rest of a sentence
 }
 
-// missingPart is what could not be looked at, and why.
+// missingPart is a failed check, with its error.
 type missingPart struct {
 	What  string `json:"what"`
 	Error string `json:"error"`
 }
 
-// checks are all that is looked at.
+// checks are all checks.
 var checks = []struct {
 	what  string
 	check func(h *handler, ctx context.Context, ns string, add func(finding)) (more bool, err error)
@@ -66,7 +65,7 @@ var checks = []struct {
 	{"processing jobs", (*handler).checkJobs},
 }
 
-// look is what a check has come to.
+// look is the result of a check.
 type look struct {
 	found []finding
 	more  bool
@@ -75,9 +74,9 @@ type look struct {
 	panicked error
 }
 
-// problems looks for what is wrong in a namespace. What can not be read is said, and the rest is
-// told all the same: it is asked for when something is wrong. All is looked at at once: a shard
-// without a leader keeps a read waiting for seconds, which would add up.
+// problems looks for problems in a namespace. It reports checks that fail and still returns the
+// other results, because it is used when something is wrong. The checks run concurrently: a shard
+// without a leader delays a read by seconds, which would add up.
 func (h *handler) problems(ctx context.Context, q namespaceRequest) (problemList, error) {
 	list := problemList{Namespace: q.namespace, Problems: []finding{}, Partial: []missingPart{}}
 	looks := make([]look, len(checks))
@@ -97,7 +96,7 @@ func (h *handler) problems(ctx context.Context, q namespaceRequest) (problemList
 	for i, l := range looks {
 		switch {
 		case l.panicked != nil:
-			panic(l.panicked) // where the handler recovers it
+			panic(l.panicked) // the handler recovers it
 		case errors.Is(l.err, engine.ErrUnauthorized), ctx.Err() != nil:
 			return problemList{}, cmp.Or(l.err, ctx.Err())
 		case l.err != nil:
@@ -112,7 +111,7 @@ func (h *handler) problems(ctx context.Context, q namespaceRequest) (problemList
 	return list, nil
 }
 
-// counted is a number of things: "1 run", "3 runs".
+// counted formats a number of objects: "1 run", "3 runs".
 func counted(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what

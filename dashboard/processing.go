@@ -35,7 +35,7 @@ type jobSummary struct {
 	Metrics          jobMetrics `json:"metrics"`
 }
 
-// jobMetrics are the figures of a job. Gauges are 0 while it does not run.
+// jobMetrics are the metrics of a job. Gauges are 0 while it does not run.
 type jobMetrics struct {
 	RecordsIn        int64   `json:"records_in"`
 	RecordsOut       int64   `json:"records_out"`
@@ -51,8 +51,7 @@ type jobMetrics struct {
 	LatencyMax       float64 `json:"latency_max_ms"`
 	Running          bool    `json:"running"`
 
-	// How many records of its streams the job had not read yet when it last looked: with
-	// fields=all.
+	// Unread records of the job's streams at its last check: with fields=all.
 	RecordsBehind *int64 `json:"records_behind,omitempty"`
 }
 
@@ -100,10 +99,10 @@ func (h *handler) jobs(ctx context.Context, q jobsRequest) (listing[jobSummary],
 	return collect(q.after, q.limit, page, q.summarizeJob, nil)
 }
 
-// submitJobRequest is a pipeline: the body as it is.
+// submitJobRequest is a pipeline: the unparsed body.
 type submitJobRequest struct {
 	namespace  string
-	given      bool // the request names it
+	given      bool // the request names the namespace
 	definition []byte
 }
 
@@ -118,15 +117,15 @@ func (q *submitJobRequest) parse(in *input) {
 	in.check(err)
 }
 
-// jobChanged is the answer to whatever changes a job.
+// jobChanged is the response to a change of a job.
 type jobChanged struct {
 	OK     bool   `json:"ok"`
 	JobID  string `json:"job_id"`
 	Status string `json:"status"`
 }
 
-// submitJob makes a job in the namespace of the request, or in that of the pipeline if the request
-// names none.
+// submitJob creates a job in the namespace of the request, or in that of the pipeline if the
+// request names none.
 func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged, error) {
 	if !q.given {
 		own, err := processing.DefinitionNamespace(q.definition)
@@ -144,8 +143,8 @@ func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged
 	return jobChanged{true, string(made.Job), made.Status.String()}, nil
 }
 
-// allJobMistakes is the error of a pipeline with all that is wrong with it, where its own text has
-// the first few.
+// allJobMistakes returns the error of a pipeline with all its mistakes; the error's own text has
+// only the first few.
 func allJobMistakes(err error) error {
 	var bad *processing.DefinitionError
 	if !errors.As(err, &bad) {
@@ -160,7 +159,7 @@ func allJobMistakes(err error) error {
 	return engine.Errorf(engine.ErrInvalid, "the pipeline has mistakes: %s", strings.Join(all, "; "))
 }
 
-// jobRequest names a job. The id says where it is; a namespace that is given has to be its own.
+// jobRequest names a job. The id contains the namespace; a given namespace must match it.
 type jobRequest struct {
 	located
 	id processing.JobID
@@ -171,7 +170,8 @@ func (q *jobRequest) parse(in *input) {
 	q.located.parse(in)
 }
 
-// store returns the store of the job's namespace. What is no id is that of no job.
+// jobStore returns the store of the job's namespace. An invalid id is treated as that of an unknown
+// job.
 func (h *handler) jobStore(ctx context.Context, q jobRequest) (*processing.Store, error) {
 	store := h.backend.Processing(q.namespace)
 	if q.given {
@@ -198,14 +198,14 @@ type jobDetail struct {
 	Savepoints []jobSavepoint `json:"savepoints"`
 }
 
-// jobSavepoint is a savepoint that is complete.
+// jobSavepoint is a complete savepoint.
 type jobSavepoint struct {
 	ID               string `json:"id"`
 	CreatedAt        int64  `json:"created_at"`
 	RecordsProcessed int64  `json:"records_processed"`
 }
 
-// jobDetailRequest asks for all about a job.
+// jobDetailRequest asks for the details of a job.
 type jobDetailRequest struct {
 	jobRequest
 	fieldsAsked
@@ -256,19 +256,19 @@ func (h *handler) changeJob(
 	return jobChanged{true, string(q.id), status.String()}, nil
 }
 
-// jobWork is the body of /console/processing/jobs/:id: what the specified detail has no fields for.
+// jobWork is the body of /console/processing/jobs/:id: the fields missing in the specified detail.
 type jobWork struct {
 	JobID     string         `json:"job_id"`
-	Reason    string         `json:"reason"` // why it has failed, or is held up; "" if nothing is wrong
-	Held      bool           `json:"held"`   // it runs, and waits for a sink, a source or a lookup
-	Errors    int64          `json:"errors"` // records that went to the stream of errors
+	Reason    string         `json:"reason"` // why it failed or is held up; "" if there is no problem
+	Held      bool           `json:"held"`   // it is running and waits for a sink, a source or a lookup
+	Errors    int64          `json:"errors"` // records sent to the error stream
 	Late      int64          `json:"late"`
 	Dropped   int64          `json:"dropped"`
-	Missed    int64          `json:"missed"` // records that were trimmed before they were read
+	Missed    int64          `json:"missed"` // records trimmed before they were read
 	Operators []operatorWork `json:"operators"`
 }
 
-// operatorWork is what an operator has done so far.
+// operatorWork is the work of an operator so far.
 type operatorWork struct {
 	Name    string `json:"name"`
 	In      int64  `json:"in"`

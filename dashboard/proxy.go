@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// clientOf returns the address of the client that made a request, without a port: that of the
-// connection or, if a trusted proxy is at its other end, the last address in X-Forwarded-For that
-// is not one of a trusted proxy. What a client itself puts into that header comes before and does
-// not count.
+// clientOf returns the address of the client that sent a request, without a port. It is the address
+// of the connection. If that is a trusted proxy, it is the last address in X-Forwarded-For that is
+// not one of a trusted proxy. Addresses that the client itself puts into that header come earlier
+// and are ignored.
 func (h *handler) clientOf(r *http.Request) string {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h *handler) clientOf(r *http.Request) string {
 	for _, hop := range slices.Backward(hops) {
 		addr, ok := parseHop(hop)
 		if !ok {
-			break // whoever comes before this is unknown
+			break // earlier addresses are unknown
 		}
 		if peer = addr.String(); !h.trusts(peer) {
 			break
@@ -43,7 +43,7 @@ func (h *handler) trusts(address string) bool {
 	return slices.ContainsFunc(h.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// parseHop parses an element of X-Forwarded-For, which some proxies write with a port.
+// parseHop parses an element of X-Forwarded-For; some proxies add a port.
 func parseHop(hop string) (netip.Addr, bool) {
 	hop = strings.TrimSpace(hop)
 	if addr, err := netip.ParseAddr(strings.Trim(hop, "[]")); err == nil {

@@ -31,10 +31,10 @@ var queueRoutes = []route{
 type queueSummary struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	Ready     int64  `json:"ready"` // messages whose state is ready: those that are delayed too
+	Ready     int64  `json:"ready"` // messages in the state ready, including delayed ones
 	Inflight  int64  `json:"inflight"`
 	Pending   int64  `json:"pending"`   // the same as ready
-	Available int64  `json:"available"` // of these, can be delivered now
+	Available int64  `json:"available"` // of these, available for delivery now
 	Enqueued  int64  `json:"enqueued"`
 	Dequeued  int64  `json:"dequeued"` // deliveries
 	DLQCount  int64  `json:"dlq_count"`
@@ -101,7 +101,7 @@ func (q *enqueueRequest) parse(in *input) {
 	q.payload = in.payload(in.encoding())
 }
 
-// queueSeq is the answer to what was done with one message.
+// queueSeq is the response to an operation on one message.
 type queueSeq struct {
 	OK    bool   `json:"ok"`
 	Queue string `json:"queue"`
@@ -116,8 +116,7 @@ func (h *handler) enqueue(ctx context.Context, q enqueueRequest) (queueSeq, erro
 	return queueSeq{OK: true, Queue: q.name, Seq: added.Seq}, nil
 }
 
-// queueMessagesRequest asks for limit messages behind a place, which is written as
-// "<priority>-<seq>".
+// queueMessagesRequest asks for limit messages after a position, written as "<priority>-<seq>".
 type queueMessagesRequest struct {
 	queueRequest
 	after string
@@ -125,10 +124,10 @@ type queueMessagesRequest struct {
 	shown
 }
 
-// shown is how payloads are shown in a listing.
+// shown defines how a listing shows payloads.
 type shown struct {
 	encoding encoding
-	most     int // bytes of each; 0: all
+	most     int // maximum bytes of each; 0: all
 }
 
 func (s *shown) parse(in *input) {
@@ -136,7 +135,7 @@ func (s *shown) parse(in *input) {
 	s.most = in.maxPayload()
 }
 
-// payload returns a payload as it is shown.
+// payload returns a payload in the form of the listing.
 func (s shown) payload(payload []byte) string {
 	return s.encoding.encoded(string(beginning(payload, s.most)))
 }
@@ -148,7 +147,7 @@ func (q *queueMessagesRequest) parse(in *input) {
 	q.shown.parse(in)
 }
 
-// place returns a parameter that is priority and seq of a message, "" if it is not given.
+// place returns a parameter with the priority and seq of a message, "" if it is missing.
 func (in *input) place(name string) string {
 	value, given := in.param(name)
 	if !given {
@@ -167,14 +166,14 @@ func (in *input) place(name string) string {
 type queueMessage struct {
 	Seq                  uint64 `json:"seq"`
 	Priority             int    `json:"priority"`
-	State                string `json:"state"` // ready (also if it is delayed), leased or dlq
+	State                string `json:"state"` // ready (also if delayed), leased or dlq
 	Attempts             int    `json:"attempts"`
-	LeaseRemainingMillis int64  `json:"lease_remaining_ms"` // of a delayed one: until it can be delivered
+	LeaseRemainingMillis int64  `json:"lease_remaining_ms"` // of a delayed message: until it can be delivered
 	Size                 int    `json:"size"`               // bytes of the payload
 	Payload              string `json:"payload"`
 }
 
-// messageStates are the names of states in the API, which has none for a delayed message.
+// messageStates are the names of states in the API, which has no state for delayed messages.
 var messageStates = map[queue.State]string{queue.Ready: "ready", queue.Delayed: "ready", queue.Leased: "leased", queue.Dead: "dlq"}
 
 // queueMessage returns a message with its payload.
@@ -200,7 +199,7 @@ func (s shown) queueMessages(after string, limit int, page func(after string, n 
 	}, convert, func(m queue.Message) int { return len(beginning(m.Payload, s.most)) })
 }
 
-// remainingMillis returns how long a message stays as it is by itself: leased or delayed.
+// remainingMillis returns the remaining time of a message's lease or delay.
 func remainingMillis(m queue.Message, now time.Time) int64 {
 	switch m.State {
 	case queue.Leased:
@@ -217,7 +216,7 @@ func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) (li
 	}, h.now())
 }
 
-// deadLettersRequest asks for limit dead letters behind a seq.
+// deadLettersRequest asks for limit dead letters after a seq.
 type deadLettersRequest struct {
 	queueRequest
 	after string
@@ -238,7 +237,7 @@ func (h *handler) deadLetters(ctx context.Context, q deadLettersRequest) (listin
 	}, h.now())
 }
 
-// queuePurged is the answer to a purge.
+// queuePurged is the response to a purge.
 type queuePurged struct {
 	OK     bool  `json:"ok"`
 	Purged int64 `json:"purged"`
@@ -252,7 +251,7 @@ func (h *handler) purge(ctx context.Context, q queueRequest) (queuePurged, error
 	return queuePurged{OK: true, Purged: purged}, nil
 }
 
-// seqs is what the seq of a message may be.
+// seqs is the range of a message's seq.
 var seqs = span{min: 1, max: math.MaxInt64}
 
 // seqRequest names a message.
@@ -306,25 +305,25 @@ func (h *handler) deleteDead(ctx context.Context, q seqRequest) (queueSeq, error
 	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
 }
 
-// queueState is the body of /console/queues/:name: what the specified summary has no fields for.
+// queueState is the body of /console/queues/:name: the fields missing in the specified summary.
 type queueState struct {
 	Name        string       `json:"name"`
 	Paused      bool         `json:"paused"`
-	MaxLen      int64        `json:"max_len"` // 0: no bound
+	MaxLen      int64        `json:"max_len"` // 0: no limit
 	MaxAttempts int          `json:"max_attempts"`
 	Dead        []deadLetter `json:"dead"`      // the first 1,000
-	Reasons     []deadReason `json:"reasons"`   // why these died, the most frequent first
+	Reasons     []deadReason `json:"reasons"`   // dead-letter reasons of these, the most frequent first
 	Truncated   bool         `json:"truncated"` // there are more
 }
 
-// deadLetter says why a message is one.
+// deadLetter is a dead letter with its reason.
 type deadLetter struct {
 	Seq    uint64 `json:"seq"`
 	Reason string `json:"reason"`
 	DiedAt int64  `json:"died_at"` // ms
 }
 
-// deadReason is what several dead letters died of.
+// deadReason is a dead-letter reason with its number of messages.
 type deadReason struct {
 	Reason string `json:"reason"`
 	Count  int    `json:"count"`

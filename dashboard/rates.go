@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe"
 )
 
-// rateSeconds is how far back the rates go.
+// rateSeconds is the period covered by the rates.
 const rateSeconds = 300
 
 // counter is a backend that counts in this process: a node.
@@ -17,9 +17,9 @@ type counter interface {
 	AddTraffic(received, sent int64)
 }
 
-// rates are the body of /console/rates: what was done in each step, the oldest first. All lists are
-// of one length: shorter if the node has just started, and 0 if it is in another process, which
-// keeps its rates for itself.
+// rates is the body of /console/rates: the counts of each step, oldest first. All lists have the
+// same length: shorter if the node has just started, and 0 if it is in another process, which does
+// not share its rates.
 type rates struct {
 	StepMillis int64   `json:"step_ms"`
 	Commands   []int64 `json:"commands"`
@@ -37,7 +37,7 @@ func (h *handler) consoleRates(context.Context, nothing) (rates, error) {
 	return r, nil
 }
 
-// recentBytes counts bytes by the second in which they came and went.
+// recentBytes counts received and sent bytes by second.
 type recentBytes struct {
 	mu      sync.Mutex // guards seconds
 	seconds [rateSeconds + 2]struct{ at, received, sent int64 }
@@ -64,7 +64,7 @@ func (t *traffic) add(now time.Time, received, sent int64) {
 	t.sent.Add(sent)
 }
 
-// addTo adds what was counted to lists that end with the second before this one.
+// addTo adds the counts to lists that end with the second before this one.
 func (b *recentBytes) addTo(now time.Time, received, sent []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

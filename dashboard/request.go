@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// input is what a request struct parses itself from: path segments, query parameters and a JSON
-// body. Its methods return zero values after the first problem, which finish returns.
+// input is the source from which a request struct parses itself: path segments, query parameters
+// and a JSON body. Its methods return zero values after the first problem, which finish returns.
 type input struct {
 	handler  *handler
 	request  *http.Request
@@ -29,9 +29,9 @@ type input struct {
 	held     int64 // bytes of the body in memory
 	bodyRead bool
 
-	home       string // the namespace of requests that name none
+	home       string // namespace of requests that name none
 	namespaced bool   // namespace has been called
-	about      string // what it returned
+	about      string // result of namespace
 	err        error
 }
 
@@ -44,7 +44,7 @@ func newInput(h *handler, r *http.Request, path httprouter.Params) *input {
 	return in
 }
 
-// alone reports whether a parameter that is given is a name alone, without "=".
+// alone reports whether a parameter is given by its name alone, without "=".
 func (in *input) alone(name string) bool {
 	for part := range strings.SplitSeq(in.request.URL.RawQuery, "&") {
 		if decoded, err := url.QueryUnescape(part); err == nil && decoded == name && !strings.Contains(part, "=") {
@@ -54,20 +54,20 @@ func (in *input) alone(name string) bool {
 	return false
 }
 
-// invalid notes that the request is malformed.
+// invalid records that the request is malformed.
 func (in *input) invalid(format string, args ...any) {
 	in.check(engine.Errorf(engine.ErrInvalid, format, args...))
 }
 
-// check notes err unless it is nil or there is one already.
+// check records err, unless it is nil or there is an earlier one.
 func (in *input) check(err error) {
 	if in.err == nil {
 		in.err = err
 	}
 }
 
-// finish returns the first problem. An unknown parameter is one, which may be a mistyped option or
-// condition; on reads only one that is about pages.
+// finish returns the first problem. An unknown parameter is a problem, since it may be a mistyped
+// option or condition; on reads only an unknown parameter for paging is.
 func (in *input) finish() error {
 	if in.object != nil {
 		in.object.finish()
@@ -79,9 +79,8 @@ func (in *input) finish() error {
 	return in.err
 }
 
-// paging are the names by which parameters of pages go. An endpoint that knows one of them by
-// another name, or has no pages, must not ignore it: the caller would take the answer for the page
-// that it has asked for.
+// paging are usual names of parameters for paging. An endpoint that uses another name, or has no
+// pages, must not ignore them: the caller would mistake the response for the requested page.
 var paging = []string{"after", "before", "cursor", "limit", "offset", "page", "page_size", "page_token", "per_page", "skip", "start",
 	"count", "size", "max", "max_results", "marker", "top", "pageSize", "pageToken", "perPage"}
 
@@ -94,7 +93,7 @@ func (in *input) refuseUnknown() {
 	}
 }
 
-// release gives up the memory of the body.
+// release releases the memory of the body.
 func (in *input) release() { in.handler.traffic.held.Add(-in.held) }
 
 // segment returns a segment of the path, unescaped.
@@ -106,7 +105,7 @@ func (in *input) segment(name string) string {
 	return s
 }
 
-// number returns a segment of the path that is an integer.
+// number returns an integer path segment.
 func (in *input) number(name string, s span) int64 {
 	text := in.segment(name)
 	n, ok := s.parse(text)
@@ -116,8 +115,8 @@ func (in *input) number(name string, s span) int64 {
 	return n
 }
 
-// namespace returns the namespace that the path names, else the parameter, else the only one of the
-// key, else the default one. If path and parameter name one, they must agree.
+// namespace returns the namespace in the path, else the parameter, else the only one of the key,
+// else the default one. If path and parameter both name one, they must agree.
 func (in *input) namespace() string {
 	in.namespaced = true
 	name, given := in.param("namespace")
@@ -135,7 +134,7 @@ func (in *input) namespace() string {
 	return name
 }
 
-// body returns the JSON object that is the body.
+// body returns the JSON object in the body.
 func (in *input) body() *object {
 	in.object = &object{in: in}
 	if in.err != nil {
@@ -149,7 +148,7 @@ func (in *input) body() *object {
 	return in.object
 }
 
-// payload returns the body itself, or what it stands for, within the limit for values.
+// payload returns the decoded body, within the limit for values.
 func (in *input) payload(e encoding) []byte {
 	if in.err != nil {
 		return nil
@@ -183,8 +182,8 @@ func (in *input) readBody() ([]byte, error) {
 	return raw, err
 }
 
-// readEncodedBody reads the body as its Content-Encoding says: as it is, or gzip. The limit of a
-// body holds for it decoded too.
+// readEncodedBody reads the body according to its Content-Encoding: plain or gzip. The size limit
+// also applies to the decoded body.
 func (in *input) readEncodedBody() ([]byte, error) {
 	raw, err := in.readBody()
 	if err != nil {
@@ -208,7 +207,7 @@ func (in *input) readEncodedBody() ([]byte, error) {
 	return decoded, err
 }
 
-// bodyDecoder counts what a body is decoded to as bodyReader counts the body: a small body may
+// bodyDecoder counts the decoded bytes of a body as bodyReader counts the body: a small body may
 // decode to a very large one.
 type bodyDecoder struct {
 	in *input

@@ -17,7 +17,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Refusals of HTTP itself; the others are the errors of package floe.
+// Errors of HTTP itself; the others are the errors of package floe.
 var (
 	errForbidden   = errors.New("forbidden")
 	errMethod      = errors.New("method not allowed")
@@ -26,7 +26,7 @@ var (
 	errMisdirected = errors.New("misdirected request")
 )
 
-// statuses maps errors to statuses; the first that matches counts. What is not in it is 500.
+// statuses maps errors to statuses; the first match applies. Other errors are 500.
 var statuses = []struct {
 	err    error
 	status int
@@ -57,8 +57,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// retryAfter goes with 429 and 503: a node gets over both within moments or not by itself, unless
-// the error knows better.
+// retryAfter returns the Retry-After header for 429 and 503: 1 s unless the error has its own value,
+// since a node recovers from both within moments or not without intervention.
 func retryAfter(err error) string {
 	var later interface{ RetryAfter() time.Duration }
 	if errors.As(err, &later) {
@@ -72,17 +72,17 @@ type errorBody struct {
 	Error string `json:"error"`
 }
 
-// bodyError is an error that has a body of its own.
+// bodyError is an error with its own response body.
 type bodyError interface {
 	error
 	body() any
 }
 
-// headed is an answer with a part for the header.
+// headed is a response that sets headers.
 type headed interface{ setHeader(http.Header) }
 
-// fail answers with an error. What is not the client's doing is logged, and its text is kept from
-// the client.
+// fail responds with an error. Errors not caused by the client are logged, and their text is not
+// sent to the client.
 func (h *handler) fail(out *reply, err error) {
 	status := statusOf(err)
 	var body any = errorBody{err.Error()}
@@ -106,15 +106,15 @@ func (h *handler) fail(out *reply, err error) {
 	h.send(out, status, body)
 }
 
-// addresses are those of nodes, and names that were looked up for one, as errors of connections
-// have them.
+// addresses matches node addresses, and names that were looked up for one, in the errors of
+// connections.
 var addresses = regexp.MustCompile(`\blookup [\w.-]+(?: on [\w.-]+(?::\d+)?)?|\[[0-9A-Fa-f:.%a-z]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\b[\w.-]*[A-Za-z][\w.-]*:\d{1,5}\b`)
 
-// withoutAddresses returns the text of an error without the addresses of other nodes: the client
-// need not know where they are, and may not be meant to.
+// withoutAddresses removes the addresses of other nodes from an error's text: the client does not
+// need them, and may not be permitted to know them.
 func withoutAddresses(text string) string { return addresses.ReplaceAllString(text, "a node") }
 
-// recoverPanic turns a panic into 500, or breaks the connection off if the answer has been begun.
+// recoverPanic turns a panic into 500, or closes the connection if the response has begun.
 func (h *handler) recoverPanic(out *reply) {
 	cause := recover()
 	if cause == nil {
@@ -128,9 +128,9 @@ func (h *handler) recoverPanic(out *reply) {
 	h.fail(out, err)
 }
 
-// send writes the answer. It is encoded before the first byte goes out, so that what cannot be
-// encoded is a clean 500. Bytes that are not UTF-8 become U+FFFD, and a header says so, lest the
-// answer be written back.
+// send writes the response. It encodes the body before the first byte is sent, so that an encoding
+// error results in a clean 500. Bytes that are not UTF-8 become U+FFFD, and a header reports that,
+// so that clients do not write the response back.
 func (h *handler) send(out *reply, status int, body any) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -151,7 +151,7 @@ func (h *handler) send(out *reply, status int, body any) {
 		header.Set("Connection", "close")
 	}
 	out.WriteHeader(status)
-	// The only error is a client that has gone.
+	// The only possible error is a closed connection.
 	_, _ = out.Write(b.Bytes())
 }
 
@@ -172,23 +172,23 @@ func replaced(encoded []byte) bool {
 	}
 }
 
-// reply is the way back to the client. It counts what it carries.
+// reply is the response writer of a request. It counts the bytes sent.
 type reply struct {
 	http.ResponseWriter
 	request  *http.Request
 	traffic  *traffic
 	bodyRead bool // the body of the request was read to its end
 	begun    bool
-	who      *floe.Holder // nil: nobody was asked who he is
+	who      *floe.Holder // nil: no authentication was needed
 }
 
-// WriteHeader begins the answer.
+// WriteHeader begins the response.
 func (out *reply) WriteHeader(status int) {
 	out.begun = true
 	out.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends a part of the body, which an answer to HEAD does not have.
+// Write sends a part of the body, unless the request is HEAD.
 func (out *reply) Write(p []byte) (int, error) {
 	out.begun = true
 	if out.request.Method == http.MethodHead {
@@ -199,11 +199,11 @@ func (out *reply) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController find the writer below.
+// Unwrap gives http.ResponseController access to the underlying writer.
 func (out *reply) Unwrap() http.ResponseWriter { return out.ResponseWriter }
 
-// leavesBody reports whether so much of the body may be unread that the connection should rather be
-// closed: net/http would wait for the rest before it answers.
+// leavesBody reports whether so much of the body may be unread that the connection should be
+// closed: net/http would wait for the rest before it responds.
 func (out *reply) leavesBody() bool {
 	const worthReading = 64 << 10
 	r := out.request

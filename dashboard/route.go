@@ -27,7 +27,7 @@ type route struct {
 	serve    func(h *handler, in *input) (any, error)
 }
 
-// role is what the holder of a key needs for the endpoint.
+// role returns the role that the endpoint requires of a key's holder.
 func (rt route) role() floe.Role {
 	if rt.method == http.MethodGet || reading[rt.method+" "+rt.path] {
 		return floe.RoleRead
@@ -35,15 +35,15 @@ func (rt route) role() floe.Role {
 	return floe.RoleWrite
 }
 
-// parser is the duty of a request struct: to take from the input what it needs and to check it. A
-// problem is told to the input, which keeps the first one; the endpoint is not called then.
+// parser is implemented by request structs: parse reads the request's fields from the input and
+// checks them. The input records the first problem; the endpoint is then not called.
 type parser[Q any] interface {
 	*Q
 	parse(in *input)
 }
 
-// endpoint makes the row of an endpoint: its pattern ("GET /health"), the method of the handler
-// that answers it, and a line that says what it does.
+// endpoint builds the row of an endpoint: its pattern ("GET /health"), the handler method that
+// serves it, and a line of documentation.
 func endpoint[Q, A any, P parser[Q]](pattern string, call func(*handler, context.Context, Q) (A, error), doc string) route {
 	method, path, _ := strings.Cut(pattern, " ")
 	return route{

@@ -12,39 +12,38 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// slots are how many requests are served at once. Some more wait for a moment until one of them has
-// ended: to refuse a request costs a third of what it takes to serve it, so a handler that refuses
-// as many as it serves would serve fewer. Whoever finds no room to wait is refused, soon.
+// slots limits the number of concurrent requests. Some more wait briefly until a slot is free:
+// rejecting a request costs a third of serving it, so a handler that rejects as many requests as it
+// serves would serve fewer. A request that finds no room to wait is rejected after a short pause.
 //
-// Those that wait do so by namespace, and the namespaces take turns. When there is no more room,
-// one that has more waiting than another makes room for it: its latest request is the one that is
-// refused.
+// Requests wait by namespace, and the namespaces take turns. When the queue is full, a namespace
+// with more waiting requests makes room for one with fewer: its latest request is rejected.
 type slots struct {
-	limit   int          // negative: there is none
-	pausing atomic.Int64 // requests that are refused soon
+	limit   int          // negative: no limit
+	pausing atomic.Int64 // requests whose rejection is delayed
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	taken   int
 	waiting int
-	lines   []*line // namespaces with somebody waiting; the first is served next
+	lines   []*line // namespaces with waiting requests; the first is served next
 }
 
-// line is the requests of a namespace that wait, in order.
+// line is the queue of a namespace's waiting requests, in order.
 type line struct {
 	namespace string
-	requests  []chan error // of capacity 1: gets nil with the slot, or ErrBusy
+	requests  []chan error // of capacity 1: receives nil with the slot, or ErrBusy
 }
 
 const (
-	waitersOf    = 7 // requests may wait for each that is served
+	waitersOf    = 7 // maximum waiting requests per slot
 	slotTime     = 100 * time.Millisecond
-	pausesOf     = 32 // refusals for each that is served may be put off
+	pausesOf     = 32 // maximum delayed rejections per slot
 	refusalPause = 50 * time.Millisecond
 )
 
 func newSlots(limit int) *slots { return &slots{limit: limit} }
 
-// take takes a slot for a request, which leave gives back. Errors: ErrBusy; ctx's.
+// take takes a slot for a request; leave releases it. Errors: ErrBusy; ctx's.
 func (s *slots) take(ctx context.Context, u *url.URL) error {
 	if s.limit < 0 {
 		return nil
@@ -69,7 +68,7 @@ func (s *slots) take(ctx context.Context, u *url.URL) error {
 	if s.giveUp(mine) {
 		return err
 	}
-	// It has been decided just now.
+	// The decision has just been made.
 	if decided := <-mine; decided != nil || ctx.Err() == nil {
 		return decided
 	}
@@ -77,8 +76,8 @@ func (s *slots) take(ctx context.Context, u *url.URL) error {
 	return err
 }
 
-// refuse returns the error after a pause, if not too many have one: who comes back at once would be
-// refused again, at a cost that others have to bear.
+// refuse returns the error after a pause, unless too many requests are pausing: a client that
+// retries at once would be rejected again, at the expense of others.
 func (s *slots) refuse(ctx context.Context, err error) error {
 	if s.pausing.Add(1) <= int64(pausesOf*s.limit) {
 		pause := time.NewTimer(refusalPause)
@@ -92,7 +91,7 @@ func (s *slots) refuse(ctx context.Context, err error) error {
 	return err
 }
 
-// enter takes a slot that is free, or returns what tells of one.
+// enter takes a free slot, or returns the channel that receives one.
 func (s *slots) enter(u *url.URL) (mine chan error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *slots) enter(u *url.URL) (mine chan error, err error) {
 	return mine, nil
 }
 
-// giveUp ends the waiting of a request. It returns false if it does not wait any more.
+// giveUp ends the wait of a request. It returns false if the request is no longer waiting.
 func (s *slots) giveUp(mine chan error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +147,7 @@ func (s *slots) busy() error {
 	return engine.Errorf(engine.ErrBusy, "%d requests are being served, the limit is %d", s.limit, s.limit)
 }
 
-// leave gives a slot to the one who is next.
+// leave passes a slot to the next request.
 func (s *slots) leave() {
 	if s.limit < 0 {
 		return
@@ -168,8 +167,8 @@ func (s *slots) leave() {
 	}
 }
 
-// namespaceOf returns the namespace that a request is about, as far as its URL tells before it has
-// been read: its own, or that of a mistake, which is refused.
+// namespaceOf returns the namespace of a request, as far as its URL shows before the request is
+// parsed. For an invalid request it may be wrong, but the request is then rejected.
 func namespaceOf(u *url.URL) string {
 	if _, after, ok := strings.Cut(u.Path, "/namespaces/"); ok {
 		name, _, _ := strings.Cut(after, "/")

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// wantsStale reports whether a request is a read with stale=true: it is answered from whichever
-// replica is at hand, see floe.Stale, and so without a quorum too.
+// wantsStale reports whether a request is a read with stale=true: any available replica answers it,
+// see floe.Stale, so it needs no quorum.
 func wantsStale(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery == "" {
 		return false
@@ -15,5 +15,5 @@ func wantsStale(r *http.Request) bool {
 	return len(values) == 1 && slices.Contains([]string{"", "1", "true"}, values[0])
 }
 
-// staleBackend is a backend whose stores read from whichever replica is at hand.
+// staleBackend is a backend whose stores read from any available replica.
 type staleBackend struct{ Backend }

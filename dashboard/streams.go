@@ -63,8 +63,7 @@ func (q *streamRequest) parse(in *input) {
 	q.name = in.segment("name")
 }
 
-// streamDetail is the body of /streams/:name. Its partitions take the place of their number in the
-// summary.
+// streamDetail is the body of /streams/:name. Its partitions replace their number in the summary.
 type streamDetail struct {
 	streamSummary
 	Partitions     []streamPartition `json:"partitions"`
@@ -75,9 +74,9 @@ type streamPartition struct {
 	ID      int    `json:"id"`
 	Records int64  `json:"records"`
 	Bytes   int64  `json:"bytes"`
-	FirstID string `json:"first_id"` // 0-0 if it holds no record
-	LastID  string `json:"last_id"`  // of the last record it ever had, 0-0 if there was none
-	Leader  string `json:"leader"`   // id of a node, "" if there is none at the moment
+	FirstID string `json:"first_id"` // 0-0 if it has no records
+	LastID  string `json:"last_id"`  // of the last record ever, 0-0 if there was none
+	Leader  string `json:"leader"`   // node id, "" if there is no leader at the moment
 }
 
 // consumerGroup is a group of a stream in the stream's detail.
@@ -87,7 +86,7 @@ type consumerGroup struct {
 	Members       int               `json:"members"`
 	Pending       int               `json:"pending"`
 	Lag           int64             `json:"lag"`
-	LastDelivered map[string]string `json:"last_delivered"` // by partition; 0-0 if nothing was
+	LastDelivered map[string]string `json:"last_delivered"` // by partition; 0-0 if none
 }
 
 func (h *handler) stream(ctx context.Context, q streamRequest) (streamDetail, error) {
@@ -133,18 +132,18 @@ func summarizeGroup(g *stream.GroupStats) consumerGroup {
 	}
 }
 
-// streamMessagesRequest asks for limit messages: from an ID on, after one, the last ones, or the
-// first ones.
+// streamMessagesRequest asks for limit messages: from an ID, after one, the last ones, or the first
+// ones.
 type streamMessagesRequest struct {
 	streamRequest
 	shown
 	fieldsAsked
 	limit     int
 	partition *int64              // nil: all
-	options   []stream.ReadOption // where to begin
+	options   []stream.ReadOption // where to start
 }
 
-// partitions is what the number of a partition may be.
+// partitions is the range of a partition's number.
 var partitions = span{min: 0, max: stream.MaxPartitions - 1}
 
 func (q *streamMessagesRequest) parse(in *input) {
@@ -174,7 +173,7 @@ func (q *streamMessagesRequest) parse(in *input) {
 	}
 }
 
-// recordID returns a parameter that is the ID of a record.
+// recordID returns a parameter with the ID of a record.
 func (in *input) recordID(name string) (id stream.ID, given bool) {
 	value, given := in.param(name)
 	if !given {
@@ -187,8 +186,8 @@ func (in *input) recordID(name string) (id stream.ID, given bool) {
 	return id, true
 }
 
-// streamMessage is a record in a listing. Key, payload and the values of headers are encoded as was
-// asked for; names of headers are text. Partition, key and headers are there with fields=all.
+// streamMessage is a record in a listing. Key, payload and header values use the requested
+// encoding; header names are text. Partition, key and headers are included with fields=all.
 type streamMessage struct {
 	IDMillis  int64             `json:"id_ms"`
 	IDSeq     uint64            `json:"id_seq"`
@@ -222,7 +221,7 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	}
 	last := records[len(records)-1].ID
 	stats, err := store.Get(ctx, q.name)
-	if errors.Is(err, stream.ErrNotFound) { // by now
+	if errors.Is(err, stream.ErrNotFound) { // deleted meanwhile
 		return messages, nil
 	}
 	if q.goesOn(&stats, last) {
@@ -231,8 +230,8 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	return messages, err
 }
 
-// goesOn reports whether the stream has messages of those that are asked for behind one. It asks
-// for more than another read would, but is not counted as one.
+// goesOn reports whether the stream has further requested messages after one. It queries more than
+// another read would, but does not count as a read.
 func (q *streamMessagesRequest) goesOn(stats *stream.Stats, last stream.ID) bool {
 	return slices.ContainsFunc(stats.Partitions, func(p stream.PartitionStats) bool {
 		asked := q.partition == nil || *q.partition == int64(p.Partition)
@@ -240,7 +239,7 @@ func (q *streamMessagesRequest) goesOn(stats *stream.Stats, last stream.ID) bool
 	})
 }
 
-// activityRequest asks for what was appended between two times, in so many parts.
+// activityRequest asks for the records appended between two times, divided into parts.
 type activityRequest struct {
 	streamRequest
 	span stream.ActivitySpan
@@ -261,7 +260,7 @@ func (q *activityRequest) parse(in *input) {
 	q.span.From, q.span.Step = time.UnixMilli(*from), time.Duration(millis)*time.Millisecond
 }
 
-// streamActivity is what was appended in each of the parts of a time.
+// streamActivity is the number of records appended in each part of a period.
 type streamActivity struct {
 	From       int64   `json:"from"`
 	To         int64   `json:"to"` // excluded
@@ -276,7 +275,7 @@ func (h *handler) streamActivity(ctx context.Context, q activityRequest) (stream
 	return streamActivity{From: from, To: from + step*int64(q.span.Parts), StepMillis: step, Records: a.Records, Bytes: a.Bytes}, err
 }
 
-// trimRequest says what to remove from a stream.
+// trimRequest defines which records to remove from a stream.
 type trimRequest struct {
 	streamRequest
 	maxLen *int64 // of the stream
@@ -289,7 +288,8 @@ var (
 	trimSeconds = span{min: 1, max: ttlSeconds.max}
 )
 
-// parse takes several bounds; that the length wins over the age is the store's rule.
+// parse accepts several bounds; the store's rule that the length takes precedence over the age
+// applies.
 func (q *trimRequest) parse(in *input) {
 	q.streamRequest.parse(in)
 	q.maxLen = in.optional("max_len", trimLengths)
@@ -310,13 +310,13 @@ func (q *trimRequest) parse(in *input) {
 	}
 }
 
-// streamTrimmed is the answer to a trim.
+// streamTrimmed is the response to a trim.
 type streamTrimmed struct {
 	OK     bool   `json:"ok"`
 	Stream string `json:"stream"`
 	DryRun bool   `json:"dry_run"`
 
-	removed int64 // that is, or would be
+	removed int64 // number of records that are, or would be, removed
 }
 
 func (a streamTrimmed) setHeader(header http.Header) {
@@ -334,7 +334,7 @@ func (h *handler) trim(ctx context.Context, q trimRequest) (streamTrimmed, error
 			return streamTrimmed{}, err
 		}
 		q.bounds = append(q.bounds, bound)
-		if _, ofAll := bound.(stream.LengthOption); !ofAll { // an age would win over an ID
+		if _, ofAll := bound.(stream.LengthOption); !ofAll { // an age would take precedence over an ID
 			q.bounds = []stream.TrimOption{bound}
 			if q.dryRun {
 				q.bounds = append(q.bounds, stream.DryRun())
@@ -348,9 +348,10 @@ func (h *handler) trim(ctx context.Context, q trimRequest) (streamTrimmed, error
 	return streamTrimmed{OK: true, Stream: q.name, DryRun: q.dryRun, removed: removed}, nil
 }
 
-// lengthBound returns what leaves the newest n records of a stream as it is now, whichever
-// partitions they are in: the store's own length is of each partition. Of several partitions it
-// looks for the ID before which as many records are as have to go, by trims that remove nothing.
+// lengthBound returns the bound that keeps the newest n records of the stream's current content, in
+// all partitions together: the store's own length applies to each partition. For several partitions
+// it searches for the ID with the required number of records before it, using trims that remove
+// nothing.
 func lengthBound(ctx context.Context, store *stream.Store, name string, n int64) (stream.TrimOption, error) {
 	stats, err := store.Get(ctx, name)
 	if err != nil {
@@ -374,13 +375,13 @@ func lengthBound(ctx context.Context, store *stream.Store, name string, n int64)
 	if err != nil {
 		return nil, err
 	}
-	before := int64(millis) - 1 // the last record that goes is of this millisecond
+	before := int64(millis) - 1 // the last removed record is of this millisecond
 	seq, err := least(0, math.MaxUint32, func(seq uint64) (bool, error) { return goes(stream.ID{Millis: before, Seq: seq}) })
 	return stream.Before(stream.ID{Millis: before, Seq: seq}), err
 }
 
-// least returns the least number from low to high for which holds is true, as it is for all behind
-// it; high if there is none.
+// least returns the lowest number from low to high for which holds is true, provided that holds
+// stays true for higher numbers; high if there is none.
 func least(low, high uint64, holds func(uint64) (bool, error)) (uint64, error) {
 	for low < high {
 		middle := low + (high-low)/2
@@ -397,7 +398,7 @@ func least(low, high uint64, holds func(uint64) (bool, error)) (uint64, error) {
 	return low, nil
 }
 
-// deleteStreamRequest names a stream and says whether it may hold records.
+// deleteStreamRequest names a stream and says whether it may contain records.
 type deleteStreamRequest struct {
 	streamRequest
 	options []stream.DeleteOption
@@ -410,7 +411,7 @@ func (q *deleteStreamRequest) parse(in *input) {
 	}
 }
 
-// streamDeleted is the answer to a DELETE.
+// streamDeleted is the response to a DELETE.
 type streamDeleted struct {
 	OK     bool   `json:"ok"`
 	Stream string `json:"stream"`

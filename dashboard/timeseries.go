@@ -17,8 +17,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// floqlPath is where queries are. It shares its place with the names of measurements: none is
-// called floql.
+// floqlPath is the path of queries. It collides with the names of measurements, so floql is a
+// reserved name.
 const floqlPath = "/api/v1/timeseries/floql"
 
 var timeseriesRoutes = []route{
@@ -92,21 +92,21 @@ func (h *handler) measurement(ctx context.Context, q measurementRequest) (measur
 	return detail, nil
 }
 
-// measurementState is the body of /console/timeseries/:measurement: what the specified detail has
-// no fields for.
+// measurementState is the body of /console/timeseries/:measurement: the fields missing in the
+// specified detail.
 type measurementState struct {
 	Name       string  `json:"name"`
 	Points     int64   `json:"points"`
 	Oldest     *int64  `json:"oldest"` // ms; null without points
 	Newest     *int64  `json:"newest"`
-	HeldPoints int64   `json:"held_points"` // on disk after their time
+	HeldPoints int64   `json:"held_points"` // on disk after their retention
 	HeldBy     *rollup `json:"held_by"`     // the rollup that they wait for, or null
 }
 
 // rollup is a rollup of a measurement.
 type rollup struct {
 	EveryMillis int64 `json:"every_ms"`
-	TTLMillis   int64 `json:"ttl_ms"` // 0: for ever
+	TTLMillis   int64 `json:"ttl_ms"` // 0: forever
 }
 
 func (h *handler) measurementState(ctx context.Context, q measurementRequest) (measurementState, error) {
@@ -125,13 +125,13 @@ func (h *handler) measurementState(ctx context.Context, q measurementRequest) (m
 	return s, nil
 }
 
-// times is what a time in ms may be.
+// times is the range of a time in ms.
 var times = span{min: -(1 << 48), max: 1 << 48}
 
-// rangeRequest names a range of time of a measurement, or of its series that carry tags.
+// rangeRequest names a range of time of a measurement, or of its series with given tags.
 type rangeRequest struct {
 	measurementRequest
-	from, to *int64 // ms; to is excluded
+	from, to *int64 // ms; to is exclusive
 	tags     map[string]string
 }
 
@@ -145,11 +145,11 @@ func (q *rangeRequest) parse(in *input) {
 	q.tags = in.tags("tags")
 }
 
-// rangeDeleted is the answer to the deletion of a range.
+// rangeDeleted is the response to the deletion of a range.
 type rangeDeleted struct {
 	OK          bool   `json:"ok"`
 	Measurement string `json:"measurement"`
-	Series      int64  `json:"series"` // that were looked at
+	Series      int64  `json:"series"` // series that were checked
 }
 
 func (h *handler) deleteRange(ctx context.Context, q rangeRequest) (rangeDeleted, error) {
@@ -160,7 +160,7 @@ func (h *handler) deleteRange(ctx context.Context, q rangeRequest) (rangeDeleted
 	return rangeDeleted{OK: true, Measurement: q.name, Series: n}, nil
 }
 
-// timeOf returns a time in ms, the zero time if it is not given.
+// timeOf returns a time in ms, the zero time if it is missing.
 func timeOf(ms *int64) time.Time {
 	if ms == nil {
 		return time.Time{}
@@ -183,8 +183,8 @@ func (q *dataRequest) parse(in *input) {
 	q.maxListed = in.handler.maxListed
 }
 
-// tags returns a parameter that is pairs of key and value, as k=v,k=v. A backslash takes the
-// meaning from a comma, an equals sign or a backslash behind it.
+// tags returns a parameter with pairs of key and value, as k=v,k=v. A backslash escapes a comma, an
+// equals sign or a backslash.
 func (in *input) tags(name string) map[string]string {
 	value, given := in.param(name)
 	if !given || value == "" {
@@ -206,7 +206,7 @@ func (in *input) tags(name string) map[string]string {
 	return tags
 }
 
-// splitEscaped splits s at each sep that has no backslash before it.
+// splitEscaped splits s at each sep that is not preceded by a backslash.
 func splitEscaped(s string, sep byte) (parts []string) {
 	from := 0
 	for i := 0; i < len(s); i++ {
@@ -235,9 +235,9 @@ type dataPoint struct {
 type measurementData struct {
 	Measurement string      `json:"measurement"`
 	Field       string      `json:"field"`
-	Series      []dataPoint `json:"series"` // of all series that carry the tags, by time
+	Series      []dataPoint `json:"series"` // of all series with the tags, by time
 
-	after int64 // where points follow that were left out; 0: nowhere
+	after int64 // time of the first omitted point; 0: none
 }
 
 func (d measurementData) next() (name, value string) {
@@ -264,7 +264,7 @@ func (h *handler) measurementData(ctx context.Context, q dataRequest) (measureme
 	if m.Newest.IsZero() {
 		c.from, c.to = 0, 0
 	}
-	if isRollup { // whose first bucket may begin before the oldest point
+	if isRollup { // its first bucket may begin before the oldest point
 		c.from -= (366 * 24 * time.Hour).Milliseconds()
 	}
 	if q.from != nil {
@@ -282,7 +282,7 @@ func (h *handler) measurementData(ctx context.Context, q dataRequest) (measureme
 	return d, err
 }
 
-// rollupOf returns the measurement whose rollup a name such as cpu:5m:max is.
+// rollupOf returns the measurement of a rollup name such as cpu:5m:max.
 func rollupOf(ctx context.Context, store *ts.Store, name string) (ts.Measurement, error) {
 	parts := strings.Split(name, ":")
 	if n := len(parts); n > 2 {
@@ -297,7 +297,7 @@ func rollupOf(ctx context.Context, store *ts.Store, name string) (ts.Measurement
 	return ts.Measurement{}, engine.Errorf(floe.ErrNotFound, "measurement %q not found", name)
 }
 
-// fieldOf returns the field that is asked for.
+// fieldOf returns the requested field.
 func fieldOf(m ts.Measurement, asked string) (string, error) {
 	var names []string
 	for _, f := range m.Fields {
@@ -314,7 +314,7 @@ func fieldOf(m ts.Measurement, asked string) (string, error) {
 	return asked, nil
 }
 
-// maxQueryBytes is how long a query may be.
+// maxQueryBytes is the maximum length of a query.
 const maxQueryBytes = 64 << 10
 
 // floqlRequest is a query: the parameter q, or the body.
@@ -340,7 +340,7 @@ func (q *floqlRequest) parse(in *input) {
 	q.query = query
 }
 
-// bodyQuery returns the query of a body: the body itself, or what a form has as q.
+// bodyQuery returns the query in a body: the body itself, or the value q of a form.
 func bodyQuery(raw []byte, contentType string) string {
 	if text, ok := strings.CutPrefix(string(raw), "q="); ok && strings.HasPrefix(contentType, "application/x-www-form-urlencoded") {
 		if decoded, err := url.QueryUnescape(text); err == nil {
@@ -355,7 +355,7 @@ type floqlAnswer struct{ *floql.Result }
 
 func (a floqlAnswer) body() any { return a.Result }
 
-// setHeader says what may be wrong with a query that has found nothing.
+// setHeader adds warnings about a query without results.
 func (a floqlAnswer) setHeader(header http.Header) {
 	if len(a.Hints) > 0 {
 		header.Set("X-Floe-Hint", strings.Join(a.Hints, "; "))
@@ -410,18 +410,18 @@ func (q *writeRequest) parse(in *input) {
 	}
 }
 
-// refusedLine is a line that was not written.
+// refusedLine is a rejected line.
 type refusedLine struct {
 	Line  int    `json:"line"` // from 1
 	Error string `json:"error"`
 }
 
-// writtenLines says what became of lines.
+// writtenLines is the result of writing lines.
 type writtenLines struct {
 	Written int           `json:"written"` // points
 	Refused int           `json:"refused"` // lines
-	Strings int           `json:"strings"` // fields that were left out because they are strings
-	Errors  []refusedLine `json:"errors"`  // of the first 100 that were refused
+	Strings int           `json:"strings"` // fields omitted because they are strings
+	Errors  []refusedLine `json:"errors"`  // of the first 100 rejected lines
 }
 
 func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines, error) {
@@ -439,10 +439,10 @@ func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines,
 	return answer, nil
 }
 
-// maxShownRefusals bounds the lines that an error tells of.
+// maxShownRefusals limits the lines listed in an error.
 const maxShownRefusals = 10
 
-// refusals says why the first lines were refused.
+// refusals returns why the first lines were rejected.
 func refusals(all []ts.PointError) string {
 	var lines []string
 	for _, e := range all[:min(len(all), maxShownRefusals)] {

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flowRunSummary is an item of the listing of runs. Those of a run that has not ended are 0:
-// completed_at and duration_ms.
+// flowRunSummary is an item of the listing of runs. completed_at and duration_ms are 0 for a run
+// that has not ended.
 type flowRunSummary struct {
 	RunID             string  `json:"run_id"`
 	Workflow          string  `json:"workflow"`
@@ -26,8 +26,8 @@ type flowRunSummary struct {
 	Error             *string `json:"error"`
 	HistoryEventCount int64   `json:"history_event_count"`
 
-	// How many visits to steps could not be compensated, so that what they have done is still
-	// there: with fields=all.
+	// Number of visits to steps that could not be compensated, so that their effects remain: with
+	// fields=all.
 	CompensationsFailed *int64 `json:"compensations_failed,omitempty"`
 }
 
@@ -47,7 +47,7 @@ func (f fieldsAsked) summarize(r workflow.RunInfo) flowRunSummary {
 	return s
 }
 
-// flowRunsRequest asks for limit runs behind a place.
+// flowRunsRequest asks for limit runs after a position.
 type flowRunsRequest struct {
 	namespace string
 	after     string
@@ -83,10 +83,10 @@ func (q *flowRunsRequest) parse(in *input) {
 	}
 }
 
-// startTimes is what started_from and started_before may be, ms since 1970.
+// startTimes is the range of started_from and started_before, ms since 1970.
 var startTimes = span{min: 1, max: 253402300799999}
 
-// millisTime returns a time that was given in ms, the zero time if none was.
+// millisTime converts a time in ms, the zero time if it is missing.
 func millisTime(ms *int64) time.Time {
 	if ms == nil {
 		return time.Time{}
@@ -132,7 +132,7 @@ func (q *startFlowRequest) parse(in *input) {
 	q.input = in.jsonPayload()
 }
 
-// flowStarted is the answer to a start.
+// flowStarted is the response to a start.
 type flowStarted struct {
 	OK       bool   `json:"ok"`
 	RunID    string `json:"run_id"`
@@ -148,8 +148,8 @@ func (h *handler) startFlow(ctx context.Context, q startFlowRequest) (flowStarte
 	return flowStarted{true, string(started.Run), q.workflow, started.Status.String()}, nil
 }
 
-// flowRunRequest names a run. An id of floe's own says in which namespace it is; one that was
-// chosen may be in several.
+// flowRunRequest names a run. An id assigned by floe contains its namespace; an id chosen by a
+// caller may exist in several namespaces.
 type flowRunRequest struct {
 	located
 	id workflow.RunID
@@ -162,7 +162,7 @@ func (q *flowRunRequest) parse(in *input) {
 	if ok && !q.given {
 		q.namespace, q.given = own, true
 	}
-	if strings.HasPrefix(string(q.id), "wfr-") && !ok { // nobody has such an id, however wrong it is
+	if strings.HasPrefix(string(q.id), "wfr-") && !ok { // no run can have such an id, even if it is invalid
 		in.check(engine.Errorf(engine.ErrNotFound, "run %.64s not found", q.id))
 	}
 }
@@ -197,14 +197,14 @@ type stepResult struct {
 	CompletedAt int64  `json:"completed_at"`
 }
 
-// pendingSignal is a signal that no step has taken.
+// pendingSignal is a signal that no step has consumed.
 type pendingSignal struct {
 	Type       string `json:"type"`
 	Payload    any    `json:"payload"`
 	ReceivedAt int64  `json:"received_at"`
 }
 
-// flowDetailRequest asks for all about a run.
+// flowDetailRequest asks for the details of a run.
 type flowDetailRequest struct {
 	flowRunRequest
 	fieldsAsked
@@ -239,7 +239,7 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 	return d, nil
 }
 
-// flowHistoryRequest asks for limit events of a run behind a place.
+// flowHistoryRequest asks for limit events of a run after a position.
 type flowHistoryRequest struct {
 	flowRunRequest
 	after string
@@ -255,7 +255,7 @@ func (q *flowHistoryRequest) parse(in *input) {
 // flowEvent is an entry of a run's history.
 type flowEvent struct {
 	EventType string `json:"event_type"`
-	StepName  string `json:"step_name"` // "" if it is about no step
+	StepName  string `json:"step_name"` // "" if not about a step
 	Timestamp int64  `json:"timestamp"`
 }
 
@@ -272,7 +272,7 @@ func (h *handler) flowHistory(ctx context.Context, q flowHistoryRequest) (listin
 		nil)
 }
 
-// flowChanged is the answer when a run was cancelled or signalled; the status is that after it.
+// flowChanged is the response after a run was cancelled or signalled, with the new status.
 type flowChanged struct {
 	OK     bool   `json:"ok"`
 	RunID  string `json:"run_id"`
@@ -326,7 +326,7 @@ func (h *handler) signalFlow(ctx context.Context, q signalFlowRequest) (flowChan
 	return flowChanged{true, string(q.id), status.String()}, nil
 }
 
-// checkRuns tells what has failed lately, by workflow, with the latest reason.
+// checkRuns reports recent failures by workflow, with the latest reason.
 func (h *handler) checkRuns(ctx context.Context, ns string, add func(finding)) (more bool, _ error) {
 	now := h.now()
 	for _, ended := range []struct {
@@ -342,7 +342,7 @@ func (h *handler) checkRuns(ctx context.Context, ns string, add func(finding)) (
 		more = more || page.Cursor != ""
 		count, latest := make(map[string]int64), make(map[string]workflow.RunInfo)
 		var order []string
-		for _, r := range page.Items { // the newest first
+		for _, r := range page.Items { // newest first
 			if count[r.Workflow]++; count[r.Workflow] == 1 {
 				latest[r.Workflow] = r
 				order = append(order, r.Workflow)

@@ -8,8 +8,8 @@ import (
 
 const flowStartsPath = "/api/v1/console/workflows/:name"
 
-// flowStartRoutes are about what starts runs of a workflow by itself. The API has no place for
-// them.
+// flowStartRoutes are the routes of schedules and triggers of workflows. The API specification has
+// no paths for them.
 var flowStartRoutes = []route{
 	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "How the schedule and the trigger of a workflow stand."),
 	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow,
@@ -17,7 +17,7 @@ var flowStartRoutes = []route{
 	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Let the schedule of a workflow go on, with its next tick."),
 }
 
-// flowStarts is what starts runs of a workflow by itself; null is what it does not have.
+// flowStarts is the schedule and trigger of a workflow; null for one it does not have.
 type flowStarts struct {
 	Name      string        `json:"name"`
 	Namespace string        `json:"namespace"`
@@ -25,7 +25,7 @@ type flowStarts struct {
 	Trigger   *flowTrigger  `json:"trigger"`
 }
 
-// flowSchedule is the schedule of a workflow, and how it stands. It has a cron expression, or an
+// flowSchedule is the schedule of a workflow, with its state. It has a cron expression or an
 // interval.
 type flowSchedule struct {
 	Cron           string `json:"cron"`
@@ -33,17 +33,17 @@ type flowSchedule struct {
 	IntervalMillis int64  `json:"interval_ms"`
 	MaxConcurrent  int    `json:"max_concurrent"` // 0: no limit
 	Paused         bool   `json:"paused"`
-	Note           string `json:"note"`        // why floe has paused it, or why the last tick that was refused was
-	NextAt         *int64 `json:"next_at"`     // null: there is none, or it is not known yet
-	DecidedTo      int64  `json:"decided_to"`  // until when ticks are decided
-	ActiveRuns     int64  `json:"active_runs"` // that it has started
+	Note           string `json:"note"`        // why floe paused it, or why the last refused tick was refused
+	NextAt         *int64 `json:"next_at"`     // null: none, or not known yet
+	DecidedTo      int64  `json:"decided_to"`  // ticks up to this time are decided
+	ActiveRuns     int64  `json:"active_runs"` // active runs that it has started
 	StartedTotal   int64  `json:"started_total"`
 	SkippedTotal   int64  `json:"skipped_total"` // because max_concurrent runs were active
 	MissedTotal    int64  `json:"missed_total"`
 	RefusedTotal   int64  `json:"refused_total"` // by the workflow's schema
 }
 
-// flowTrigger is the trigger of a workflow, and how it stands.
+// flowTrigger is the trigger of a workflow, with its state.
 type flowTrigger struct {
 	Stream        string `json:"stream"`
 	Namespace     string `json:"namespace"`
@@ -61,7 +61,7 @@ type flowTrigger struct {
 	RecordsTotal  int64  `json:"records_total"`
 	RepeatedTotal int64  `json:"repeated_total"`
 	RefusedTotal  int64  `json:"refused_total"`
-	Note          string `json:"note"` // why a batch was refused, the last time
+	Note          string `json:"note"` // reason of the last refused batch
 }
 
 func (h *handler) flowStarts(ctx context.Context, q definitionRequest) (flowStarts, error) {
@@ -98,7 +98,7 @@ func (h *handler) resumeFlow(ctx context.Context, q definitionRequest) (flowStar
 	return h.turnFlow(ctx, q, workflow.Schedule.Resume)
 }
 
-// turnFlow pauses a schedule, or has it go on, and answers how it stands then.
+// turnFlow pauses or resumes a schedule, and returns its new state.
 func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.Schedule, context.Context) error) (flowStarts,
 	error) {
 	if err := turn(h.backend.Workflow(q.namespace).Schedule(q.name), ctx); err != nil {

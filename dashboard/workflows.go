@@ -36,9 +36,9 @@ var workflowRoutes = []route{
 	endpoint("POST "+flowRunsPath+"/:id/signal", (*handler).signalFlow, "Tell a run something; the body is the payload, JSON."),
 }
 
-// withAliases adds the second paths of routes: workflows is workflow/definitions, and workflows/:id
-// is workflow/runs/:id, each with what is below it. The one path that both would have, GET
-// workflows/:id, is that of a run.
+// withAliases adds alternative paths of routes: workflows is workflow/definitions, and
+// workflows/:id is workflow/runs/:id, each including the paths below. Both have GET workflows/:id,
+// which is that of a run.
 func withAliases(routes []route) []route {
 	all := routes
 	for _, rt := range routes {
@@ -47,7 +47,7 @@ func withAliases(routes []route) []route {
 		switch {
 		case ofRun:
 			rt.path = workflowsPath + "/:id" + run
-		case ofDefinition && definition != "/:name" && !strings.HasPrefix(definition, "/:name/versions"): // which Flo does not have
+		case ofDefinition && definition != "/:name" && !strings.HasPrefix(definition, "/:name/versions"): // Flo does not have these
 			rt.path = workflowsPath + definition
 		default:
 			continue
@@ -87,10 +87,10 @@ func (h *handler) definitions(ctx context.Context, q listRequest) (listing[defin
 	return collect(q.after, q.limit, page, summarizeDefinition, nil)
 }
 
-// createDefinitionRequest is a definition: the body as it is.
+// createDefinitionRequest is a definition: the unparsed body.
 type createDefinitionRequest struct {
 	namespace  string
-	given      bool // the request names it
+	given      bool // the request names the namespace
 	definition []byte
 }
 
@@ -105,7 +105,7 @@ func (q *createDefinitionRequest) parse(in *input) {
 	in.check(err)
 }
 
-// definitionCreated is the answer to a definition. Its status is created, updated for another
+// definitionCreated is the response to a definition. Its status is created, updated for a new
 // version of a workflow, or unchanged.
 type definitionCreated struct {
 	OK     bool   `json:"ok"`
@@ -113,8 +113,8 @@ type definitionCreated struct {
 	Status string `json:"status"`
 }
 
-// createDefinition makes a workflow known in the namespace of the request, or in that of the
-// definition if the request names none.
+// createDefinition creates a workflow in the namespace of the request, or in that of the definition
+// if the request names none.
 func (h *handler) createDefinition(ctx context.Context, q createDefinitionRequest) (definitionCreated, error) {
 	if !q.given {
 		own, err := workflow.DefinitionNamespace(q.definition)
@@ -137,8 +137,8 @@ func (h *handler) createDefinition(ctx context.Context, q createDefinitionReques
 	return definitionCreated{true, made.Name, status}, nil
 }
 
-// allMistakes is the error of a definition with all that is wrong with it, where its own text has
-// the first few.
+// allMistakes returns the error of a definition with all its mistakes; the error's own text has
+// only the first few.
 func allMistakes(err error) error {
 	var bad *workflow.DefinitionError
 	if !errors.As(err, &bad) {
@@ -216,7 +216,7 @@ func (q *versionRequest) parse(in *input) {
 	q.name, q.version = in.segment("name"), in.segment("version")
 }
 
-// versionRemoved is the answer when a version was removed.
+// versionRemoved is the response after a version was removed.
 type versionRemoved struct {
 	OK      bool   `json:"ok"`
 	Name    string `json:"name"`
@@ -230,7 +230,7 @@ func (h *handler) removeDefinitionVersion(ctx context.Context, q versionRequest)
 	return versionRemoved{true, q.name, q.version}, nil
 }
 
-// definitionEnabled is the answer when a workflow was enabled or disabled.
+// definitionEnabled is the response after a workflow was enabled or disabled.
 type definitionEnabled struct {
 	OK      bool   `json:"ok"`
 	Name    string `json:"name"`
