@@ -17,7 +17,7 @@ const (
 	kindJSONSet
 	kindJSONDelete
 	kindCheck
-	kindPutMany // from machines; see protocol.KindPutMany
+	kindPutMany // sent by machines; see protocol.KindPutMany
 )
 
 // The commands of a key. On a full disk a delete is accepted: its tombstone is small, and a key can
@@ -79,7 +79,7 @@ func (g *guard) code(f *codec.Fields) {
 		c.Byte((*byte)(&g.cond))
 		c.Uvarint(&g.revision)
 	case f.Checking():
-		if g.cond >= numConditions || (g.cond == atRevision) != (g.revision != 0) { // revision 0 is the condition absent
+		if g.cond >= numConditions || (g.cond == atRevision) != (g.revision != 0) { // revision 0 is written as the condition absent
 			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d or has an unexpected revision %d", g.cond, numConditions-1,
 				g.revision))
 		}

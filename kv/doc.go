@@ -12,21 +12,21 @@
 // # Concepts
 //
 // An entry has a Revision, the log sequence number of its last write, and a Version, which counts
-// the key's writes. Every write, delete and expiry is one version; the last 64 versions of a key
-// can be read with History and are what a Watch resumes from. A deleted key leaves a tombstone: its
-// history stays for a day, or until 100,000 further keys of the namespace (in the same shard) have
-// been deleted.
+// the key's writes. Every write, delete and expiry is one version. History returns the last 64
+// versions of a key, and a Watch resumes from them. A deleted key leaves a tombstone: its history
+// is kept for a day, or until 100,000 further keys of the namespace (in the same shard) have been
+// deleted.
 //
 // # Guarantees
 //
-// When a write returns nil it is committed as floe.Config.Durability says and visible to every
-// reader. Operations on one key are linearizable; several keys of one namespace change together in
-// a transaction (floe.Node.Txn). A watch delivers every change of a key in order, none twice, and
-// says so (EventCompacted) when it can not. An expired key is invisible at once; that it is gone is
-// counted and told to watchers soon after.
+// When a write returns nil, it is committed as floe.Config.Durability says and visible to every
+// reader. Operations on one key are linearizable; several keys of one namespace change atomically
+// in a transaction (floe.Node.Txn). A watch delivers every change of a key in order, none twice,
+// and reports it (EventCompacted) when it cannot. An expired key is invisible at once; counts and
+// watchers are updated soon after.
 //
 // # Limits
 //
 // Keys are 1 to 4096 arbitrary bytes, values up to floe.Config.MaxValueSize (1 MiB by default).
-// Revisions of different shards can not be compared, which matters only in spread namespaces.
+// Revisions of different shards cannot be compared, which matters only in spread namespaces.
 package kv

@@ -21,8 +21,8 @@ func (m *machine) ReadValue(v *engine.View, namespace string, k []byte, now int6
 	return w.value, nil
 }
 
-// putMany carries out puts of a machine, each with a number of its own. One whose condition does
-// not hold is left out.
+// putMany applies puts of a machine, each with its own number. A put whose condition does not hold
+// is skipped.
 //
 //	put (uvarint length, bytes) ...
 func (m *machine) putMany(tx *engine.Tx, body []byte) ([]byte, error) {

@@ -14,7 +14,7 @@ import (
 type Version struct {
 	Version   uint64
 	Revision  uint64
-	Term      uint64 // raft term in which it was written
+	Term      uint64 // raft term of the write
 	Time      time.Time
 	Size      int // bytes of the value
 	Tombstone bool
@@ -22,24 +22,24 @@ type Version struct {
 	Value     []byte // nil for a tombstone, and with NoValues
 }
 
-// HistoryOption says which versions of a key are listed, and how.
+// HistoryOption selects which versions of a key are listed, and how.
 type HistoryOption interface{ versionOption }
 
-// History is the history of a key: its versions that are kept, at most 64, tombstones included.
+// History is the retained history of a key: at most 64 versions, including tombstones.
 type History struct {
 	store *Store
 	key   string
 }
 
-// History returns what lists the versions of a key.
+// History returns a handle that lists the versions of a key.
 func (s *Store) History(key string) History { return History{s, key} }
 
-// Page returns a page of the versions, the newest first. A page ends early when its values exceed 4
-// MiB. The tombstone of an expired key is made when its timer fires, soon after it has become
-// invisible.
+// Page returns a page of the versions, newest first. A page ends early when its values exceed 4
+// MiB. The tombstone of an expired key is written when its timer fires, soon after the key has
+// become invisible.
 //
 // Options: Limit, Cursor, NoValues. Errors: ErrNotFound if the key never existed or was deleted
-// long ago (see the package comment); ErrInvalid for a limit that is not 1-1000 and for what is no
+// long ago (see the package comment); ErrInvalid for a limit that is not 1-1000 and for a malformed
 // cursor.
 func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Version], err error) {
 	o := listOptions{Listing: engine.NewListing()}

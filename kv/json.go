@@ -19,24 +19,24 @@ const (
 
 // JSONGet returns the raw JSON at a path of the document stored at key.
 //
-// A path is up to 128 names and indexes, in at most 4,096 bytes, in one of two forms. JSONGet,
+// A path has up to 128 names and indexes, in at most 4,096 bytes, in one of two forms. JSONGet,
 // JSONSet and JSONDelete read it alike:
 //
 //   - "user.tags.0": parts between dots. A backslash takes the next character literally, as in
-//     "a\.b"; one of . * ? # @ | and a backslash, and a $ at the beginning, need it in a name.
+//     "a\.b". In a name, . * ? # @ | and a backslash must be escaped, and a $ at the beginning.
 //   - "$.user.tags[0]" or "$['a b'][0]": names after dots, indexes and quoted names in brackets.
 //
-// "" and "$" are the whole document. No part is empty. In an object each part is a name, also "0";
-// in an array it is an index from 0, without sign or leading zeros, or -1, the place behind the
-// last element, where JSONSet appends. If an object has a name twice, JSONGet returns the first
+// "" and "$" are the whole document. Parts cannot be empty. In an object each part is a name, also
+// "0". In an array it is an index from 0, without sign or leading zeros, or -1, the position after
+// the last element, where JSONSet appends. If an object has a name twice, JSONGet returns the first
 // value.
 //
-// JSONGet alone also takes the queries of gjson, which may match several places: a path of the
-// first form with an unescaped * ? # or |, such as "items.#.id" or "items.#(id==2).name". Modifiers
-// (@) and multipaths are not supported.
+// JSONGet alone also accepts gjson queries, which may match several places: a path of the first
+// form with an unescaped * ? # or |, such as "items.#.id" or "items.#(id==2).name". Modifiers (@)
+// and multipaths are not supported.
 //
 // Errors: ErrNotFound if the key or the path does not exist; ErrInvalid if the value is not JSON,
-// the path is malformed, or a part of it that meets an array is no index.
+// the path is malformed, or a part of it that meets an array is not an index.
 func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 	if err := checkReadPath(path); err != nil {
 		return nil, err
@@ -48,19 +48,20 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 	return getJSON(key, e.Value, path)
 }
 
-// JSONSet stores raw JSON at a path of the document at key, atomically; an expiry stays. Missing
-// objects on the way are created (always objects: set an empty array first where one is wanted), as
-// is the document itself; an array is extended by the index that equals its length, or by -1. Paths
-// are those of JSONGet, without queries.
+// JSONSet stores raw JSON at a path of the document at key, atomically; an expiry is kept. Missing
+// objects on the path are created, as is the document itself. They are always objects: set an empty
+// array first where you need one. The index that equals an array's length, or -1, appends to it.
+// Paths are those of JSONGet, without queries.
 //
-// Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number
-// or string, or past the end of an array, or the result exceeds the limit for values.
+// Errors: ErrInvalid if raw or the value is not JSON, or the result exceeds the value limit.
+// ErrInvalid also if the path is malformed, leads through a number or string, or past the end of an
+// array.
 func (s *Store) JSONSet(ctx context.Context, key, path string, raw []byte) (Written, error) {
 	return engine.Propose(ctx, &s.scope, jsonSetOp(key, path, raw), jsonSet.Decode)
 }
 
-// JSONDelete removes what is at a path of the document at key, atomically. Errors: as JSONSet, and
-// ErrNotFound if there is nothing.
+// JSONDelete removes the value at a path of the document at key, atomically. Errors: as JSONSet,
+// and ErrNotFound if the path does not exist.
 func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, error) {
 	return engine.Propose(ctx, &s.scope, jsonDeleteOp(key, path), jsonDelete.Decode)
 }
@@ -122,7 +123,7 @@ func getJSON(key string, doc []byte, path string) ([]byte, error) {
 	return rawJSON(key, path, at)
 }
 
-// checkReadPath refuses a path that JSONGet does not take, whatever the document is.
+// checkReadPath rejects a path that JSONGet does not accept, whatever the document.
 func checkReadPath(path string) error {
 	if isQuery(path) {
 		return checkQuery(path)
@@ -131,7 +132,8 @@ func checkReadPath(path string) error {
 	return err
 }
 
-// isQuery reports whether a path may name several places: that is for gjson, and for reading only.
+// isQuery reports whether a path may match several places: it is then for gjson, and for reading
+// only.
 func isQuery(path string) bool {
 	if strings.HasPrefix(path, "$") {
 		return false
@@ -147,8 +149,8 @@ func isQuery(path string) bool {
 	return false
 }
 
-// checkQuery refuses what makes gjson build new JSON out of the document: modifiers (@, !) and
-// multipaths ({ and [). A few of them, one behind the other, grow a document without bound.
+// checkQuery rejects paths that make gjson build new JSON from the document: modifiers (@, !) and
+// multipaths ({ and [). A chain of a few of them grows a document without bound.
 func checkQuery(path string) error {
 	if err := checkPathText(path); err != nil {
 		return err
@@ -178,13 +180,13 @@ func checkPathText(path string) error {
 	return nil
 }
 
-// pathError says what is wrong with a path, and at which of its bytes, counted from 0.
+// pathError returns an error about a path, with the position of its byte, counted from 0.
 func pathError(path string, at int, format string, args ...any) error {
 	return engine.Errorf(ErrInvalid, "kv: path %q, byte %d: "+format, append([]any{shown(path), at}, args...)...)
 }
 
-// arrayIndex returns the index that a part of a path is in an array, -1 for behind the end. ok is
-// false if it is none.
+// arrayIndex returns the index that a part of a path is in an array, -1 for the position after the
+// end. ok is false if it is not an index.
 func arrayIndex(segment string) (index int, ok bool) {
 	index, err := strconv.Atoi(segment)
 	return index, err == nil && index >= -1 && strconv.Itoa(index) == segment
@@ -213,8 +215,8 @@ func deleteJSON(key string, doc []byte, path string) ([]byte, error) {
 	return editJSON(key, doc, path, "")
 }
 
-// parsePath splits a path of names and indexes. In "a.b.0" a backslash takes the next character as
-// it is; "$.a['b c'][0]" has brackets for indexes and quoted names. No segments means the whole
+// parsePath splits a path of names and indexes. In "a.b.0" a backslash takes the next character
+// literally; "$.a['b c'][0]" has brackets for indexes and quoted names. No segments means the whole
 // document.
 func parsePath(path string) ([]string, error) {
 	if err := checkPathText(path); err != nil {
@@ -238,12 +240,12 @@ type pathParser struct {
 	err        error
 }
 
-// fail says what is wrong at so many bytes behind the beginning of rest.
+// fail sets an error at the given number of bytes into rest.
 func (p *pathParser) fail(at int, format string, args ...any) {
 	p.err = pathError(p.path, len(p.path)-len(p.rest)+at, format, args...)
 }
 
-// add adds the segment that begins at so many bytes behind the beginning of rest.
+// add adds the segment that starts at the given number of bytes into rest.
 func (p *pathParser) add(at int, segment string) {
 	switch {
 	case segment == "":
@@ -255,7 +257,7 @@ func (p *pathParser) add(at int, segment string) {
 	}
 }
 
-// dotted reads "a.b.0". Wildcards and queries of gjson are refused: a write must name one place.
+// dotted parses "a.b.0". It rejects wildcards and queries of gjson: a write must name one place.
 func (p *pathParser) dotted() {
 	var segment strings.Builder
 	start := 0
@@ -339,7 +341,7 @@ func checkDocument(key string, doc []byte) error {
 	return checkJSON(engine.Text("kv: the value of key %q", shown(key)), doc)
 }
 
-// checkJSON refuses what is not JSON or nests too deeply: gjson recurses without a bound.
+// checkJSON rejects values that are not JSON or nest too deeply: gjson recurses without a bound.
 func checkJSON(what string, b []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(b); i++ {

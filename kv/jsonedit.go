@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// editJSON returns the document with raw at the path, or without what is there if raw is "".
+// editJSON returns the document with raw at the path, or with the value there deleted if raw is "".
 func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
 	segments, err := parsePath(path)
 	if err != nil {
@@ -29,20 +29,20 @@ func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
 	return e.out, checkDocument(key, e.out)
 }
 
-// editor rewrites the objects and arrays along a path, member by member; everything beside the path
-// is copied as it is. What it adds is bounded by the length of the path and of raw. (sjson, for
-// comparison, fills an array with nulls up to whatever index it is given, and takes a neighbour
-// with it when it deletes a name that begins with a quote.)
+// editor rewrites the objects and arrays along a path, member by member, and copies everything
+// else. Its additions are bounded by the length of the path and of raw. (sjson, by contrast, fills
+// an array with nulls up to any given index, and deletes a neighbour along with a name that begins
+// with a quote.)
 //
-// It goes over the document once, from its beginning to its end: to parse each container on the way
-// as a whole, and then the one within it again, would take as many times longer as they nest. The
-// document is known to be valid.
+// It reads the document once, from start to end. Parsing each container on the path as a whole, and
+// then again the one within it, would multiply the time by the nesting depth. The document is
+// already known to be valid.
 type editor struct {
 	key, path string
 	raw       string // "": delete
 	doc       []byte
-	at        int // in doc: it never goes back
-	looked    int // bytes of the values that it has gone over, for tests
+	at        int // in doc: it only increases
+	looked    int // bytes of values read, for tests
 	out       []byte
 	err       error
 }
@@ -51,7 +51,7 @@ func (e *editor) fail(kind error, format string, args ...any) {
 	e.err = engine.Errorf(kind, "kv: key %q: "+format, append([]any{shown(e.key)}, args...)...)
 }
 
-// edit appends the container that begins here, changed at the segments, and goes behind it.
+// edit appends the container that starts here, changed at the segments, and moves past it.
 func (e *editor) edit(segments []string) {
 	switch e.doc[e.at] {
 	case '{':
@@ -64,7 +64,7 @@ func (e *editor) edit(segments []string) {
 	}
 }
 
-// editMember appends the changed form of the value that begins here, or nothing if it is deleted.
+// editMember appends the changed value that starts here, or nothing if it is deleted.
 func (e *editor) editMember(rest []string) {
 	if len(rest) > 0 {
 		e.edit(rest)
@@ -111,7 +111,7 @@ func (e *editor) editObject(segments []string) {
 	e.out = append(e.out, '}')
 }
 
-// isName reports whether a string in JSON is a name.
+// isName reports whether a JSON string equals a name.
 func isName(quoted []byte, name string) bool {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1:len(quoted)-1]) == name
@@ -119,7 +119,7 @@ func isName(quoted []byte, name string) bool {
 	return gjson.ParseBytes(quoted).Str == name
 }
 
-// build appends raw inside the objects that the rest of the path names.
+// build appends raw inside new objects for the rest of the path.
 func (e *editor) build(rest []string) {
 	for _, name := range rest {
 		e.out = append(gjson.AppendJSONString(append(e.out, '{'), name), ':')
@@ -131,7 +131,7 @@ func (e *editor) build(rest []string) {
 }
 
 func (e *editor) editArray(segments []string) {
-	const none = -2 // what is no index must not lead into an element
+	const none = -2 // a part that is not an index must not lead into an element
 	index, ok := arrayIndex(segments[0])
 	if !ok {
 		index = none
@@ -164,19 +164,19 @@ func (e *editor) editArray(segments []string) {
 	e.out = append(e.out, ']')
 }
 
-// separate appends a comma unless a container has just begun.
+// separate appends a comma unless a container has just been opened.
 func (e *editor) separate() {
 	if c := e.out[len(e.out)-1]; c != '{' && c != '[' {
 		e.out = append(e.out, ',')
 	}
 }
 
-// next goes to the next member, over the bracket, comma or colon in front of it, and returns false
-// behind the end of its container.
+// next moves to the next member, past the bracket, comma or colon before it. It returns false at
+// the end of the container.
 func (e *editor) next(end byte) bool {
 	e.space()
 	if e.doc[e.at] != end {
-		e.at++ // what opens the container, or separates
+		e.at++ // the opening bracket or the separator
 		if e.space(); e.doc[e.at] != end {
 			return true
 		}
@@ -191,7 +191,7 @@ func (e *editor) space() {
 	}
 }
 
-// value goes behind the value that begins here, whatever it holds, and returns it.
+// value moves past the value that starts here, of any kind, and returns it.
 func (e *editor) value() []byte {
 	from := e.at
 	e.skip()
@@ -211,7 +211,7 @@ func (e *editor) skip() {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return // behind a number or a word
+				return // after a number or a word
 			}
 			if depth--; depth == 0 {
 				e.at++
@@ -225,7 +225,7 @@ func (e *editor) skip() {
 	}
 }
 
-// quoted goes to the end of a string.
+// quoted moves to the end of a string.
 func (e *editor) quoted() {
 	for e.at++; e.doc[e.at] != '"'; e.at++ {
 		if e.doc[e.at] == '\\' {

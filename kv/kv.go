@@ -10,26 +10,26 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// MaxKeyBytes is the longest key.
+// MaxKeyBytes is the maximum length of a key.
 const MaxKeyBytes = 4096
 
-// DefaultMaxValueBytes is the longest value unless configured otherwise.
+// DefaultMaxValueBytes is the default maximum length of a value.
 const DefaultMaxValueBytes = 1 << 20
 
-// MaxVersions is how many versions of a key its history keeps, the present one included.
+// MaxVersions is the maximum number of versions in a key's history, including the current one.
 const MaxVersions = 64
 
 // The errors of the store; the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the key does not exist
-	ErrConflict = engine.ErrConflict // a condition does not hold, a *ConflictError, or a bound, a *BoundError
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	ErrConflict = engine.ErrConflict // a condition (*ConflictError) or a bound (*BoundError) does not hold
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or exceeds its limits
 )
 
-// ConflictError is the ErrConflict of a condition that does not hold.
+// ConflictError is the ErrConflict for a condition that does not hold.
 type ConflictError struct {
 	Key      string
-	Revision uint64 // the key's present revision, 0 if it does not exist
+	Revision uint64 // the key's current revision, 0 if it does not exist
 	Want     string // the condition, such as "absent" or "revision 7"
 }
 
@@ -44,12 +44,12 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// BoundError is the ErrConflict of an increment that would leave its bounds. Nothing was written.
+// BoundError is the ErrConflict for an increment that would leave its bounds. Nothing was written.
 type BoundError struct {
 	Key      string
-	Value    int64 // what the key holds, 0 if it does not exist
-	Delta    int64 // what was to be added
-	Min, Max int64 // the bounds; the least and the greatest int64 where none was given
+	Value    int64 // current value of the key, 0 if it does not exist
+	Delta    int64 // the increment
+	Min, Max int64 // the bounds; the minimum and maximum int64 if not given
 }
 
 func (e *BoundError) Error() string {
@@ -59,17 +59,17 @@ func (e *BoundError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *BoundError) Unwrap() error { return ErrConflict }
 
-// Entry is a key with its present value.
+// Entry is a key with its current value.
 type Entry struct {
 	Key       string
-	Value     []byte // the caller's to keep
+	Value     []byte // owned by the caller
 	Revision  uint64 // log sequence number of its last write; use it with IfRevision
-	Version   uint64 // how many versions the key has had, 1 for a new key
+	Version   uint64 // number of versions the key has had, 1 for a new key
 	UpdatedAt time.Time
 	ExpiresAt time.Time // zero: never
 }
 
-// Written says what a write made.
+// Written is the result of a write.
 type Written struct {
 	Revision uint64
 	Version  uint64
@@ -82,8 +82,8 @@ type Store struct{ scope engine.Scope }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Put stores value at key. A plain Put replaces whatever is there and clears an earlier expiry.
-// value may be reused on return. When Put returns nil, the value is committed (see
+// Put stores value at key. Without options it replaces the current value and clears an earlier
+// expiry. value may be reused on return. When Put returns nil, the value is committed (see
 // floe.Config.Durability) and visible to every reader. After a ctx error or ErrUnknownOutcome it
 // may or may not have been stored.
 //
@@ -97,8 +97,8 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOp
 // Get returns the entry at key, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, key string) (Entry, error) { return s.GetInto(ctx, key, nil) }
 
-// GetInto is Get for who reads often and has a buffer: the value is appended to buf[:0], which the
-// entry then shares with the caller, and is only somewhere else if it does not fit.
+// GetInto is Get for frequent readers with a buffer: it appends the value to buf[:0], and the
+// entry's value then shares memory with buf. If the value does not fit, it is allocated elsewhere.
 func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, error) {
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
@@ -112,7 +112,7 @@ func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, err
 	return s.query(ctx, key, buf, cached)
 }
 
-// query reads a key from its shard. counted says that the read is in the statistics already.
+// query reads a key from its shard. counted means that the read is already in the statistics.
 func (s *Store) query(ctx context.Context, key string, buf []byte, counted bool) (Entry, error) {
 	q := getQuery{namespace: s.scope.Namespace(), keys: []string{key}, counted: counted}
 	if err := s.scope.Query(ctx, key, &q); err != nil {
@@ -128,9 +128,9 @@ func (s *Store) query(ctx context.Context, key string, buf []byte, counted bool)
 	return e, nil
 }
 
-// GetMany returns the entries of those keys that exist, by key. A key that is given twice is read
-// once. The shards are read concurrently, each with one round trip for about 8 MiB of values, or 1
-// MiB of keys; the entries of one round trip are of one state of their shard.
+// GetMany returns the existing entries among keys, by key. A key given twice is read once. The
+// shards are read concurrently, with one round trip each for about 8 MiB of values or 1 MiB of
+// keys. The entries of one round trip reflect one state of their shard.
 //
 // Errors: ErrInvalid for a key that is not 1-4096 bytes.
 func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, error) {
@@ -163,8 +163,8 @@ func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, 
 // maxGetKeys bounds the bytes of the keys in one query: a request has room for 8 MiB.
 const maxGetKeys = 1 << 20
 
-// getFrom returns the entries of those keys that a shard has, with as many queries as the bounds of
-// a request and of an answer make necessary.
+// getFrom returns the entries of the existing keys of a shard, with as many queries as the limits
+// of requests and answers require.
 func (s *Store) getFrom(ctx context.Context, shard engine.ShardID, keys []string) (found []Entry, err error) {
 	slices.Sort(keys)
 	for keys = slices.Compact(keys); len(keys) > 0; {
@@ -199,7 +199,8 @@ func (s *Store) Delete(ctx context.Context, key string, opts ...DeleteOption) (W
 	return engine.Propose(ctx, &s.scope, deleteOp(key, opts), remove.Decode)
 }
 
-// Touch makes key expire ttl from now. Value, revision and version stay; watchers are not told.
+// Touch makes key expire ttl from now. Value, revision and version stay the same; watchers are not
+// notified.
 //
 // Options: IfRevision. Errors: ErrNotFound, *ConflictError, ErrInvalid if ttl is not positive.
 func (s *Store) Touch(ctx context.Context, key string, ttl time.Duration, opts ...TouchOption) error {
@@ -214,14 +215,14 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 }
 
 // Incr adds delta to the decimal integer stored at key and returns the new value; a missing key
-// counts as 0. An expiry stays; a TTL is for the key that Incr creates, so that a counter lives as
-// long as the first increment says, however often it is incremented. When Incr returns nil, the
-// value is committed and visible to every reader. After a ctx error the increment may or may not
-// have happened.
+// counts as 0. An existing expiry is kept. A TTL applies only to a key that Incr creates, so a
+// counter's lifetime is set by its first increment, however often it is incremented. When Incr
+// returns nil, the value is committed and visible to every reader. After a ctx error the increment
+// may or may not have happened.
 //
-// Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of the
-// bounds; ErrInvalid if the stored value is not a decimal integer, or the sum leaves the int64
-// range, and for a TTL that is not positive. Nothing is written then.
+// Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of bounds;
+// ErrInvalid if the stored value is not a decimal integer, if the sum leaves the int64 range, and
+// for a TTL that is not positive. Nothing is written then.
 func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
 	return engine.Propose(ctx, &s.scope, incrOp(key, delta, opts), incr.Decode)
 }
@@ -240,5 +241,5 @@ func notFound(key string) error {
 	return engine.Errorf(ErrNotFound, "kv: key %q not found", shown(key))
 }
 
-// shown returns the front of an argument for an error: keys and paths may be long.
+// shown returns the beginning of an argument for an error: keys and paths may be long.
 func shown(s string) string { return engine.Cut(s, 200) }

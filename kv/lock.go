@@ -8,25 +8,25 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Lock is a lease on a key. It protects nothing by itself once its time is up: make the writes that
-// need it conditional with Held, or hand Token to what you write to.
+// Lock is a lease on a key. It protects nothing once it has expired: make writes that depend on it
+// conditional with Held, or pass Token to the system you write to.
 type Lock struct {
 	store *Store
 	key   string
 	token uint64
 }
 
-// Lock takes the lock key for ttl, waiting within ctx while somebody else holds it. Holders that do
-// not Extend it lose it when ttl is over.
+// Lock acquires the lock key for ttl, and waits within ctx while another holder has it. A holder
+// that does not Extend the lock loses it after ttl.
 //
 // Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock
-// may be taken until ttl ends.
+// may be held until ttl ends.
 func (s *Store) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	l, _, err := s.lock(ctx, key, ttl)
 	return l, err
 }
 
-// lock is Lock, and says until when the lock is held for certain.
+// lock is Lock, and also returns the time until which the lock is certainly held.
 func (s *Store) lock(ctx context.Context, key string, ttl time.Duration) (l *Lock, until time.Time, err error) {
 	ctx = engine.Lasting(ctx)
 	for {
@@ -42,7 +42,7 @@ func (s *Store) lock(ctx context.Context, key string, ttl time.Duration) (l *Loc
 	}
 }
 
-// TryLock takes the lock key for ttl, or returns a *ConflictError at once if it is held.
+// TryLock acquires the lock key for ttl, or returns a *ConflictError at once if it is held.
 func (s *Store) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	w, err := s.Put(ctx, key, nil, IfAbsent(), TTL(ttl))
 	if err != nil {
@@ -54,15 +54,15 @@ func (s *Store) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lo
 // Key returns the key of the lock.
 func (l *Lock) Key() string { return l.key }
 
-// Token returns the fencing token: the revision at which the lock was taken. A later holder has a
-// greater one.
+// Token returns the fencing token: the revision at which the lock was acquired. Later holders have
+// greater tokens.
 func (l *Lock) Token() uint64 { return l.token }
 
 // Held is the condition that the lock is still held, for a transaction in the same namespace.
 func (l *Lock) Held() Condition { return RevisionIs(l.key, l.token) }
 
-// Extend makes the lock expire ttl from now, and returns the time until which it is held for
-// certain by the clock of this process. ErrConflict if it has been lost.
+// Extend makes the lock expire ttl from now, and returns the time until which it is certainly held,
+// by the clock of this process. It returns ErrConflict if the lock has been lost.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) (until time.Time, err error) {
 	until = time.Now().Add(ttl)
 	if err := l.store.Touch(ctx, l.key, ttl, IfRevision(l.token)); err != nil {
@@ -71,7 +71,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) (until time.Time, 
 	return until, nil
 }
 
-// Unlock gives the lock back. ErrConflict if it had been lost.
+// Unlock releases the lock. It returns ErrConflict if the lock had been lost.
 func (l *Lock) Unlock(ctx context.Context) error {
 	_, err := l.store.Delete(ctx, l.key, IfRevision(l.token))
 	return err

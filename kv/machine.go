@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// How long the history of a deleted key stays, and for how many deleted keys of a namespace in one
-// shard.
+// Limits of the history of deleted keys: its age, and the number of deleted keys of a namespace in
+// one shard.
 const (
 	tombstoneMillis = 24 * 60 * 60 * 1000
 	maxTombstones   = 100_000
@@ -27,15 +27,15 @@ const (
 
 // machine is the key-value state machine of one shard.
 type machine struct {
-	tombstones int64 // that a namespace keeps at most
+	tombstones int64 // maximum per namespace
 	recent     recentChanges
-	calls      engine.Calls[*write] // this and the rest belong to the applying goroutine
+	calls      engine.Calls[*write] // this and the fields below belong to the applying goroutine
 	write      write
 	buf        []byte
 	row        []byte
 }
 
-// Apply carries out a command.
+// Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if cmd.Kind == kindPutMany {
 		return m.putMany(tx, cmd.Body)
@@ -51,12 +51,12 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return call.Apply(&m.write)
 }
 
-// write is a key while a command changes it.
+// write is the state of a key during a command.
 type write struct {
 	m   *machine
 	tx  *engine.Tx
 	key []byte
-	cur row // its present version
+	cur row // its current version
 }
 
 func (m *machine) open(tx *engine.Tx, k []byte) { m.write = write{m, tx, k, m.load(tx, k)} }
@@ -93,8 +93,8 @@ func (w *write) finds(g *guard) error {
 	return nil
 }
 
-// load returns the present row of a key. A key whose time has come expires first, as its timer
-// would have done.
+// load returns the current row of a key. A key that is due expires first, as its timer would have
+// done.
 func (m *machine) load(tx *engine.Tx, k []byte) row {
 	m.buf = currentKey(m.buf[:0], tx.Namespace(), k)
 	b, ok := tx.Get(m.buf)
@@ -126,7 +126,8 @@ func (w *write) put(b *putBody) ([]byte, error) {
 	return codec.AppendUvarint(codec.AppendUvarint(make([]byte, 0, 12), written.Revision), written.Version), nil
 }
 
-// set writes a new value that expires after ttl ms: never if it is 0, as before if it is keepTTL.
+// set writes a new value that expires after ttl ms. With 0 it does not expire, with keepTTL its
+// expiry is kept.
 func (w *write) set(value []byte, ttl int64) Written {
 	if ttl == keepTTL {
 		return w.update(value)
@@ -180,7 +181,7 @@ func (w *write) delete(g *guard) (Written, error) {
 	return w.m.replace(w.tx, w.key, w.cur, row{flags: flagTombstone}), nil
 }
 
-// touch changes the expiry of the present version in place.
+// touch changes the expiry of the current version in place.
 func (w *write) touch(b *touchBody) (Written, error) {
 	if err := w.finds(&b.guard); err != nil {
 		return Written{}, err
@@ -202,9 +203,8 @@ func (m *machine) expire(tx *engine.Tx, k []byte, cur row) row {
 	return mustDecode(b)
 }
 
-// replace is the one way in which a key gets a new version: next's value, flags and expiry are
-// given, the rest follows from cur. It keeps history, timers, tombstones, counters and watchers in
-// step.
+// replace is the only way a key gets a new version: next's value, flags and expiry are given, the
+// rest follows from cur. It keeps history, timers, tombstones, counters and watchers consistent.
 func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
 	next.term, next.updatedAt = tx.Term(), tx.Now()
@@ -229,7 +229,7 @@ func (m *machine) setCurrent(tx *engine.Tx, k []byte, w *row) {
 	tx.Set(m.buf, m.row)
 }
 
-// leave undoes what stands beside a version that stops being the present one.
+// leave removes the state that accompanies a version when it is replaced.
 func (m *machine) leave(tx *engine.Tx, k []byte, cur *row) {
 	switch {
 	case !cur.exists():
@@ -244,7 +244,7 @@ func (m *machine) leave(tx *engine.Tx, k []byte, cur *row) {
 	}
 }
 
-// enter does what has to stand beside a version that becomes the present one.
+// enter adds the state that accompanies a version when it becomes current.
 func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 	if !next.tombstone() {
 		m.scheduleExpiry(tx, k, next)
@@ -264,8 +264,8 @@ func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 	tx.Count(countDead, 1)
 }
 
-// scheduleForget sets the namespace's timer, if it is not set: a key that comes and goes must not
-// leave a timer each time.
+// scheduleForget sets the namespace's timer if it is not set, so that keys created and deleted
+// repeatedly do not each leave a timer.
 func (m *machine) scheduleForget(tx *engine.Tx, due int64) {
 	m.buf = forgetTimerKey(m.buf[:0], tx.Namespace())
 	if _, set := tx.Get(m.buf); set {
@@ -317,9 +317,9 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// forget removes tombstones of keys deleted up to the given time, at most limit and until the
-// command is Full, oldest first, with the keys' histories. It returns when the oldest one left was
-// deleted, 0 if none is left.
+// forget removes tombstones of keys deleted up to the given time, with the keys' histories: oldest
+// first, at most limit, and until the command is Full. It returns the deletion time of the oldest
+// one left, 0 if none is left.
 func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
 	ns := tx.Namespace()
 	forgotten := m.forgotten(tx)
@@ -346,8 +346,8 @@ func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next in
 	return next
 }
 
-// forgotten returns the highest revision of a tombstone that was forgotten, and none is left in
-// front of it: looking for the oldest one from there on never walks over the remains of others.
+// forgotten returns the highest revision of any forgotten tombstone. No tombstone is left before
+// it, so a search for the oldest one from there does not scan deleted rows.
 func (m *machine) forgotten(tx *engine.Tx) uint64 {
 	b, ok := tx.Get(forgottenKey(nil, tx.Namespace()))
 	if !ok {
@@ -376,7 +376,7 @@ func (m *machine) forgetKey(tx *engine.Tx, k, dead []byte) {
 	tx.Count(countDead, -1)
 }
 
-// oldestVersion returns the first version that the history still holds.
+// oldestVersion returns the first version still in the history.
 func oldestVersion(newest uint64) uint64 {
 	if newest <= MaxVersions {
 		return 1
@@ -384,7 +384,7 @@ func oldestVersion(newest uint64) uint64 {
 	return newest - MaxVersions + 1
 }
 
-// Restore forgets what was in memory: it is rebuilt by use.
+// Restore drops the state in memory, which is rebuilt on use.
 func (m *machine) Restore(v *engine.View) error {
 	lsn, err := v.LSN()
 	if err != nil {
@@ -394,7 +394,7 @@ func (m *machine) Restore(v *engine.View) error {
 	return nil
 }
 
-// Committed remembers what changed, for watchers, and wakes those who wait.
+// Committed records changes for watchers, and wakes waiting queries.
 func (m *machine) Committed(changes []engine.Change, wake engine.Waker) {
 	m.recent.add(changes)
 	if len(changes) > 0 {

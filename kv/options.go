@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// condition is what must hold for a command to take effect.
+// condition is a precondition of a command.
 type condition uint8
 
 const (
@@ -19,8 +19,8 @@ const (
 	numConditions
 )
 
-// writeOptions collects the options of all writing operations; the option types say which operation
-// takes which.
+// writeOptions collects the options of all write operations; the option types determine which
+// operation accepts which.
 type writeOptions struct {
 	guard
 	ttlMillis  int64 // 0: none
@@ -36,7 +36,7 @@ func (o *writeOptions) require(c condition, revision uint64) {
 
 // require adds a condition to the guard.
 func (g *guard) require(c condition, revision uint64) error {
-	// A key at a revision is present: the two conditions together are the stronger one.
+	// A key at a revision is present, so the two conditions combine to the stronger one.
 	if g.cond == present && c == atRevision {
 		g.cond = always
 	}
@@ -58,7 +58,7 @@ func (g *guard) requireRevision(r uint64) error {
 	return g.require(atRevision, r)
 }
 
-// want words the condition for a ConflictError.
+// want describes the condition for a ConflictError.
 func (g *guard) want() string {
 	switch g.cond {
 	case absent:
@@ -85,11 +85,11 @@ type putOption func(*writeOptions)
 
 func (f putOption) applyPut(o *writeOptions) { f(o) }
 
-// TTLOption is the option of TTL; Put, Incr and Update take it.
+// TTLOption is the type of TTL; Put, Incr and Update accept it.
 type TTLOption struct{ d time.Duration }
 
-// TTL makes the entry expire d from now; for Incr only one that it creates. It is counted in
-// milliseconds, rounded up.
+// TTL makes the entry expire d from now, rounded up to milliseconds. For Incr it applies only to an
+// entry that Incr creates.
 func TTL(d time.Duration) TTLOption { return TTLOption{d} }
 
 func (t TTLOption) apply(o *writeOptions) {
@@ -102,7 +102,7 @@ func (t TTLOption) apply(o *writeOptions) {
 func (t TTLOption) applyPut(o *writeOptions)  { t.apply(o) }
 func (t TTLOption) applyIncr(o *writeOptions) { t.apply(o) }
 
-// KeepTTL makes Put leave the entry's expiry as it is. A new key has none. It excludes TTL.
+// KeepTTL makes Put keep the entry's expiry. A new key has none. It excludes TTL.
 func KeepTTL() PutOption {
 	return putOption(func(o *writeOptions) {
 		if o.ttlMillis != 0 {
@@ -121,17 +121,17 @@ func checkTTL(d time.Duration, prev error) (int64, error) {
 	return int64((d-1)/time.Millisecond) + 1, prev
 }
 
-// IfAbsent stores only if the key does not exist.
+// IfAbsent stores the value only if the key does not exist.
 func IfAbsent() PutOption { return putOption(func(o *writeOptions) { o.require(absent, 0) }) }
 
-// IfPresent stores only if the key exists.
+// IfPresent stores the value only if the key exists.
 func IfPresent() PutOption { return putOption(func(o *writeOptions) { o.require(present, 0) }) }
 
-// RevisionOption is the option of IfRevision; Put, Delete and Touch take it.
+// RevisionOption is the type of IfRevision; Put, Delete and Touch accept it.
 type RevisionOption struct{ revision uint64 }
 
-// IfRevision makes the operation take effect only if the key's present revision is r. 0 means that
-// it must not exist.
+// IfRevision applies the operation only if the key's current revision is r. 0 means that the key
+// must not exist.
 func IfRevision(r uint64) RevisionOption { return RevisionOption{r} }
 
 func (r RevisionOption) apply(o *writeOptions) {

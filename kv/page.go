@@ -16,22 +16,22 @@ import (
 // MaxPageItems is the largest Limit of a page.
 const MaxPageItems = engine.MaxPageItems
 
-// Item is an entry of a listing. Value is nil with NoValues; Size is its length all the same.
+// Item is an entry of a listing. With NoValues, Value is nil, but Size is still its length.
 type Item struct {
 	Entry
 	Size int
 }
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is a part of an ordered listing, the same type in all packages of floe.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption says what Page and All list.
+// ListOption selects what Page and All list.
 type ListOption interface{ keyOption }
 
-// PageOption is an option of every listing of floe: Limit or Cursor.
+// PageOption is an option for any listing of floe: Limit or Cursor.
 type PageOption interface{ pageOption }
 
 type (
@@ -49,19 +49,19 @@ type listOptions struct {
 	after         string
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. All reads pages of
-// this size.
+// Limit sets the maximum number of items on a page, 1 to 1000; the default is 100. All reads pages
+// of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing of the same namespace and Prefix behind an earlier page, with its
-// Cursor. What has come or gone meanwhile shows or not, depending on where it is; all else is
-// neither skipped nor repeated.
+// Cursor continues a listing of the same namespace and Prefix after an earlier page, with that
+// page's Cursor. Items added or removed in the meantime may or may not appear, depending on their
+// place; no other item is skipped or repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
-// Prefix lists only what begins with p.
+// Prefix lists only keys that begin with p.
 func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-// After begins behind a key, which need not exist. A Cursor goes before it.
+// After starts the listing after a key, which need not exist. A Cursor takes precedence.
 func After(key string) ListOption {
 	return struct {
 		filter
@@ -69,49 +69,49 @@ func After(key string) ListOption {
 	}{filter: engine.FilterOf(func(o *listOptions) { o.after = key })}
 }
 
-// ValuesOption is the option of NoValues; the listings of keys and of versions take it.
+// ValuesOption is the type of NoValues; the listings of keys and of versions accept it.
 type ValuesOption struct {
 	filter
 	ofKeys
 	ofVersions
 }
 
-// NoValues leaves the values out, but not their Size.
+// NoValues omits the values, but not their Size.
 func NoValues() ValuesOption { return noValues }
 
 var noValues = ValuesOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutValues = true })}
 
-// Page returns a page of the entries of the namespace, in order of their keys, over all shards. A
-// page ends early when its values exceed 4 MiB, those that are left out 16 MiB; what it shows is
-// one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a
-// few that are kept when the page is not.
+// Page returns a page of the entries of the namespace, in key order, over all shards. A page ends
+// early when its values exceed 4 MiB, or 16 MiB if they are omitted. Its entries reflect one
+// consistent state of each shard. Small keys and values share memory of up to 4 KiB: copy those
+// that you keep longer than the page.
 //
 // Options: Limit, Cursor, Prefix, After, NoValues. Errors: ErrInvalid for a limit out of range, for
-// a prefix or a key of After of more than 4096 bytes, and for a cursor that is damaged or not of
-// this listing.
+// a Prefix or After key of more than 4096 bytes, and for a cursor that is damaged or belongs to
+// another listing.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (Page[Item], error) {
 	return s.PageInto(ctx, new(PageBuffer), opts...)
 }
 
-// All iterates over the entries of the namespace, in order of their keys. Each pair is an item and
-// nil, or a zero Item and an error, after which iteration ends; nothing runs before the first step,
-// and break or a done ctx releases everything. It reads page by page: each page is one consistent
-// state of each shard, the whole is not.
+// All iterates over the entries of the namespace, in key order. Each pair is an item and nil, or a
+// zero Item and an error, after which iteration ends; nothing runs before the first step, and break
+// or a done ctx releases everything. It reads page by page: each page is one consistent state of
+// each shard, the whole is not.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Item, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// PageBuffer is memory for PageInto. Its zero value is an empty one.
+// PageBuffer is reusable memory for PageInto. Its zero value is empty.
 type PageBuffer struct {
 	items []Item
 	parts []*scanQuery // of the shards
 }
 
-// PageInto is Page for who reads often: the page is in the memory of buf, where it stays until the
-// next call with it. Then nothing of it, no key and no value, may be used any more; but the options
-// of that call may be made of it.
+// PageInto is Page for frequent readers: the page uses the memory of buf and is valid until the
+// next call with buf. After that no key or value of it may be used, except in the options of that
+// next call.
 func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOption) (Page[Item], error) {
 	if buf == nil {
 		return Page[Item]{}, engine.Errorf(ErrInvalid, "kv: no page buffer")
@@ -121,7 +121,7 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 	if err := o.check(); err != nil {
 		return Page[Item]{}, err
 	}
-	prefix, after := strings.Clone(o.Prefix), strings.Clone(o.after) // they may be of the page whose memory is used again
+	prefix, after := strings.Clone(o.Prefix), strings.Clone(o.after) // they may alias the page whose memory is reused
 	if o.Cursor != "" {
 		var err error
 		if after, err = s.decodeCursor(prefix, o.Cursor); err != nil {
@@ -137,7 +137,7 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 		if last == "" || len(page) > 0 {
 			return Page[Item]{page, s.encodeCursor(prefix, last)}, nil
 		}
-		q.after = last // so many keys in a row have expired
+		q.after = last // all of these keys have expired
 	}
 }
 
@@ -151,10 +151,10 @@ func (o *listOptions) check() error {
 	return engine.CheckPrefix(o.Prefix, MaxKeyBytes)
 }
 
-// pageChunk bounds the memory that a small key or value keeps when it is kept and its page is not.
+// pageChunk bounds the memory that a small key or value retains if it is kept longer than its page.
 const pageChunk = 4 << 10
 
-// fanOut asks all shards of the namespace at once, for the parts of the page.
+// fanOut queries all shards of the namespace concurrently for the parts of the page.
 func (s *Store) fanOut(ctx context.Context, q scanQuery, buf *PageBuffer) error {
 	shards, err := s.scope.Shards(ctx)
 	if err != nil {
@@ -177,10 +177,10 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, buf *PageBuffer) error 
 	return engine.FanOut(ctx, &s.scope, shards, parts)
 }
 
-// mergeParts makes a page of the first limit items. A shard that has more than it returned ends the
-// page where it has come to: what others have behind it may come after items that were not
-// returned. The shards share the bound for values, so the page exceeds it by at most one value of
-// each. last is where the next page begins, "" if there is none.
+// mergeParts makes a page of the first limit items. A shard with more items than it returned ends
+// the page at its last one: later items of other shards may follow items that were not returned.
+// The shards share the limit for values, so the page exceeds it by at most one value per shard.
+// last is where the next page starts, "" if there is none.
 func (s *Store) mergeParts(buf *PageBuffer, limit int) (items []Item, last string) {
 	items = buf.items[:0]
 	for _, part := range buf.parts {

@@ -38,7 +38,7 @@ func table() engine.Primitive {
 			{Counter: countDead, Name: "deleted keys", Field: func(c *engine.Counts) *int64 { return &c.DeadKeys }},
 		},
 		Reads: func(c *engine.Counts) *int64 { return &c.KeyReads },
-		// Present versions: those are read for every Get and every write.
+		// Current versions, which every Get and every write reads.
 		Caches: func(k []byte) bool { return k[0] == 'c' },
 	}
 }

@@ -21,10 +21,10 @@ type getQuery struct {
 	namespace     string
 	keys          []string
 	withoutValues bool
-	counted       bool // the read is in the statistics already; not sent
+	counted       bool // the read is already in the statistics; not sent
 
 	entries []Entry
-	left    int // keys that were not looked at because the answer was full; fewer than there are keys
+	left    int // keys not read because the answer was full; fewer than keys
 }
 
 type scanQuery struct {
@@ -34,11 +34,11 @@ type scanQuery struct {
 	limit     int
 	keysOnly  bool
 	maxBytes  int  // of values; the page ends with the one that exceeds it
-	position  bool // wants lsn
+	position  bool // request lsn
 
 	items []Item
 	more  bool
-	last  string // with more: the last key that was looked at
+	last  string // with more: the last key examined
 	lsn   uint64 // of the state that was read; with position
 	mem   arena.Arena
 }
@@ -67,26 +67,26 @@ type waitQuery struct {
 	event Event
 }
 
-// changesQuery waits for changes of keys with a prefix after a revision. A look at all keys finds
-// more changes than one answer holds; which ones is given back in queue, for the next query, so
-// that a watcher that is far behind does not cause as many looks as it needs answers. And it takes
-// longer than one query may: the next one goes on from where it has come to.
+// changesQuery waits for changes of keys with a prefix after a revision. A scan of all keys finds
+// more changes than one answer holds. The rest is returned in queue, for the next query, so that a
+// watcher that is far behind does not need one scan per answer. A scan can also take longer than
+// one query may; the next query then continues it.
 type changesQuery struct {
 	namespace string
 	prefix    string
 	after     uint64
 	limit     int
-	queue     []recentKey // also a result: changes that were found and not told, oldest first
-	queueEnd  uint64      // also a result: with the queue everything up to here is told
-	scanned   string      // also a result: a look at all keys has come to this one, and the queue is not complete; "": there is none
-	patience  int64       // ms after which it answers without changes, if the shard has moved on; 0: never
+	queue     []recentKey // also a result: changes found but not delivered, oldest first
+	queueEnd  uint64      // also a result: with the queue, all changes up to here are delivered
+	scanned   string      // also a result: the last key of an unfinished scan, so the queue is incomplete; "": none
+	patience  int64       // ms after which it answers without changes, if the shard has moved on; 0: none
 
-	waited bool   // a look has found that all changes up to after are told, and what comes later wakes the query
-	from   uint64 // after, when the query came
+	waited bool   // all changes up to after were found delivered, and later ones wake the query
+	from   uint64 // after, when the query arrived
 	due    int64  // when patience ends
 
 	events    []Event
-	next      uint64 // revision to go on from
+	next      uint64 // revision to continue from
 	compacted bool   // some of the changes are no longer in the history
 }
 
@@ -107,7 +107,7 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 	if len(q.keys) > 1 {
 		v.Freeze()
 	}
-	q.entries, q.left = q.entries[:0], 0 // of a try before the log had come to the end of a key
+	q.entries, q.left = q.entries[:0], 0 // from an attempt before the log had reached the end of a key
 	size := 0
 	for i, k := range q.keys {
 		w, err := current(v, ns, []byte(k))
@@ -168,7 +168,7 @@ func (m *machine) queryScan(v *engine.View, q *scanQuery) error {
 	if err != nil {
 		return err
 	}
-	q.items, q.more = q.items[:0], false // of a try before the log had come to the end of a key
+	q.items, q.more = q.items[:0], false // from an attempt before the log had reached the end of a key
 	err = q.collect(it, v)
 	if closeErr := it.Close(); err == nil {
 		err = closeErr
@@ -305,8 +305,8 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 	if q.exists || w.exists() || q.after == 0 {
 		return engine.ErrWait
 	}
-	// It had a revision and has no row: if tombstones were forgotten since, one of them may have
-	// been its own.
+	// It had a revision and has no row: if tombstones were forgotten since, its own may be one of
+	// them.
 	forgotten, err := forgottenUpTo(v, ns)
 	if err != nil {
 		return err
@@ -320,9 +320,9 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 
 func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	if !v.Waited() {
-		q.waited, q.due = false, 0 // what an earlier call has found is true of the time before it
+		q.waited, q.due = false, 0 // findings of an earlier call are only valid for the time before it
 	}
-	quiet := m.recent.toldUpTo() // before it is looked whether anything has woken the query
+	quiet := m.recent.toldUpTo() // before checking whether anything has woken the query
 	before, err := v.WaitOnPrefix(q.namespace, []byte(q.prefix))
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	if before > 0 {
 		quiet = before - 1
 	}
-	// Since the look before, no such key has changed until then.
+	// Since the previous scan, no such key has changed until then.
 	if q.waited && m.recent.woken(engine.LSN(q.after)) {
 		q.after = max(q.after, uint64(quiet))
 	}
@@ -357,9 +357,9 @@ func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	return m.fetch(v, ns, q)
 }
 
-// wait waits for a change, or answers how far the shard has come if that takes long. So a watcher
-// of keys that do not change can be resumed from a late revision, and is woken for the changes of
-// others once in a while, not for each.
+// wait waits for a change, or after a long wait answers with the shard's revision. So a watcher of
+// unchanging keys can resume from a recent revision, and changes of other keys wake it only
+// occasionally, not each time.
 func (q *changesQuery) wait(v *engine.View) error {
 	if q.patience == 0 {
 		return engine.ErrWait
@@ -378,13 +378,13 @@ func (q *changesQuery) wait(v *engine.View) error {
 // findChanges fills the queue, from memory if that reaches back far enough.
 func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	changes, upTo, ok := m.recent.since(engine.LSN(q.after), ns, []byte(q.prefix), q.limit)
-	lsn, err := v.LSN() // after the ring, so that the view holds all that the ring names
+	lsn, err := v.LSN() // after the ring, so that the view contains everything the ring names
 	if err != nil {
 		return err
 	}
 	if q.after > uint64(lsn) {
 		if v.Stale() {
-			return engine.ErrWait // the replica lags: there will be a change with a later revision, or none to tell of
+			return engine.ErrWait // the replica lags: a change with a later revision will come, or none to deliver
 		}
 		return aheadError(q.after, lsn)
 	}
@@ -392,7 +392,7 @@ func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error 
 		q.queue, q.queueEnd, q.scanned = changes, uint64(upTo), ""
 		return nil
 	}
-	if q.scanned == "" || q.queueEnd > uint64(lsn) { // or another replica, which lags, has begun
+	if q.scanned == "" || q.queueEnd > uint64(lsn) { // or another, lagging replica has started
 		q.queue, q.queueEnd, q.scanned = nil, uint64(lsn), ""
 	}
 	return m.scanChanges(v, ns, q)
@@ -402,7 +402,7 @@ func aheadError(revision uint64, lsn engine.LSN) error {
 	return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", revision, lsn)
 }
 
-// fetch reads the versions that come next in the queue, until the answer is full.
+// fetch reads the next versions of the queue, until the answer is full.
 func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	v.Freeze()
 	told := make(map[string]uint64) // versions, by key
@@ -428,8 +428,8 @@ func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	return nil
 }
 
-// versionAt returns the version of a key with the revision. Mostly it is the present one, or that
-// behind a version that was told before, if that is not 0; else it walks back.
+// versionAt returns the version of a key at the revision. Usually it is the current one, or the one
+// before the last delivered version told, if that is not 0. Otherwise versionAt walks back.
 func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, found bool, err error) {
 	if w, err = current(v, ns, c.key); err != nil || w.revision == c.revision && w.exists() {
 		return w, err == nil, err
@@ -458,12 +458,12 @@ func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, foun
 	return row{}, false, nil
 }
 
-// maxScanned is how many changes one look at all keys keeps: about a MiB.
+// maxScanned is how many changes one scan of all keys keeps: about a MiB.
 const maxScanned = 8192
 
-// scanChanges fills the queue with the oldest changes after q.after, up to q.queueEnd, by looking
-// at every key with the prefix behind q.scanned. It ends early when that takes long. Keys that
-// change meanwhile have their earlier changes in their histories.
+// scanChanges fills the queue with the oldest changes after q.after, up to q.queueEnd, by scanning
+// every key with the prefix after q.scanned. It stops early when that takes long. Keys that change
+// in the meantime have their earlier changes in their histories.
 func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	forgotten, err := forgottenUpTo(v, ns)
 	if err == nil && forgotten > q.after {
@@ -497,11 +497,11 @@ func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error 
 	return err
 }
 
-// compact answers that some of the changes are no longer in the history.
+// compact makes the query answer that some of the changes are no longer in the history.
 func (q *changesQuery) compact() { q.queue, q.scanned, q.compacted = nil, "", true }
 
-// forgottenUpTo returns the highest revision of any tombstone that was forgotten: deletes up to it
-// can no longer be told.
+// forgottenUpTo returns the highest revision of any forgotten tombstone: deletes up to it can no
+// longer be reported.
 func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
 	b, ok, err := v.Get(forgottenKey(nil, ns))
 	if err != nil || !ok {
@@ -515,21 +515,21 @@ func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
 	return revision, nil
 }
 
-// oldestChanges keeps the limit oldest changes: a heap with the newest of them in front.
+// oldestChanges keeps the limit oldest changes: a heap with the newest of them on top.
 type oldestChanges struct {
 	keys  []recentKey
 	limit int
 	upTo  uint64 // later changes are left out
 }
 
-// newOldest goes on with what a query has found before.
+// newOldest continues with the changes that a query has already found.
 func newOldest(q *changesQuery) *oldestChanges {
 	o := &oldestChanges{keys: q.queue, limit: maxScanned, upTo: q.queueEnd}
 	heap.Init(o)
 	return o
 }
 
-// look looks at all keys, or until the view is Full.
+// look scans all keys, or until the view is Full.
 func (o *oldestChanges) look(v *engine.View, ns uint32, it *engine.Iter, q *changesQuery) error {
 	scanned := ""
 	for ok := it.First(); ok; ok = it.Next() {

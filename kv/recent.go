@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Bounds of recentChanges: together about 1.5 MiB per shard. It begins with 1/256 of them and
-// doubles when it is full, because most shards of most nodes see few changes. All are powers of
+// Bounds of recentChanges: together about 1.5 MiB per shard. It starts with 1/256 of them and
+// doubles when it is full, because most shards of most nodes have few changes. All are powers of
 // two.
 const (
 	maxRecent      = 16384
@@ -17,11 +17,11 @@ const (
 	minRecentBytes = maxRecentBytes / 256
 )
 
-// recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A
-// watcher that keeps up finds the changes it has not seen here, without a look at any other key;
-// one that fell behind has to scan. The memory is two rings, so once they have grown remembering
-// costs no allocation. It is no engine.Memory: what it remembers is committed, is asked for by
-// queries, and is not what the rows say now.
+// recentChanges is a shard's memory of its latest changes: which key changed at which LSN. A
+// watcher that keeps up finds new changes here without reading other keys; one that fell behind has
+// to scan. The memory is two rings, so once they have grown, recording a change costs no
+// allocation. It is not an engine.Memory, because it holds committed changes, is read by queries,
+// and does not reflect the current rows.
 type recentChanges struct {
 	mu      sync.Mutex // guards everything below; no I/O under it
 	ring    []recentChange
@@ -31,7 +31,7 @@ type recentChanges struct {
 	written uint64     // bytes ever written to keys
 	floor   engine.LSN // every change after floor ...
 	covered engine.LSN // ... up to covered is in the ring
-	told    engine.LSN // every change up to here has woken the queries that wait for it, but for those ...
+	told    engine.LSN // all changes up to here have woken their waiting queries, except those ...
 	origin  engine.LSN // ... up to origin, which came with a snapshot
 }
 
@@ -55,15 +55,15 @@ func (r *recentChanges) tell(lsn engine.LSN) {
 	r.told = lsn
 }
 
-// toldUpTo returns the last change of which all waiting queries have been woken.
+// toldUpTo returns the last change for which all waiting queries have been woken.
 func (r *recentChanges) toldUpTo() engine.LSN {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.told
 }
 
-// woken reports whether all changes after an LSN have woken the queries that wait for them: those
-// of a snapshot have not.
+// woken reports whether all changes after an LSN have woken their waiting queries. Changes from a
+// snapshot have not.
 func (r *recentChanges) woken(after engine.LSN) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,8 +82,8 @@ func (r *recentChanges) add(changes []engine.Change) {
 	}
 }
 
-// makeRoom makes one more change with a key of n bytes fit: the rings grow up to their bounds, then
-// the oldest changes go.
+// makeRoom makes room for one more change with a key of n bytes: the rings grow up to their bounds,
+// then the oldest changes are dropped.
 func (r *recentChanges) makeRoom(n uint64) {
 	for r.next-r.first == uint64(len(r.ring)) {
 		if len(r.ring) == maxRecent {
@@ -126,7 +126,7 @@ func (r *recentChanges) growKeys() {
 	r.keys = keys
 }
 
-// copyRing copies k to an offset, counted in bytes ever written, and returns the offset behind it.
+// copyRing copies k to an offset, counted in bytes ever written, and returns the offset after it.
 func copyRing(ring []byte, offset uint64, k []byte) uint64 {
 	for len(k) > 0 {
 		n := copy(ring[offset%uint64(len(ring)):], k)
@@ -149,8 +149,8 @@ type recentKey struct {
 	key      []byte
 }
 
-// since returns up to limit changes of keys with the prefix after an LSN, oldest first, and how far
-// it has looked. ok is false when the ring no longer reaches back that far.
+// since returns up to limit changes of keys with the prefix after an LSN, oldest first, and the LSN
+// up to which it searched. ok is false if the ring does not reach back that far.
 func (r *recentChanges) since(after engine.LSN, ns uint32, prefix []byte, limit int) (changes []recentKey, upTo engine.LSN, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

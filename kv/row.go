@@ -28,7 +28,7 @@ const (
 	flagExpired // with flagTombstone: removed because it expired
 )
 
-// keyAt is where the key begins in a row's, behind its kind and namespace.
+// keyAt is the offset of the key in a row's key, after its kind and namespace.
 const keyAt = 5
 
 type row struct {
@@ -40,7 +40,7 @@ type row struct {
 	updatedAt int64
 	expiresAt int64
 	value     []byte
-	encoded   []byte // as it was read by Apply
+	encoded   []byte // as read by Apply
 }
 
 func (w *row) exists() bool    { return w.version > 0 }
@@ -74,8 +74,8 @@ func decodeRow(b []byte) (w row, err error) {
 	return w, err
 }
 
-// decode is decodeRow in place. Every read of the store comes through here, and most of them spend
-// a large part of their time in it: hence no codec.Reader.
+// decode is decodeRow in place. Every read of the store calls it, and most spend much of their time
+// in it, so it does not use a codec.Reader.
 func (w *row) decode(b []byte) error {
 	if len(b) < 2 || b[0] != 1 {
 		return fmt.Errorf("kv row: %w: no layout that is known: %x", codec.ErrCorrupt, b[:min(len(b), 2)])
@@ -121,8 +121,8 @@ func (w *row) fill(e *Entry, k string) {
 	}
 }
 
-// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor
-// words for being gone. Its value is appended to buf[:0].
+// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor an
+// error because it is gone. Its value is appended to buf[:0].
 func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
 	var w row
 	if err := w.decode(b); err != nil || w.flags != 0 {
@@ -137,7 +137,7 @@ func currentKey(dst []byte, ns uint32, k []byte) []byte {
 	return append(key.AppendUint32(append(dst, 'c'), ns), k...)
 }
 
-// historyPrefix is what all earlier versions of a key begin with.
+// historyPrefix is the common prefix of all earlier versions of a key.
 func historyPrefix(dst []byte, ns uint32, k []byte) []byte {
 	return key.AppendString(key.AppendUint32(append(dst, 'h'), ns), k)
 }

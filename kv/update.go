@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the function of an Update returns instead of a value.
+// Returned by the function of an Update instead of a value.
 var (
 	ErrUnchanged = errors.New("leave the key as it is")
 	ErrDelete    = errors.New("delete the key")
@@ -19,14 +19,14 @@ type UpdateOption interface{ applyUpdate(*[]PutOption) }
 
 func (t TTLOption) applyUpdate(o *[]PutOption) { *o = append(*o, t) }
 
-// Update replaces the value at key by what f makes of the present entry, which is the zero Entry if
-// the key does not exist. If somebody else changes the key meanwhile, it reads it again and calls f
-// again, until nobody has, or ctx ends: so f may be called any number of times, and should have no
-// effects of its own. It may return e.Value, changed.
+// Update replaces the value at key with the result of f for the current entry, which is the zero
+// Entry if the key does not exist. If the key changes in the meantime, Update reads it again and
+// calls f again, until the write succeeds or ctx ends. So f may be called any number of times, and
+// should have no side effects. It may modify and return e.Value.
 //
-// If f returns ErrUnchanged nothing is written, with ErrDelete the key is deleted, if it exists;
-// any other error is returned, and nothing is written. An expiry stays, unless there is a TTL.
-// Update returns what the key has then: the zero Written if it does not exist.
+// If f returns ErrUnchanged, nothing is written; if ErrDelete, the key is deleted if it exists. Any
+// other error is returned, and nothing is written. An existing expiry is kept, unless there is a
+// TTL. Update returns the key's resulting state: the zero Written if it does not exist.
 //
 // When Update returns nil, the value is committed (see floe.Config.Durability) and visible to every
 // reader. After a ctx error or ErrUnknownOutcome it may or may not have been written.
@@ -62,14 +62,14 @@ func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte,
 	}
 }
 
-// How long an Update that came too late waits at most before it tries again: one of those who came
-// together always succeeds.
+// Bounds of the pause before an Update that lost a race retries: of concurrent updates, one always
+// succeeds.
 const (
 	minUpdatePause = time.Millisecond
 	maxUpdatePause = 100 * time.Millisecond
 )
 
-// tryUpdate makes one attempt. late means that somebody else has changed the key meanwhile.
+// tryUpdate makes one attempt. late means that the key was changed in the meantime.
 func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]byte, error), put []PutOption) (w Written, late bool,
 	err error) {
 	e, err := s.Get(ctx, key)

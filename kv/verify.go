@@ -11,8 +11,7 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together: see the comment on rows for what they
-// are.
+// Verify checks that all rows of the machine are consistent: see the comment on rows.
 func (m *machine) Verify(a *engine.Audit) error {
 	names := a.Names()
 	v := &verifier{Audit: a, names: names, counted: make([]tally, len(names))}
@@ -25,8 +24,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the rows kind by kind. What it keeps is small beside them: a few numbers per
-// namespace, and a bit per LSN.
+// verifier walks over the rows kind by kind. It needs little memory: a few numbers per namespace,
+// and a bit per LSN.
 type verifier struct {
 	*engine.Audit
 	names     []string
@@ -34,7 +33,7 @@ type verifier struct {
 	revisions revisionSet
 }
 
-// tally is what is counted of a namespace.
+// tally holds the counts of a namespace.
 type tally struct {
 	keys, bytes, dead int64
 	deadRows          int64
@@ -54,8 +53,8 @@ func (v *verifier) name(ns uint32) string {
 	return fmt.Sprintf("%q", v.names[ns])
 }
 
-// of returns the tally of a namespace, also of one that does not exist: that is reported where its
-// rows are.
+// of returns the tally of a namespace, even of one that does not exist: that is reported with its
+// rows.
 func (v *verifier) of(ns uint32) *tally {
 	if int(ns) < len(v.counted) {
 		return &v.counted[ns]
@@ -63,7 +62,7 @@ func (v *verifier) of(ns uint32) *tally {
 	return new(tally)
 }
 
-// unknownRows reports rows that are of no kind, or too short for theirs.
+// unknownRows reports rows of unknown kind, or too short for their kind.
 func (v *verifier) unknownRows() error {
 	unknown := func(k, _ []byte) error {
 		v.Reportf("kv: row %x is of no known kind", k)
@@ -77,8 +76,8 @@ func (v *verifier) unknownRows() error {
 	return nil
 }
 
-// keys walks over the present and, beside them, the earlier versions of all keys: both are in the
-// order of the keys.
+// keys walks over the current and, in parallel, the earlier versions of all keys: both are in key
+// order.
 func (v *verifier) keys() error {
 	earlier, err := v.Iter([]byte{'h'}, []byte{'h' + 1})
 	if err != nil {
@@ -129,7 +128,7 @@ type chain struct {
 	*verifier
 	ns     uint32
 	key    []byte
-	newer  row    // its value is gone
+	newer  row    // without its value
 	newest uint64 // version
 	broken bool
 }
@@ -153,7 +152,7 @@ func (c *chain) current(value []byte) error {
 	return c.expiry(&w)
 }
 
-// check looks at one version by itself.
+// check checks one version on its own.
 func (c *chain) check(w *row) {
 	c.revisions.add(w.revision)
 	switch last := c.Applied; {
@@ -174,7 +173,7 @@ func (c *chain) check(w *row) {
 	}
 }
 
-// tombstone checks that the key is in the queue of those to be forgotten.
+// tombstone checks that the key is in the queue of tombstones to forget.
 func (c *chain) tombstone(w *row) error {
 	queued, ok, err := c.Get(deadKey(nil, c.ns, w.revision))
 	if err == nil && (!ok || !bytes.Equal(queued, append(codec.AppendVarint(nil, w.updatedAt), c.key...))) {
@@ -231,7 +230,7 @@ func (c *chain) end() {
 	}
 }
 
-// moreRevisions looks again for revisions used twice, as often as they do not fit into memory at
+// moreRevisions searches again for duplicate revisions, as often as they do not fit into memory at
 // once.
 func (v *verifier) moreRevisions() error {
 	for v.revisions.next() {
@@ -253,7 +252,7 @@ func (v *verifier) moreRevisions() error {
 	return nil
 }
 
-// tombstones checks the queue of keys to be forgotten.
+// tombstones checks the queue of tombstones to forget.
 func (v *verifier) tombstones() error {
 	return v.Scan([]byte{'d'}, []byte{'d' + 1}, func(k, value []byte) error {
 		if len(k) != keyAt+8 {
@@ -273,8 +272,8 @@ func (v *verifier) tombstones() error {
 	})
 }
 
-// timers checks that every timer has a reason; that every reason has a timer is checked where the
-// reason is.
+// timers checks that every timer has a reason; each reason itself is checked to have a timer
+// elsewhere.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {
@@ -293,7 +292,7 @@ func (v *verifier) timers() error {
 	})
 }
 
-// marks checks the rows that are there once per namespace.
+// marks checks the rows that exist once per namespace.
 func (v *verifier) marks() error {
 	err := v.Scan([]byte{'q'}, []byte{'q' + 1}, func(k, value []byte) error {
 		if len(k) != keyAt || len(value) > 0 {
@@ -317,7 +316,7 @@ func (v *verifier) marks() error {
 	})
 }
 
-// forgotten checks that tombstones were forgotten in their order.
+// forgotten checks that tombstones were forgotten in order.
 func (v *verifier) forgotten(ns uint32, upTo uint64) error {
 	if upTo == 0 || upTo > uint64(v.Applied.LSN) {
 		v.Reportf("kv: namespace %s: tombstones up to revision %d were forgotten, the shard's last LSN is %d", v.name(ns), upTo,
@@ -330,7 +329,7 @@ func (v *verifier) forgotten(ns uint32, upTo uint64) error {
 	})
 }
 
-// compareCounts compares what was counted with what the namespaces' rows say.
+// compareCounts compares the counts with those in the namespaces' rows.
 func (v *verifier) compareCounts() {
 	for i := range v.counted {
 		ns, t := uint32(i), &v.counted[i]
@@ -355,13 +354,13 @@ func (v *verifier) compareCounts() {
 	}
 }
 
-// revisionSet finds revisions used twice, with a bit for each in a window of them; further windows
+// revisionSet finds duplicate revisions, with a bit for each in a window of them; further windows
 // take further passes.
 type revisionSet struct {
 	pages  [windowPages]*[pageWords]uint64
-	window uint64         // the one that is looked at
+	window uint64         // the current one
 	counts map[uint64]int // revisions of each window; complete after the first pass
-	first  bool           // pass
+	first  bool           // first pass
 	twice  []uint64       // at most maxTwice
 }
 

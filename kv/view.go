@@ -9,12 +9,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// View is a Store whose values are of type T, as JSON. It is cheap to make, safe for concurrent use
-// and needs no Close. What it has no method for is done with the Store: Delete, Touch, WaitChange
-// and so on.
+// View is a Store whose values have type T, encoded as JSON. It is cheap to make, safe for
+// concurrent use and needs no Close. For Delete, Touch, WaitChange and other operations without a
+// method here, use the Store.
 //
-// A value that can not be read is a *DecodeError, which is ErrInvalid; one that can not be written
-// is ErrInvalid.
+// A value that cannot be decoded is a *DecodeError, which is ErrInvalid; one that cannot be
+// encoded is ErrInvalid.
 type View[T any] struct{ store *Store }
 
 // JSON returns a view of a store whose values are encoded by encoding/json:
@@ -24,7 +24,7 @@ type View[T any] struct{ store *Store }
 //	ada, err := users.Get(ctx, "user:42")
 func JSON[T any](s *Store) View[T] { return View[T]{s} }
 
-// EntryOf is an Entry whose value is of type T.
+// EntryOf is an Entry whose value has type T.
 type EntryOf[T any] struct {
 	Key       string
 	Value     T
@@ -34,7 +34,7 @@ type EntryOf[T any] struct {
 	ExpiresAt time.Time // zero: never
 }
 
-// EventOf is an Event whose value is of type T: the zero value, but for a put.
+// EventOf is an Event whose value has type T; it is the zero value except for a put.
 type EventOf[T any] struct {
 	Type     EventType
 	Key      string
@@ -44,7 +44,7 @@ type EventOf[T any] struct {
 	Time     time.Time
 }
 
-// DecodeError says that a value is not what a View takes it for. It is ErrInvalid.
+// DecodeError reports a value that cannot be decoded into the View's type. It is ErrInvalid.
 type DecodeError struct {
 	Key      string
 	Revision uint64 // of the value
@@ -64,8 +64,8 @@ func (v View[T]) Get(ctx context.Context, key string) (T, error) {
 	return e.Value, err
 }
 
-// Entry returns the value at key with its revision, to be used with IfRevision, its version and
-// times. Errors: ErrNotFound; *DecodeError.
+// Entry returns the value at key with its revision, for use with IfRevision, its version and times.
+// Errors: ErrNotFound; *DecodeError.
 func (v View[T]) Entry(ctx context.Context, key string) (EntryOf[T], error) {
 	e, err := v.store.Get(ctx, key)
 	if err != nil {
@@ -92,8 +92,8 @@ func (v View[T]) PutOp(key string, value T, opts ...PutOption) OpOf[Written] {
 	return PutOp(key, b, opts...)
 }
 
-// Update replaces the value at key by what f makes of the present one: Store.Update. The entry is
-// the zero EntryOf if the key does not exist. Errors: also *DecodeError.
+// Update replaces the value at key with the result of f for the current one: see Store.Update. The
+// entry is the zero EntryOf if the key does not exist. Errors: also *DecodeError.
 func (v View[T]) Update(ctx context.Context, key string, f func(e EntryOf[T]) (T, error), opts ...UpdateOption) (Written, error) {
 	if f == nil {
 		return v.store.Update(ctx, key, nil, opts...)
@@ -114,9 +114,9 @@ func (v View[T]) Update(ctx context.Context, key string, f func(e EntryOf[T]) (T
 	}, opts...)
 }
 
-// Scan iterates over the keys and values that All of the store would, with its options. Each pair
-// is an entry and nil, or a zero entry and an error, a *DecodeError perhaps, after which iteration
-// ends; nothing runs before the first step; break or a done ctx releases everything.
+// Scan iterates over the keys and values of Store.All, with its options. Each pair is an entry and
+// nil, or a zero entry and an error, possibly a *DecodeError, after which iteration ends; nothing
+// runs before the first step; break or a done ctx releases everything.
 func (v View[T]) Scan(ctx context.Context, opts ...ListOption) iter.Seq2[EntryOf[T], error] {
 	return func(yield func(EntryOf[T], error) bool) {
 		for item, err := range v.store.All(ctx, opts...) {
@@ -136,9 +136,9 @@ func (v View[T]) Scan(ctx context.Context, opts ...ListOption) iter.Seq2[EntryOf
 	}
 }
 
-// Watch iterates over the events that Watch of the store would, with its options. Each pair is an
-// event and nil, or a zero event and an error, after which iteration ends: a *DecodeError perhaps.
-// Who has to go on behind such a value watches the store itself.
+// Watch iterates over the events of Store.Watch, with its options. Each pair is an event and nil,
+// or a zero event and an error, possibly a *DecodeError, after which iteration ends. To continue
+// after such a value, watch the Store itself.
 func (v View[T]) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[EventOf[T], error] {
 	return func(yield func(EventOf[T], error) bool) {
 		for e, err := range v.store.Watch(ctx, prefix, opts...) {

@@ -11,16 +11,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// EventType says what happened to a key.
+// EventType is the kind of change of a key.
 type EventType uint8
 
 // The types of events.
 const (
-	EventPut       EventType = iota + 1 // it has a new value
-	EventDelete                         // it was deleted
-	EventExpire                         // its time to live ended
-	EventCompacted                      // changes were missed: forget everything, a snapshot follows
-	EventProgress                       // everything up to Revision has been told; see Progress
+	EventPut       EventType = iota + 1 // the key has a new value
+	EventDelete                         // the key was deleted
+	EventExpire                         // the key expired
+	EventCompacted                      // changes were missed: discard all state, a snapshot follows
+	EventProgress                       // all changes up to Revision have been delivered; see Progress
 )
 
 func (t EventType) String() string {
@@ -43,13 +43,13 @@ func (t EventType) String() string {
 type Event struct {
 	Type     EventType
 	Key      string
-	Value    []byte // of a put
+	Value    []byte // for a put
 	Revision uint64
 	Version  uint64
 	Time     time.Time
 }
 
-// WatchOption changes where Watch begins.
+// WatchOption is an option of Watch.
 type WatchOption interface{ applyWatch(*watchOptions) }
 
 type watchOption func(*watchOptions)
@@ -62,39 +62,39 @@ type watchOptions struct {
 	progress bool
 }
 
-// FromRevision makes Watch begin with the first change after revision r instead of a snapshot. It
-// needs a namespace that is not spread: revisions of different shards have nothing to do with each
-// other.
+// FromRevision makes Watch start with the first change after revision r instead of a snapshot. It
+// requires a namespace that is not spread: revisions of different shards cannot be compared.
 func FromRevision(r uint64) WatchOption {
 	return watchOption(func(o *watchOptions) { o.from, o.resumed = r, true })
 }
 
-// Progress adds EventProgress events: after the snapshot, whenever the watch has told all it found,
-// and about every 10 s while other keys of the shard change and none with the prefix does. A watch
-// that is resumed from the revision of one misses nothing and repeats nothing; the revision of a
-// snapshot's event would not do, because a snapshot comes in the order of keys. In a spread
-// namespace they come per shard and are of no use.
+// Progress adds EventProgress events: after the snapshot, whenever the watch has delivered all
+// changes it found, and about every 10 s while only other keys of the shard change. A watch resumed
+// from such a revision misses nothing and repeats nothing. The revision of a snapshot's event is
+// not suitable, because a snapshot comes in key order. In a spread namespace, progress events are
+// per shard and of no use.
 func Progress() WatchOption { return watchOption(func(o *watchOptions) { o.progress = true }) }
 
-// How long a watch waits for changes, in ms, before it asks how far the shard has come: with
-// Progress, and without, where only a watch that is resumed after its node is gone profits.
+// How long a watch waits for changes, in ms, before it asks for the shard's current revision: with
+// Progress, and without. Without Progress this only helps a watch that resumes after its node
+// failed.
 const (
 	minPatience = 10_000
 	maxPatience = 60_000
 )
 
-// watchPage is how many changes or entries one look fetches.
+// watchPage is how many changes or entries one request fetches.
 const watchPage = 256
 
-// Watch iterates over the keys that start with prefix: first a put event for every key that exists,
+// Watch iterates over the keys that start with prefix: first a put event for every existing key,
 // then every change, in order per key, none missed and none twice, until ctx is done. Each pair is
 // an event and nil, or a zero Event and an error (in the end ctx's), after which iteration ends. If
-// the consumer is so slow that changes left the history, an EventCompacted is followed by a fresh
-// snapshot. Between two looks the node keeps no state for the watcher.
+// the consumer is so slow that changes left the history, the watch sends EventCompacted and then a
+// fresh snapshot. Between two requests the node keeps no state for the watcher.
 //
 // Options: FromRevision, Progress. Errors: ErrInvalid for a prefix of more than 4096 bytes, and for
-// FromRevision in a spread namespace or ahead of the shard; with floe.Stale a replica that has not
-// come to the revision is waited for.
+// FromRevision in a spread namespace or ahead of the shard. With floe.Stale, Watch waits for a
+// replica that has not reached the revision.
 func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
 	var o watchOptions
 	opts, bad := engine.Given(opts)
@@ -124,7 +124,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 	}
 }
 
-// watchedShards waits until the namespace exists: only then it is known whether it is spread.
+// watchedShards waits until the namespace exists: only then is it known whether it is spread.
 func (s *Store) watchedShards(ctx context.Context) ([]engine.ShardID, error) {
 	if err := s.await(ctx); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (s *Store) await(ctx context.Context) error {
 	return s.scope.Await(ctx)
 }
 
-// watchAll runs one watch per shard of a spread namespace and passes on what comes.
+// watchAll runs one watch per shard of a spread namespace and passes on their events.
 func (s *Store) watchAll(ctx context.Context, prefix string, shards []engine.ShardID, yield func(Event, error) bool) {
 	type pair struct {
 		event Event
@@ -242,8 +242,8 @@ func (w *shardWatch) tellProgress(yield func(Event, error) bool) bool {
 	return !w.progress || yield(Event{Type: EventProgress, Revision: w.after}, nil)
 }
 
-// snapshot yields all entries, page by page. The position is that of the first page; what later
-// pages showed of newer states is remembered, so that it is not told again.
+// snapshot yields all entries, page by page. The position is that of the first page. Newer states
+// on later pages are recorded, so that they are not delivered again.
 func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool) bool {
 	w.ahead = make(map[string]uint64)
 	q := &scanQuery{namespace: w.store.scope.Namespace(), prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes, position: true}
@@ -294,7 +294,7 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 		if err := s.scope.Query(ctx, key, &q); err != nil {
 			return Entry{}, err
 		}
-		// The event has no expiry; read the entry, which may be gone again.
+		// The event has no expiry; read the entry, which may already be gone.
 		e, err := s.Get(ctx, key)
 		if err == nil {
 			return e, nil
@@ -306,12 +306,12 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 }
 
 // WaitChange returns the latest change of key as soon as it is later than revision after: a put,
-// delete or expiry. Changes in between are skipped. With after 0 it waits for the first one. If the
-// history of deleted keys has been forgotten since after and key does not exist, that counts as a
-// delete: it may have been one.
+// delete or expiry. Changes in between are skipped. With after 0 it waits for the first change. If
+// key does not exist and its history may have been dropped since after, WaitChange reports a
+// delete.
 //
-// Errors: ErrInvalid for a revision ahead of the key's shard; with floe.Stale a replica that has
-// not come to it is waited for. ErrUnavailable; that of ctx.
+// Errors: ErrInvalid for a revision ahead of the key's shard; with floe.Stale, WaitChange waits for
+// a replica that has not reached it. ErrUnavailable; that of ctx.
 func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event, error) {
 	if err := checkKey(key); err != nil {
 		return Event{}, err

@@ -90,8 +90,8 @@ func (q *waitQuery) Arguments(f *codec.Fields) {
 
 func (q *waitQuery) Results(f *codec.Fields) { q.event.code(f) }
 
-// maxSentQueue bounds what of a queue travels to a watcher and back with each of his looks; the
-// rest is found again.
+// maxSentQueue bounds how much of a queue is sent to a watcher and back with each request; the rest
+// is found again.
 const maxSentQueue = 1024
 
 func (q *changesQuery) Arguments(f *codec.Fields) {
@@ -113,7 +113,7 @@ func (q *changesQuery) Results(f *codec.Fields) {
 }
 
 // codeQueue codes the queue between nodes and watchers, or only its beginning, and the revision
-// that what is coded reaches to.
+// that the coded part reaches.
 func (q *changesQuery) codeQueue(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {

@@ -17,21 +17,21 @@ func LockOf(ctx context.Context) *Lock {
 	return l
 }
 
-// WithLock calls f while it holds the lock key, which it takes, waiting for it within ctx, renews
-// while f runs, and gives back when f returns or panics, also if ctx has ended. Somebody else gets
-// it ttl after this process has died, and not before.
+// WithLock calls f while it holds the lock key. It acquires the lock, waiting within ctx, renews it
+// while f runs, and releases it when f returns or panics, even if ctx has ended. If this process
+// crashes, another holder gets the lock ttl later, and not before.
 //
-// LockOf(ctx) is the lock, in f: what must not happen without it is made conditional on its Held,
-// in a transaction, or gets its Token, the fencing token. That is what protects: f may run on for a
-// moment when the lock is lost already.
+// In f, LockOf(ctx) returns the lock. Make writes that depend on the lock conditional on its Held
+// in a transaction, or pass on its Token, the fencing token. This is what protects: f may still run
+// for a moment after the lock is lost.
 //
-// The lock is lost if it could not be renewed for ttl, or somebody has deleted the key. Then the
-// ctx of f is cancelled with a cause (context.Cause) that is ErrConflict, and WithLock returns
-// that, whatever f returns; also if it finds out only when f has returned.
+// The lock is lost if it could not be renewed for ttl, or if its key was deleted. Then the ctx of f
+// is cancelled with a cause (context.Cause) that is ErrConflict, and WithLock returns that,
+// whatever f returns; also if it detects the loss only after f has returned.
 //
 // Errors: that of f; ErrConflict if the lock was lost; ErrInvalid for a ttl that is not positive;
-// ctx's, if it ends before the lock is taken. After ErrUnknownOutcome f was not called, and the
-// lock may be taken until ttl ends.
+// ctx's, if it ends before the lock is acquired. After ErrUnknownOutcome f was not called, and the
+// lock may be held until ttl ends.
 func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) error {
 	if f == nil {
 		return engine.Errorf(ErrInvalid, "kv: lock %q: no function", key)
@@ -53,7 +53,7 @@ func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f f
 	case lost == nil:
 		return err
 	case errors.Is(err, context.Canceled):
-		return lost // which is why
+		return lost // the cause of the cancellation
 	}
 	return errors.Join(lost, err)
 }
@@ -65,17 +65,17 @@ type holding struct {
 	until  time.Time // when it ends, unless it is renewed
 	cancel context.CancelCauseFunc
 	over   chan struct{} // closed when the function has returned
-	ended  chan error    // how the lock has ended
+	ended  chan error    // how the lock ended
 }
 
-// end gives the lock back. Errors: ErrConflict if it had been lost.
+// end releases the lock. Errors: ErrConflict if it had been lost.
 func (h *holding) end() error {
 	close(h.over)
 	return <-h.ended
 }
 
-// renew renews the lock when a third of its time is over, until the function has returned; then it
-// gives it back.
+// renew renews the lock whenever a third of its time has passed, until the function has returned;
+// then it releases it.
 func (h *holding) renew(ctx context.Context) {
 	next := h.ttl / 3
 	for {
@@ -103,18 +103,18 @@ func (h *holding) renew(ctx context.Context) {
 	}
 }
 
-// unlockTime is how long it is tried to give a lock back.
+// unlockTime is how long releasing a lock is retried.
 const unlockTime = 5 * time.Second
 
-// attempt bounds a call by the time that the lock is held for certain.
+// attempt bounds a call by the time that the lock is certainly held.
 func (h *holding) attempt(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithDeadline(ctx, h.until)
 	defer cancel()
 	return call(ctx)
 }
 
-// unlock gives the lock back, if anybody can be told before it ends by itself. Errors: ErrConflict
-// if it had been lost.
+// unlock releases the lock, if a node is reachable before it expires. Errors: ErrConflict if it had
+// been lost.
 func (h *holding) unlock(ctx context.Context) error {
 	if soon := time.Now().Add(unlockTime); soon.Before(h.until) {
 		h.until = soon
@@ -129,11 +129,12 @@ func (h *holding) unlock(ctx context.Context) error {
 			return engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", shown(h.lock.key), err)
 		case errors.Is(err, engine.ErrClosed) || h.lock.store.scope.Pause(ctx, min(h.ttl/10, time.Until(h.until))) != nil ||
 			!time.Now().Before(h.until):
-			return nil // it ends by itself
+			return nil // it expires
 		}
 		unknown = unknown || errors.Is(err, engine.ErrUnknownOutcome)
 	}
 }
 
-// isLost reports whether an error of Extend or Unlock says that the lock is another's, or nobody's.
+// isLost reports whether an error of Extend or Unlock means that the lock has another holder or
+// none.
 func isLost(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
