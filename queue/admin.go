@@ -67,7 +67,8 @@ func (s *session) remove(seq uint64) error {
 	return nil
 }
 
-// purge removes all messages but the dead letters, by a new generation, and returns how many.
+// purge removes all messages except dead letters, by starting a new generation, and returns their
+// number.
 func (s *session) purge() int64 {
 	n := s.held()
 	if n == 0 {
@@ -81,9 +82,9 @@ func (s *session) purge() int64 {
 	return n
 }
 
-// fewRows is up to how many messages or dead letters are removed one by one with their queue. A
-// deleted range costs every iterator that is opened until it has been compacted away, as much as
-// some dozens of deleted rows: where few rows are, it costs more than it saves.
+// fewRows is the maximum number of messages or dead letters that are removed one by one with their
+// queue. Until it is compacted away, a deleted range costs each new iterator as much as some dozens
+// of deleted rows: with few rows it costs more than it saves.
 const fewRows = 128
 
 func (s *session) removeMessages() {
@@ -92,7 +93,7 @@ func (s *session) removeMessages() {
 		return
 	}
 	leases := slices.Clone(s.memory.leases.heap)
-	// the heap's order depends on when it was loaded
+	// the order of the heap depends on when it was loaded
 	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.at.seq, b.at.seq) })
 	for _, l := range leases {
 		s.deleteMessageRow('l', l.at)
@@ -128,7 +129,7 @@ func (s *session) removeDeadLetters() {
 	}
 }
 
-// eachKey calls f for the keys of the rows with a prefix, from one on.
+// eachKey calls f for the keys of the rows with a prefix, starting at from.
 func (s *session) eachKey(from, prefix []byte, f func(k []byte)) {
 	it := s.tx.Iter(from, key.PrefixEnd(prefix))
 	for ok := it.First(); ok; ok = it.Next() {
@@ -144,8 +145,8 @@ func (s *session) deleteRanges(number uint64, kinds string) {
 	}
 }
 
-// delete removes the queue. Its dedup keys are forgotten by and by: they may be in the row cache,
-// so they go one by one.
+// delete removes the queue. Its dedup keys are removed one by one, in the background, because they
+// may be in the row cache.
 func (s *session) delete(*engine.Nothing) error {
 	s.tellRoom()
 	s.removeMessages()

@@ -28,8 +28,8 @@ const (
 	kindRemove
 )
 
-// The commands of a queue. On a full disk deliveries, extensions, releases and nacks are refused,
-// since they rewrite rows, even if that takes little space.
+// The commands of a queue. On a full disk, deliveries, extensions, releases and nacks are refused,
+// because they rewrite rows, even if that takes little space.
 var (
 	enqueue = &engine.CommandRow[*session, enqueueBody, enqueued]{
 		Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines,

@@ -18,7 +18,7 @@ const (
 	DefaultGrace       = workloop.DefaultGrace
 )
 
-// ConsumeOption changes what Consume does.
+// ConsumeOption is an option of Consume.
 type ConsumeOption interface{ applyConsume(*consumeOptions) }
 
 type consumeOptions struct {
@@ -39,7 +39,7 @@ type consumeOption func(*consumeOptions)
 
 func (f consumeOption) applyConsume(o *consumeOptions) { f(o) }
 
-// Concurrency sets how many messages are handled at once, 1 to 10,000; the default is 1.
+// Concurrency sets the maximum number of messages handled at once, 1 to 10,000; the default is 1.
 func Concurrency(n int) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		if n < 1 || n > MaxConcurrency {
@@ -49,7 +49,7 @@ func Concurrency(n int) ConsumeOption {
 	})
 }
 
-// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they
+// Grace sets how long handlers may continue after Consume ends; the default is 10 s. With 0 they
 // are cancelled at once.
 func Grace(d time.Duration) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
@@ -60,9 +60,10 @@ func Grace(d time.Duration) ConsumeOption {
 	})
 }
 
-// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what
-// handlers return, and that a message could not be settled, with the message; with nil that the
-// queue could not be asked, or leases not be renewed. The default is nobody.
+// OnError sets a function that is called with errors while Consume continues, by several goroutines
+// at once. It gets the errors of handlers and failures to settle a message, with the message. With
+// a nil message it gets failures to query the queue or renew leases. By default errors are not
+// reported.
 func OnError(f func(m *Message, err error)) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.onError = f })
 }
@@ -78,35 +79,35 @@ func (l LeaseOption) applyConsume(o *consumeOptions) {
 // example with an AckOp in its transaction. It is the same value as stream.ErrSettled.
 var ErrSettled = workloop.ErrSettled
 
-// Permanent marks the error of a handler as one that another attempt cannot repair: the message
-// becomes a dead letter at once. Permanent(nil) is nil. Permanent of stream and action is the same.
+// Permanent marks a handler's error as one that a retry cannot fix: the message becomes a dead
+// letter at once. Permanent(nil) is nil. Permanent of stream and action is the same.
 func Permanent(err error) error { return workloop.Permanent(err) }
 
-// Consume works a queue off: it runs handle for its messages, for up to Concurrency of them at
-// once, until ctx ends. A message whose handler returns
+// Consume processes a queue: it runs handle for its messages, up to Concurrency of them at once,
+// until ctx ends. A message whose handler returns
 //
 //   - nil is acked;
 //   - an error is nacked with it as the Reason: it is delivered again after the queue's back-off,
-//     or is a dead letter if that was its last attempt;
-//   - a Permanent error is a dead letter at once;
+//     or becomes a dead letter if that was its last attempt;
+//   - a Permanent error becomes a dead letter at once;
 //   - ErrSettled is left as it is: the handler has settled it.
 //
-// A panic is an error, with its stack. While a handler runs, its message stays leased. If the lease
-// is lost all the same, since nobody could be reached for as long as it lasts, or the queue was
-// purged, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the
-// message is delivered again, and what the handler returns has no effect if that has happened.
+// A panic counts as an error, with its stack. While a handler runs, its message stays leased. The
+// lease can still be lost, if no node was reachable for its whole length or the queue was purged.
+// The ctx of the handler is then cancelled, and its cause (context.Cause) is ErrConflict. The
+// message is delivered again, and after that the handler's result has no effect.
 //
 // An outage does not end Consume: it resumes once a node answers. When ctx ends, no more messages
 // are taken, and those already on their way to this process are released if they arrive within 5 s.
 // Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled
-// only then, with the same cause. Messages that they fail to handle because of that are released:
-// that delivery is not one of their attempts. Handlers that have not returned 5 s later are left
-// alone, and their messages released.
+// only then, with the same cause. Messages that fail because of that are released: the delivery
+// does not count as an attempt. Handlers that have not returned 5 s later are abandoned, and their
+// messages released.
 //
 // Consume returns nil when ctx has ended and all messages are settled or released. Options:
-// Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or options
-// out of their limits; ErrClosed, ErrUnauthorized; ones that say how many handlers have not
-// returned, and how many results could not be handed over (ErrUnknownOutcome).
+// Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a malformed name or
+// options out of range; ErrClosed, ErrUnauthorized; errors with the number of handlers that have
+// not returned, and of results that could not be sent (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
 	o := consumeOptions{concurrency: DefaultConcurrency, lease: DefaultLease, grace: DefaultGrace}
 	opts, o.err = engine.Given(opts)
@@ -144,17 +145,17 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 	return err
 }
 
-// consumed is a message that Consume has.
+// consumed is a message held by Consume.
 type consumed struct {
 	Message
-	// What its handler has returned. It is looked at in the handler's place, because methods of the
-	// error may panic.
+	// The outcome of its handler, derived where the handler runs, because methods of the error may
+	// panic.
 	settled   bool
 	permanent bool
 	reason    string
 }
 
-// handled keeps what the handler has returned.
+// handled records the handler's result.
 func (c *consumed) handled(err error) error {
 	if err == nil {
 		return nil
@@ -168,23 +169,23 @@ func (c *consumed) handled(err error) error {
 	return err
 }
 
-// consumer is a queue as the source of a worker.
+// consumer is the queue as a source of a worker.
 type consumer struct {
 	store   *Store
 	name    string
 	lease   time.Duration
 	onError func(*Message, error)
-	takes   sync.WaitGroup // until what they have brought is handled or given back
+	takes   sync.WaitGroup // until their messages are handled or released
 }
 
 // Times of Consume.
 const (
-	consumeWait = time.Hour       // of one Dequeue
-	releaseTime = 2 * time.Second // to give back what was taken while Consume ended
+	consumeWait = time.Hour       // maximum wait of one Dequeue
+	releaseTime = 2 * time.Second // for releasing messages dequeued while Consume ended
 )
 
-// Take returns at once when ctx ends, so that handlers are told in time. What a Dequeue has taken
-// by then comes a moment later: it is given back here.
+// Take returns at once when ctx ends, so that handlers are cancelled in time. A Dequeue in flight
+// may return messages a moment later: they are released here.
 func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	type batch struct {
 		messages []*consumed
@@ -207,8 +208,8 @@ func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	}
 }
 
-// giveBack gives messages back that came too late. Those that can not be come back by themselves,
-// when their leases end.
+// giveBack releases messages that came too late. If that fails, they return to the queue when their
+// leases end.
 func (c *consumer) giveBack(ctx context.Context, messages []*consumed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -248,7 +249,7 @@ func (c *consumer) Settle(ctx context.Context, m *consumed, r workloop.Result) e
 	return nack(reason(m.reason))
 }
 
-// reason returns the option for a text that may have been cut within a character.
+// reason returns the option for a text that may have been cut within a UTF-8 character.
 func reason(text string) NackOption { return Reason(strings.ToValidUTF8(text, "")) }
 
 func (c *consumer) Lease() time.Duration { return c.lease }

@@ -61,7 +61,7 @@ func (s *session) discard(seq uint64) error {
 	return nil
 }
 
-// requeue makes a dead letter ready, as if it had never been delivered.
+// requeue makes a dead letter ready, with no attempts counted.
 func (s *session) requeue(seq uint64) error {
 	w, err := s.deadLetter(seq)
 	if err != nil {
@@ -80,14 +80,14 @@ func (s *session) requeue(seq uint64) error {
 	return nil
 }
 
-// What one redrive looks at, at most.
+// Limits of one redrive step.
 const (
 	maxRedrive      = 1000
 	maxRedriveBytes = 4 << 20
 )
 
-// redrive requeues dead letters behind a seq, up to another, that hold a text. It stops at a limit,
-// of its own or of the queue; that the queue is full is an error only if nothing was requeued.
+// redrive requeues dead letters after a seq, up to another, that contain a text. It stops at its
+// own limit or that of the queue. A full queue is an error only if nothing was requeued.
 func (s *session) redrive(b *redriveBody) (redriven, error) {
 	until := b.until
 	if until == 0 {
@@ -107,7 +107,7 @@ func (s *session) redrive(b *redriveBody) (redriven, error) {
 	return d, nil
 }
 
-// search returns the dead letters that hold a text, of as many as one redrive looks at.
+// search returns the dead letters that contain a text, among those that one redrive may examine.
 func (s *session) search(after, until uint64, text []byte) (found []uint64, d redriven) {
 	d = redriven{seen: after, until: until}
 	it := s.tx.Iter(append(deadKey(nil, s.id, after), 0), key.PrefixEnd(numberKey(nil, 'x', s.id)))
@@ -132,7 +132,7 @@ func (s *session) search(after, until uint64, text []byte) (found []uint64, d re
 	return found, d
 }
 
-// holds reports whether a text is in the payload or the last error.
+// holds reports whether the payload or the last error contains a text.
 func (w *deadRow) holds(text []byte) bool {
 	return len(text) == 0 || bytes.Contains(w.payload, text) || bytes.Contains(w.lastError, text)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// expiredReason is the last error of a message whose lease has ended by itself.
+// expiredReason is the last error of a message whose lease expired.
 const expiredReason = "lease expired"
 
 // dequeue leases messages.
@@ -45,12 +45,12 @@ func (s *session) dequeue(b *dequeueBody) ([]byte, error) {
 	return result, nil
 }
 
-// scheduleEnd sees to it that leases are looked at when they end.
+// scheduleEnd schedules the check for expired leases.
 func (s *session) scheduleEnd(deadline int64) {
 	s.schedule(deadline)
 }
 
-// first returns the message that is to be delivered next, of so many that will be. There is one.
+// first returns the next message to deliver, of want in all. There is one.
 func (s *session) first(want int) (p position, row []byte, fresh bool) {
 	q := s.memory
 	if len(q.fresh.live()) == 0 && q.fresh.rest != end {
@@ -75,7 +75,7 @@ func (s *session) first(want int) (p position, row []byte, fresh bool) {
 	return fresh1, q.fresh.live()[0].row, true
 }
 
-// read returns what is delivered of a message.
+// read returns the delivery of a message.
 func (s *session) read(p position, row []byte, fresh bool) delivery {
 	d := delivery{at: p, attempts: 1}
 	kind := byte('m')
@@ -94,7 +94,7 @@ func (s *session) read(p position, row []byte, fresh bool) delivery {
 	return d
 }
 
-// messageRow reads a message, which is there.
+// messageRow reads the row of a message, which exists.
 func (s *session) messageRow(kind byte, p position) []byte {
 	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	row, ok := s.tx.Get(s.m.buf)
@@ -124,7 +124,7 @@ func (s *session) deleteMessageRow(kind byte, p position) {
 	s.tx.Delete(s.m.buf)
 }
 
-// leave takes the first message out of its index.
+// leave removes the first message from its index.
 func (s *session) leave(d *delivery, fresh bool) {
 	s.ready--
 	q, p := s.memory, d.at
@@ -172,7 +172,7 @@ func (s *session) leaseOf(r receipt) (*lease, error) {
 	return nil, &ReceiptError{Queue: string(s.name), Receipt: r.public(), Reason: reason}
 }
 
-// end ends a lease; what becomes of the message is up to the caller.
+// end ends a lease; the caller decides what happens to the message.
 func (s *session) end(l *lease) {
 	s.changed = true
 	s.inflight--
@@ -180,8 +180,8 @@ func (s *session) end(l *lease) {
 	s.note(change{kind: ended, lease: *l})
 }
 
-// ack removes messages. If one of the leases has ended, the command fails and takes the ones before
-// back with it.
+// ack removes messages. If one of the leases has ended, the command fails, which also undoes the
+// removals before it.
 func (s *session) ack(receipts []receipt) error {
 	for _, r := range receipts {
 		l, err := s.leaseOf(r)
@@ -231,7 +231,7 @@ func (s *session) nackOne(b *nackBody, r receipt) error {
 	return nil
 }
 
-// giveBack ends a lease: the message is ready again a while after a time, or is a dead letter if
+// giveBack ends a lease. The message is ready again at from plus delay, or becomes a dead letter if
 // that was its last attempt.
 func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
 	if l.attempts >= l.maxAttempts {
@@ -255,7 +255,7 @@ func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
 	s.enter(l.at, nil)
 }
 
-// extend makes a lease end millis from now.
+// extend makes a lease expire millis from now.
 func (s *session) extend(b *extendBody) (until time.Time, err error) {
 	l, err := s.leaseOf(b.receipt)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *session) extend(b *extendBody) (until time.Time, err error) {
 	return time.UnixMilli(s.tx.Now() + b.lease), nil
 }
 
-// renewAll makes those of several leases that have not ended end later.
+// renewAll extends those of several leases that have not ended.
 func (s *session) renewAll(b *renewBody) (renewed, error) {
 	r := renewed{until: time.UnixMilli(s.tx.Now() + b.lease), held: make([]bool, len(b.receipts))}
 	for i, receipt := range b.receipts {
@@ -277,8 +277,8 @@ func (s *session) renewAll(b *renewBody) (renewed, error) {
 	return r, nil
 }
 
-// releaseAll gives messages back whose leases have not ended, as if they had not been delivered,
-// and returns how many.
+// releaseAll releases messages whose leases have not ended, as if they had not been delivered, and
+// returns their number.
 func (s *session) releaseAll(receipts []receipt) (released int64) {
 	for _, r := range receipts {
 		l, err := s.leaseOf(r)
@@ -305,7 +305,7 @@ func (s *session) leaseRowOf(l *lease) leaseRow {
 	return w
 }
 
-// prolong makes a lease end millis from now.
+// prolong makes a lease expire millis from now.
 func (s *session) prolong(l *lease, millis int64) {
 	w := s.leaseRowOf(l)
 	s.changed = true

@@ -8,11 +8,11 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxDue bounds what is done at once of what is due, as engine.Tx.Full does, so that a million
-// leases that end together do not stop everything else.
+// maxDue limits how many due items are processed at once, as engine.Tx.Full does, so that a million
+// leases that expire together do not block everything else.
 const maxDue = 1000
 
-// OnTimer does what is due in a queue.
+// OnTimer processes the due items of a queue.
 func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	switch token[0] {
 	case tokenQueue:
@@ -26,8 +26,8 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
-// catchUp does what is due, and sets the timer for what comes next. Everything happens as of the
-// time it was due at, so it makes no difference when that is noticed.
+// catchUp processes due items and sets the timer for the next one. Each takes effect as of its due
+// time, so it makes no difference when it is processed.
 func (s *session) catchUp() {
 	s.changed = true
 	s.unschedule()
@@ -39,7 +39,7 @@ func (s *session) catchUp() {
 	s.schedule(s.nextDue())
 }
 
-// nextDue returns when there is something to do next.
+// nextDue returns when the next item is due.
 func (s *session) nextDue() int64 {
 	next := min(s.nextDelayed, s.nextDedup)
 	if s.settings.deadRetention > 0 && s.nextDead != never {
@@ -99,7 +99,7 @@ func (s *session) forgetOld(left int) {
 }
 
 // scanDue calls f for up to left rows of an index by time, from one time up to another. It returns
-// the time of the first row it leaves, and how many more it would have done.
+// the time of the first row not processed, and how many more rows it could have processed.
 func (s *session) scanDue(kind byte, number uint64, from, to int64, left int, f func(k []byte, due int64)) (next int64, more int) {
 	return scanDue(s.tx, dueKey(nil, kind, number, from), numberKey(nil, kind, number), to, left, f)
 }
@@ -122,7 +122,7 @@ func scanDue(tx *engine.Tx, lower, prefix []byte, to int64, left int, f func(k [
 	return next, left
 }
 
-// forgetKeys forgets the dedup keys of a queue that was deleted.
+// forgetKeys removes the dedup keys of a deleted queue.
 func (m *machine) forgetKeys(tx *engine.Tx, id uint64) {
 	prefix := numberKey(nil, 'j', id)
 	next, _ := scanDue(tx, prefix, prefix, never-1, maxDue, func(k []byte, _ int64) {

@@ -20,8 +20,8 @@ func (s *session) enqueue(b *enqueueBody) ([]byte, error) {
 	return result, nil
 }
 
-// add adds a message, or returns the seq of the one it is a duplicate of. Its check comes last of
-// all that can fail: those that a command has added before go with it, if it fails.
+// add adds a message, or returns the seq of the one it duplicates. Its check is the last one that
+// can fail. If it fails, messages added earlier by the same command are undone as well.
 func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 	if len(n.dedup) > 0 {
 		if seq, duplicate = s.known(n.dedup); duplicate {
@@ -55,25 +55,25 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 	return s.seq, false, nil
 }
 
-// setMessage writes a message's row, which is left in m.row.
+// setMessage writes a message's row and leaves it in m.row.
 func (s *session) setMessage(p position, w *messageRow) {
 	m := s.m
 	m.buf, m.row = messageKey(m.buf[:0], kindOf(w.flags), s.gen, p), w.encode(m.row[:0])
 	s.tx.Insert(m.buf, m.row)
 }
 
-// neverFits is the error of what the queue would not take if it were empty: to wait for room is no
-// use.
+// neverFits is the error for messages that an empty queue would refuse too: waiting for room is
+// useless.
 type neverFits struct{ error }
 
-// Lasts is of what the engine asks of the errors of messages.
+// Lasts returns true: the engine does not retry a message that fails with it.
 func (neverFits) Lasts() bool { return true }
 
 func (e neverFits) Unwrap() error { return e.error }
 
-// checkRoom says whether a bounded queue can take more.
+// checkRoom returns an error if a bounded queue has no room for more.
 func (s *session) checkRoom(n, bytes int64) error {
-	more, moreBytes := s.held()-s.held0+n, s.bytes-s.bytes0+bytes // with what the command has added before
+	more, moreBytes := s.held()-s.held0+n, s.bytes-s.bytes0+bytes // including what the command has already added
 	if limit := s.settings.maxLen; limit > 0 && more > limit {
 		return neverFits{engine.Errorf(ErrBusy, "queue %q never holds %d messages: its max length is %d", s.name, more, limit)}
 	}
@@ -90,7 +90,7 @@ func (s *session) checkRoom(n, bytes int64) error {
 	return nil
 }
 
-// postpone adds a message to the index of those that are not ready before due.
+// postpone adds a message to the index of messages that are not ready before due.
 func (s *session) postpone(p position, due int64) {
 	s.delayed++
 	s.nextDelayed = min(s.nextDelayed, due)
@@ -99,7 +99,7 @@ func (s *session) postpone(p position, due int64) {
 	s.schedule(due)
 }
 
-// known returns the seq of the message that a dedup key stands for, if it is in its window.
+// known returns the seq of the message with a dedup key, if it is within the window.
 func (s *session) known(k []byte) (seq uint64, ok bool) {
 	s.m.buf = dedupKey(s.m.buf[:0], s.id, k)
 	b, ok := s.tx.Get(s.m.buf)
@@ -117,7 +117,7 @@ func (s *session) known(k []byte) (seq uint64, ok bool) {
 	return seq, true
 }
 
-// remember makes a dedup key stand for the message being added.
+// remember records a dedup key for the message being added.
 func (s *session) remember(k []byte) {
 	until := s.tx.Now() + s.settings.dedupWindow
 	m := s.m

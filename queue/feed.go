@@ -32,7 +32,7 @@ func (m *machine) ReadRoom(v *engine.View, namespace, name string) (protocol.Que
 	return room, nil
 }
 
-// tellRoom wakes who waits for room in a queue.
+// tellRoom wakes waiters for room in a queue.
 func (s *session) tellRoom() {
 	s.tx.Notify(protocol.QueueRoomTopic(s.tx.NamespaceName(), string(s.name)), -1)
 }

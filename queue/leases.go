@@ -1,7 +1,7 @@
 package queue
 
-// lease is a delivery that has not ended: what the row 'l' of the message says, as far as ending it
-// takes.
+// lease is a delivery that has not ended: the part of the message's row 'l' that is needed to end
+// it.
 type lease struct {
 	at          position
 	lsn         uint64 // of the delivery
@@ -14,7 +14,7 @@ type lease struct {
 	heap int // position in leases.heap
 }
 
-// lease returns the lease that a row 'l' says.
+// lease returns the lease in a row 'l'.
 func (w *leaseRow) lease(p position) lease {
 	return lease{
 		at: p, lsn: w.lsn, deadline: w.at, attempts: w.attempts, maxAttempts: w.maxAttempts, size: w.size,
@@ -22,7 +22,7 @@ func (w *leaseRow) lease(p position) lease {
 	}
 }
 
-// row returns the row of a lease, or what it becomes when the lease has ended.
+// row returns the row of a lease, or its row after it has ended.
 func (l *lease) row() leaseRow {
 	w := leaseRow{attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, at: l.deadline}
 	if l.indexed {
@@ -39,14 +39,13 @@ func (l *lease) kind() byte {
 	return 'm'
 }
 
-// before is the order in which leases end; of those that end together, the one of the first message
-// is the first.
+// before is the order in which leases expire; of those that expire together, the one of the first
+// message comes first.
 func (l *lease) before(o *lease) bool {
 	return l.deadline < o.deadline || l.deadline == o.deadline && l.at.less(o.at)
 }
 
-// leases are those of a queue: by the message's seq, and with the one that ends first in front of a
-// heap.
+// leases are the leases of a queue: by the message's seq, and in a heap ordered by expiry.
 type leases struct {
 	bySeq map[uint64]*lease
 	heap  []*lease
@@ -54,7 +53,7 @@ type leases struct {
 
 func (s *leases) len() int { return len(s.heap) }
 
-// first returns the lease that ends first, nil if there is none.
+// first returns the lease that expires first, nil if there is none.
 func (s *leases) first() *lease {
 	if len(s.heap) == 0 {
 		return nil
@@ -85,7 +84,7 @@ func (s *leases) remove(l *lease) {
 	}
 }
 
-// move changes when a lease ends.
+// move changes the expiry of a lease.
 func (s *leases) move(l *lease, deadline int64) {
 	l.deadline = deadline
 	s.fix(l.heap)

@@ -16,25 +16,25 @@ const (
 	maxPageBytes   = 4 << 20
 )
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is a part of an ordered listing, the same type in all packages of floe.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption says which queues a Store lists: Limit, Cursor or Prefix.
+// ListOption selects which queues a Store lists: Limit, Cursor or Prefix.
 type ListOption interface{ listOption }
 
-// PageOption is an option of every listing of floe: Limit or Cursor.
+// PageOption is an option for any listing of floe: Limit or Cursor.
 type PageOption interface{ pageOption }
 
-// MessageOption says which messages of a queue are listed, and how.
+// MessageOption selects which messages of a queue are listed, and how.
 type MessageOption interface{ messageOption }
 
-// DeadOption says which dead letters of a queue are listed, and how.
+// DeadOption selects which dead letters of a queue are listed, and how.
 type DeadOption interface{ deadOption }
 
-// FilterOption says which dead letters RequeueAll takes.
+// FilterOption selects which dead letters RequeueAll requeues.
 type FilterOption interface{ applyFilter(*listOptions) }
 
 type (
@@ -56,27 +56,27 @@ type listOptions struct {
 
 func newListOptions() listOptions { return listOptions{Listing: engine.NewListing()} }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// Limit sets the maximum number of items on a page, 1 to 1000; the default is 100. Iterators read
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone
-// meanwhile shows or not, depending on where it is; all else is neither skipped nor repeated. A
-// cursor says what stands last on its page: of queues the name, of dead letters the Seq, of
-// messages priority and Seq, as "100-17".
+// Cursor continues a listing after an earlier page, with that page's Cursor. Items added or removed
+// in the meantime may or may not appear, depending on their place; no other item is skipped or
+// repeated. A cursor identifies the last item of its page: the name of a queue, the Seq of a dead
+// letter, or the priority and Seq of a message, as in "100-17".
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only queues whose names begin with p.
 func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-// PayloadOption is the option of NoPayload; the listings of messages and of dead letters take it.
+// PayloadOption is the type of NoPayload; the listings of messages and of dead letters accept it.
 type PayloadOption struct {
 	filter
 	ofMessages
 	ofDeadLetters
 }
 
-// NoPayload leaves the payloads out, but not the headers; Size says how long they are.
+// NoPayload omits the payloads, but not the headers; Size is still the length of the payload.
 func NoPayload() PayloadOption {
 	return PayloadOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutPayload = true })}
 }
@@ -93,15 +93,15 @@ func InState(s State) MessageOption {
 	})}
 }
 
-// ContainsOption is the option of Contains; the listing of dead letters and RequeueAll take it.
+// ContainsOption is the type of Contains; the listing of dead letters and RequeueAll accept it.
 type ContainsOption struct {
 	filter
 	ofDeadLetters
 	text string
 }
 
-// Contains takes only dead letters with the text, of up to 1024 bytes, in their payload or last
-// error.
+// Contains selects only dead letters that contain the text, of up to 1024 bytes, in their payload
+// or last error.
 func Contains(text string) ContainsOption {
 	c := ContainsOption{text: text}
 	c.filter = engine.FilterOf(c.applyFilter)
@@ -120,8 +120,9 @@ func checkFilter(text string) error {
 	return nil
 }
 
-// Get returns what is in a queue, and what has become of all that ever was. Nothing is counted for
-// it. Errors: ErrNotFound.
+// Get returns the number of messages in a queue, by state, and its totals. It scans nothing.
+//
+// Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 	if err := checkName(name); err != nil {
 		return Stats{}, err
@@ -139,7 +140,7 @@ func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 // Page returns a page of the queues of the namespace, in order of their names, over all shards.
 //
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
-// more than 255 bytes, and a cursor that is no name with the prefix.
+// more than 255 bytes, and a cursor that is not a name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -163,22 +164,22 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, er
 	return engine.All(ctx, s.Page, opts)
 }
 
-// Messages are the messages of a queue, those that are leased or delayed too, but not its dead
-// letters. Looking at them changes nothing.
+// Messages are the messages of a queue, including leased and delayed ones, but not its dead
+// letters. Reading them changes nothing.
 type Messages struct {
 	store *Store
 	queue string
 }
 
-// Messages returns what reads, deletes and lists the messages of a queue.
+// Messages returns a handle that reads, deletes and lists the messages of a queue.
 func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 
 // Page returns a page of the messages, in the order in which they would be delivered if all were
-// ready. A page ends early when its payloads exceed 4 MiB; with InState it may be empty and not the
-// last.
+// ready. A page ends early when its payloads exceed 4 MiB; with InState it may be empty without
+// being the last.
 //
 // Options: Limit, Cursor, InState, NoPayload. Errors: ErrNotFound if the queue does not exist;
-// ErrInvalid for options out of their limits and for what is no cursor.
+// ErrInvalid for options out of range and for a malformed cursor.
 func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
 	o := newListOptions()
 	engine.Apply(&o, opts)
@@ -220,7 +221,7 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 	return s.scope.Query(ctx, name, q)
 }
 
-// cursor writes a place as "100-17".
+// cursor formats a position as "100-17".
 func (p position) cursor() string {
 	return strconv.Itoa(int(p.priority)) + "-" + strconv.FormatUint(p.seq, 10)
 }
@@ -233,11 +234,11 @@ func parsePlace(cursor string) (position, bool) {
 	return at, err1 == nil && err2 == nil && at.cursor() == cursor
 }
 
-// Get returns a message by its Seq, in whichever state it is: ready, delayed, leased or dead.
-// Looking at it changes nothing. It takes a look or two for each priority that messages of the
-// queue have, however many messages there are. Receipt is empty.
+// Get returns a message by its Seq, in any state: ready, delayed, leased or dead. Reading it
+// changes nothing. It takes one or two lookups for each priority in use in the queue, regardless of
+// the number of messages. Receipt is empty.
 //
-// Errors: ErrNotFound if the queue does not exist, or no message of it has this Seq: it was acked,
+// Errors: ErrNotFound if the queue does not exist, or has no message with this Seq: it was acked,
 // purged or deleted, or never existed.
 func (l Messages) Get(ctx context.Context, seq uint64) (Message, error) {
 	q := messageQuery{namespace: l.store.scope.Namespace(), name: l.queue, seq: seq}
@@ -253,11 +254,11 @@ func (l Messages) Get(ctx context.Context, seq uint64) (Message, error) {
 	return q.items[0], nil
 }
 
-// Delete deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey stays
-// remembered. A message that is leased is its consumer's to settle.
+// Delete deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey is
+// still remembered. A leased message must be settled by its consumer.
 //
-// Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or no
-// message of it has this Seq.
+// Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or has no
+// message with this Seq.
 func (l Messages) Delete(ctx context.Context, seq uint64) error {
 	_, err := removeMessage.Do(ctx, &l.store.scope, l.queue, seqBody{seq}, nil)
 	return err
@@ -273,14 +274,14 @@ type DeadLetters struct {
 	queue string
 }
 
-// DeadLetters returns what requeues, deletes and lists the dead letters of a queue.
+// DeadLetters returns a handle that requeues, deletes and lists the dead letters of a queue.
 func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, name} }
 
 // Page returns a page of the dead letters, in order of their Seq. A page ends early when its
-// payloads exceed 4 MiB; with Contains it may be empty and not the last.
+// payloads exceed 4 MiB; with Contains it may be empty without being the last.
 //
 // Options: Limit, Cursor, Contains, NoPayload. Errors: ErrNotFound if the queue does not exist;
-// ErrInvalid for options out of their limits and for what is no cursor.
+// ErrInvalid for options out of range and for a malformed cursor.
 func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
 	o := newListOptions()
 	engine.Apply(&o, opts)
@@ -321,7 +322,7 @@ func (l DeadLetters) Get(ctx context.Context, seq uint64) (Message, error) {
 	return m, err
 }
 
-// Requeue makes a dead letter ready, in its old place, as if it had never been delivered.
+// Requeue makes a dead letter ready, in its old place, with no attempts counted.
 //
 // Errors: ErrNotFound if the queue or the dead letter does not exist; ErrBusy if the queue is
 // bounded and full.
@@ -330,8 +331,8 @@ func (l DeadLetters) Requeue(ctx context.Context, seq uint64) error {
 	return err
 }
 
-// RequeueAll makes all dead letters ready, or those that hold a text, and returns how many, also
-// beside an error. It goes in steps of up to 1,000.
+// RequeueAll makes all dead letters ready, or those that contain a text, and returns their number,
+// also with an error. It proceeds in steps of up to 1,000.
 //
 // Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the
 // queue is bounded and becomes full.

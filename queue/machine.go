@@ -7,30 +7,30 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxInflight is how many messages may be leased in a shard: each takes about 150 bytes of memory
-// on every replica.
+// maxInflight is the maximum number of leased messages in a shard: each takes about 150 bytes of
+// memory on every replica.
 const maxInflight = 1_000_000
 
 // Timer tokens.
 const (
 	tokenQueue = 'q' // followed by the name
-	tokenGrave = 'g' // followed by the id (u64) of a queue that was deleted
+	tokenGrave = 'g' // followed by the id (u64) of a deleted queue
 )
 
 // machine is the queue state machine of one shard.
 type machine struct {
 	queues      *engine.Memory[uint64, *memory, change] // by id
-	leases      map[uint64]*leases                      // by gen: of the queues that have some, also of those that are not remembered
-	inflight    int64                                   // how many these are
+	leases      map[uint64]*leases                      // by gen: of the queues that have leases, including those not in memory
+	inflight    int64                                   // total number of leases
 	maxInflight int64
 	limits      limits
-	calls       engine.Calls[*session] // these are of the applying goroutine
+	calls       engine.Calls[*session] // owned by the applying goroutine, as are the fields below
 	session     session
 	buf         []byte // of keys
 	row         []byte // of values
 }
 
-// Memories returns what is remembered of the rows.
+// Memories returns the caches of rows.
 func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.queues} }
 
 // Restore reads the leases. The rest of a queue is read when it is used.
@@ -48,7 +48,7 @@ func (m *machine) Restore(v *engine.View) error {
 	return m.restoreLeases(v)
 }
 
-// Apply carries out a command.
+// Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	call, err := m.calls.Read(cmd)
 	if err != nil {
@@ -73,22 +73,22 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return result, nil
 }
 
-// session is a queue while a command changes it.
+// session is the state of a queue during a command.
 type session struct {
 	record
 	m       *machine
 	tx      *engine.Tx
 	name    []byte
 	memory  *memory
-	woken   int64 // messages that have become ready
+	woken   int64 // messages that became ready
 	leases  int64 // of the shard, before
-	held0   int64 // messages that it held, before
+	held0   int64 // messages in the queue, before
 	bytes0  int64 // likewise
 	changed bool
 }
 
-// open opens a queue, which it creates or returns nil if there is none. What is due happens first,
-// as the timer would have done it.
+// open opens a queue, or creates it, or returns nil if it does not exist. Due items are processed
+// first, as the timer would have done.
 func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error) {
 	m.buf = queueKey(m.buf[:0], tx.Namespace(), name)
 	b, ok := tx.Get(m.buf)
@@ -122,7 +122,7 @@ func (s *session) create() error {
 	return nil
 }
 
-// renew gives the queue another generation, which is empty.
+// renew starts a new, empty generation of the queue.
 func (s *session) renew(gen uint64) {
 	s.gen, s.lanes, s.record.again, s.nextDelayed = gen, s.lanes[:0], end, never
 	s.release()
@@ -130,7 +130,7 @@ func (s *session) renew(gen uint64) {
 	s.m.queues.Replace(s.tx, s.id, s.memory, s.memory.footprint())
 }
 
-// release ends the leases in memory whose rows go.
+// release ends the leases in memory whose rows are removed.
 func (s *session) release() {
 	if s.memory != nil {
 		s.note(change{kind: released})
@@ -139,11 +139,11 @@ func (s *session) release() {
 	}
 }
 
-// note notes what is changed in memory.
+// note records a change in memory.
 func (s *session) note(c change) { s.m.queues.Change(s.tx, s.id, s.memory, c) }
 
-// save writes the queue's row, if anything has changed, and wakes who can have what has become
-// ready.
+// save writes the queue's row, if anything has changed, and wakes waiters for the messages that
+// became ready.
 func (s *session) save() {
 	if !s.changed {
 		return
@@ -164,7 +164,7 @@ func (s *session) save() {
 	}
 }
 
-// saveLeases writes how many leases the shard has, if that has changed.
+// saveLeases writes the number of leases in the shard, if it has changed.
 func (s *session) saveLeases() {
 	if n := s.m.inflight; n != s.leases {
 		s.m.row = codec.AppendUvarint(s.m.row[:0], uint64(n))
@@ -176,12 +176,12 @@ func (s *session) wake(n int64) {
 	s.tx.Notify(topicOf(s.tx.NamespaceName(), s.name), int(n))
 }
 
-// topicOf is what waits for messages of a queue.
+// topicOf is the topic of waiters for messages of a queue.
 func topicOf(namespace string, name []byte) engine.Topic {
 	return engine.TopicOf(engine.MachineQueue, namespace, name)
 }
 
-// schedule makes the queue's timer go off at a time, or before.
+// schedule makes the queue's timer fire at a time or earlier.
 func (s *session) schedule(at int64) {
 	if at >= s.timer {
 		return
@@ -203,8 +203,8 @@ func (s *session) unschedule() {
 	}
 }
 
-// enter adds a message that is ready to one of the indexes: to that of the fresh ones with its row,
-// which is copied, or, with nil, to the other.
+// enter adds a ready message to an index: to that of the fresh ones with its row, which is copied,
+// or, with nil, to the other.
 func (s *session) enter(p position, row []byte) {
 	s.ready++
 	s.woken++
@@ -219,7 +219,7 @@ func (s *session) enter(p position, row []byte) {
 	if w.wants(p) {
 		w.put(w.item(p, row))
 	}
-	// Also if the window did not want it: the next time it is filled, by the same command perhaps,
-	// it does.
+	// Also if the window did not want it: a later fill, possibly by the same command, would include
+	// it.
 	s.note(change{kind: kind, item: item{at: p}})
 }

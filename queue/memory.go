@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// memory is what the applying goroutine remembers of a queue: where its indexes begin. It says what
-// the rows say, those of the batch being applied included, so that no answer depends on whether a
-// queue is remembered.
+// memory is the applying goroutine's cache of a queue: the beginning of each of its indexes. It
+// matches the rows, including those of the batch being applied, so that no answer depends on
+// whether a queue is cached.
 type memory struct {
 	id, gen uint64
 	fresh   window  // of fresh messages
@@ -18,15 +18,14 @@ type memory struct {
 	leases  *leases // those of the machine, see machine.leases
 }
 
-// footprint is about what a queue takes in memory. Leases stay in memory also if the queue does
-// not, and have their own bound, maxInflight.
+// footprint is the approximate memory of a queue. Leases stay in memory even if the queue does not,
+// and have their own bound, maxInflight.
 func (q *memory) footprint() int {
 	const fixed, perItem = 512, 40
 	return fixed + q.fresh.bytes + perItem*(cap(q.fresh.items)+cap(q.again.items))
 }
 
-// change is something done to what is remembered of a queue, and what it takes to undo it (see
-// engine.Memory).
+// change is a change of a queue's memory, with the data needed to undo it (see engine.Memory).
 type change struct {
 	kind  changeKind
 	item  item
@@ -42,11 +41,11 @@ const (
 	takenAgain
 	leased
 	ended
-	moved    // the lease was another one before
-	released // its leases count no more
+	moved    // the lease was a different one before
+	released // its leases no longer count
 )
 
-// undo takes a change back.
+// undo undoes a change.
 func (m *machine) undo(q *memory, c change) {
 	switch c.kind {
 	case putFresh:
@@ -93,7 +92,7 @@ func (m *machine) removeLease(q *memory, l *lease) {
 	}
 }
 
-// newMemory remembers nothing of a queue yet but where its indexes begin.
+// newMemory contains nothing of a queue but the starts of its indexes.
 func (m *machine) newMemory(r *record) *memory {
 	fresh := end
 	if len(r.lanes) > 0 {
@@ -107,7 +106,7 @@ func (m *machine) newMemory(r *record) *memory {
 		leases: l}
 }
 
-// load remembers a queue.
+// load loads a queue into memory.
 func (m *machine) load(r *record) *memory {
 	q := m.newMemory(r)
 	if n := int64(q.leases.len()); n != r.inflight {
@@ -117,9 +116,9 @@ func (m *machine) load(r *record) *memory {
 	return q
 }
 
-// restoreLeases reads the leases of all queues. Apply can not do that: it would stop the shard for
-// as long as a million of them take. A row that does not decode is left to load, which misses it,
-// and to Verify.
+// restoreLeases reads the leases of all queues. Apply cannot do that: reading a million of them
+// would stop the shard for too long. Rows that do not decode are left to load, which then lacks
+// them, and to Verify.
 func (m *machine) restoreLeases(v *engine.View) error {
 	m.leases = make(map[uint64]*leases)
 	return v.Scan([]byte{'l'}, []byte{'l' + 1}, func(k, value []byte) (more bool, err error) {
@@ -150,7 +149,7 @@ func (q *memory) fillFresh(tx *engine.Tx, lanes []lane, want int) {
 			from = w.rest
 		}
 		if from.priority != lanes[i].priority {
-			continue // the window is behind this lane
+			continue // the window starts after this lane
 		}
 		if w.full() {
 			w.rest = from
@@ -179,7 +178,7 @@ func (q *memory) fillAgain(tx *engine.Tx, want int) {
 	}
 }
 
-// must returns the value of a row that only the machine itself can have written.
+// must returns the decoded value of a row that only the machine itself writes.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

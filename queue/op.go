@@ -12,17 +12,17 @@ type (
 	hiddenCondition = engine.HiddenCondition
 )
 
-// Op is an operation of a transaction, made by EnqueueOp, AckOp and their siblings; see floe.Txn.
-// It is good for any number of transactions. The zero Op is refused with ErrInvalid.
+// Op is an operation of a transaction, made by EnqueueOp, AckOp and similar functions; see
+// floe.Txn. It can be used in any number of transactions. The zero Op is refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// OpOf is an Op whose result is a T. It can be used in any number of transactions; Result reads the
-// value from the result of one of them.
+// OpOf is an Op with a result of type T. It can be used in any number of transactions; Result reads
+// the value from the result of one of them.
 type OpOf[T any] struct{ Op }
 
 func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
 
-// Result returns what the operation returned in the transaction that res is the result of.
+// Result returns the operation's result in the transaction that res belongs to.
 //
 // Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the
 // transaction, or if it is part of it more than once: make an operation for each result.
@@ -31,8 +31,8 @@ func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](o
 // TxnResult is the result of a transaction: a *floe.TxnResult.
 type TxnResult interface{ txnResult }
 
-// Condition is a condition of a transaction, made by Held; see floe.Txn. It is good for any number
-// of transactions. The zero Condition is refused with ErrInvalid.
+// Condition is a condition of a transaction, made by Held; see floe.Txn. It can be used in any
+// number of transactions. The zero Condition is refused with ErrInvalid.
 type Condition struct{ hiddenCondition }
 
 // EnqueueOp is Enqueue as an operation of a transaction.
@@ -45,7 +45,7 @@ func EnqueueManyOp(name string, messages []NewMessage) OpOf[[]Enqueued] {
 	return opOf[[]Enqueued](enqueueMany(name, messages))
 }
 
-// DequeueOp is Dequeue as an operation of a transaction, which can not Wait.
+// DequeueOp is Dequeue as an operation of a transaction. It cannot Wait.
 func DequeueOp(name string, opts ...DequeueOption) OpOf[[]Message] {
 	op, wait := dequeueOp(name, opts)
 	if wait != 0 && op.Err == nil {

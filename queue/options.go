@@ -17,26 +17,26 @@ const (
 	MaxHeaderBytes   = 64 << 10 // names and values of a message together
 	DefaultLease     = 30 * time.Second
 	defaultAttempts  = 5
-	// what a time.Duration can hold, rounded up: added to any time of this age it does not overflow
+	// the range of time.Duration, rounded up: adding it to any present-day time does not overflow
 	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1
 )
 
 var defaultSettings = settings{maxAttempts: defaultAttempts, backoffMin: 1000, backoffMax: 5 * 60 * 1000, dedupWindow: 60 * 60 * 1000}
 
-// EnqueueOption changes what Enqueue does.
+// EnqueueOption is an option of Enqueue.
 type EnqueueOption interface{ applyEnqueue(*newMessage) }
 
-// DequeueOption changes what Dequeue does.
+// DequeueOption is an option of Dequeue.
 type DequeueOption interface{ applyDequeue(*dequeueOptions) }
 
-// NackOption changes what Nack does.
+// NackOption is an option of Nack.
 type NackOption interface{ applyNack(*nackOptions) }
 
 // newMessage is a message that is enqueued, with its options.
 type newMessage struct {
 	priority    uint8
 	delay       int64 // ms
-	maxAttempts int64 // 0: as the queue says
+	maxAttempts int64 // 0: the queue's setting
 	dedup       []byte
 	headers     []byte // encoded, see engine.AppendHeaders
 	payload     []byte
@@ -63,9 +63,9 @@ func Priority(p int) EnqueueOption {
 	})
 }
 
-// DedupKey enqueues the message only if none was enqueued with the same key in the queue's
-// DedupWindow (1 h by default): a repeat returns the Seq of that one, whatever has become of it,
-// and Duplicate. A key is 1 to 255 arbitrary bytes.
+// DedupKey enqueues the message only if no message was enqueued with the same key within the
+// queue's DedupWindow (1 h by default). A repeat returns the Seq of that message, whatever its
+// state now, and Duplicate. A key is 1 to 255 arbitrary bytes.
 func DedupKey(key string) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if key == "" || len(key) > MaxDedupKeyBytes {
@@ -75,9 +75,9 @@ func DedupKey(key string) EnqueueOption {
 	})
 }
 
-// Headers gives the message headers, for those who must not look into the payload: names of 1-255
-// bytes of UTF-8 without control characters, any values, 64 KiB together. They are as those of
-// records in streams, and stay with the message when it is a dead letter.
+// Headers sets the message headers, for readers that must not parse the payload: names of 1-255
+// bytes of UTF-8 without control characters, any values, 64 KiB together. They work like the
+// headers of stream records, and stay with the message when it becomes a dead letter.
 func Headers(h map[string]string) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if err := engine.CheckHeaders("queue", h); err != nil {
@@ -87,8 +87,8 @@ func Headers(h map[string]string) EnqueueOption {
 	})
 }
 
-// MaxAttempts sets how often the message is delivered before it becomes a dead letter, 1 to
-// 1,000,000, in place of the queue's setting.
+// MaxAttempts sets the number of deliveries before the message becomes a dead letter, 1 to
+// 1,000,000. It overrides the queue's setting.
 func MaxAttempts(n int) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if n < 1 || n > MaxAttemptsLimit {
@@ -98,11 +98,11 @@ func MaxAttempts(n int) EnqueueOption {
 	})
 }
 
-// DelayOption is the option of Delay; Enqueue and Nack take it.
+// DelayOption is the type of Delay; Enqueue and Nack accept it.
 type DelayOption struct{ d time.Duration }
 
-// Delay makes a message ready d from now, for years if need be, but not before. It is counted in
-// milliseconds, rounded up. For Nack it takes the place of the back-off, also if it is 0.
+// Delay makes a message ready d from now, and not before. Delays of years are allowed. d is rounded
+// up to milliseconds. For Nack it replaces the back-off, also if it is 0.
 func Delay(d time.Duration) DelayOption { return DelayOption{d} }
 
 func (o DelayOption) millis() (int64, error) {
@@ -127,7 +127,7 @@ func (o DelayOption) applyNack(n *nackOptions) {
 	n.body.flags |= nackDelayed
 }
 
-// millis counts a duration that is not negative in ms, rounded up.
+// millis converts a non-negative duration to ms, rounded up.
 func millis(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -151,19 +151,20 @@ type dequeueOption func(*dequeueOptions)
 
 func (f dequeueOption) applyDequeue(o *dequeueOptions) { f(o) }
 
-// Max sets how many messages Dequeue returns at most, 1 to 1000; the default is 1. It returns fewer
-// if fewer are ready, or if they exceed 4 MiB.
+// Max sets the maximum number of messages that Dequeue returns, 1 to 1000; the default is 1. It
+// returns fewer if fewer are ready, or if they exceed 4 MiB.
 func Max(n int) DequeueOption {
 	return dequeueOption(func(o *dequeueOptions) { o.body.max = int64(n) })
 }
 
-// maxWait is what a longer wait is cut to, as more is refused by a node that a Client asks.
+// maxWait is the limit to which longer waits are shortened, because a node refuses longer ones from
+// a Client.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// LeaseOption is the option of Lease; Dequeue and Consume take it.
+// LeaseOption is the type of Lease; Dequeue and Consume accept it.
 type LeaseOption struct{ d time.Duration }
 
-// Lease sets for how long the messages are leased; the default is 30 s.
+// Lease sets the duration of the lease; the default is 30 s.
 func Lease(d time.Duration) LeaseOption { return LeaseOption{d} }
 
 func (l LeaseOption) applyDequeue(o *dequeueOptions) {
@@ -181,7 +182,7 @@ func leaseMillis(d time.Duration) (int64, error) {
 	return millis(d), nil
 }
 
-// Wait sets for how long Dequeue waits for a message; the default is 0: not at all.
+// Wait sets how long Dequeue waits for a message; the default is 0, no waiting.
 func Wait(d time.Duration) DequeueOption {
 	return dequeueOption(func(o *dequeueOptions) {
 		if d < 0 {
@@ -191,7 +192,7 @@ func Wait(d time.Duration) DequeueOption {
 	})
 }
 
-// dequeueOp returns a dequeue and how long it waits.
+// dequeueOp returns a dequeue and its maximum wait.
 func dequeueOp(name string, opts []DequeueOption) (op engine.Op, wait time.Duration) {
 	o := dequeueOptions{body: dequeueBody{max: 1, lease: DefaultLease.Milliseconds()}}
 	opts, o.err = engine.Given(opts)
@@ -221,8 +222,7 @@ func (f nackOption) applyNack(o *nackOptions) { f(o) }
 // ToDLQ makes the message a dead letter at once. It excludes Delay.
 func ToDLQ() NackOption { return nackOption(func(o *nackOptions) { o.body.flags |= nackBury }) }
 
-// Reason says why the message could not be dealt with, in up to 1024 bytes: it is the LastError of
-// the message.
+// Reason sets the LastError of the message: why it could not be processed, in up to 1024 bytes.
 func Reason(text string) NackOption {
 	return nackOption(func(o *nackOptions) { o.body.reason = []byte(text) })
 }
@@ -236,7 +236,7 @@ func newNackOptions(opts []NackOption) nackOptions {
 	return o
 }
 
-// millis checks the settings and returns them as they are kept.
+// millis checks the settings and returns them in stored form.
 func (s Settings) millis() (settings, error) {
 	for _, f := range []struct {
 		name     string
@@ -281,7 +281,7 @@ func (s Settings) millis() (settings, error) {
 	return m, nil
 }
 
-// check is for settings that come from another process.
+// check checks settings that come from another process.
 func (s *settings) check() error {
 	for _, v := range []int64{s.backoffMin, s.backoffMax, s.deadRetention, s.dedupWindow} {
 		if v < 0 || v > maxDurationMillis {
@@ -314,7 +314,7 @@ func (s *settings) public() Settings {
 	return p
 }
 
-// backoff returns for how long a message waits that has been delivered so often.
+// backoff returns the delay of a message after the given number of deliveries.
 func (s *settings) backoff(attempts int64) int64 {
 	d := s.backoffMin
 	for ; attempts > 1 && d < s.backoffMax; attempts-- {

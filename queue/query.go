@@ -10,7 +10,7 @@ import (
 
 // The queries of the machine: arguments first, results after the blank line.
 
-// statsQuery asks for one queue.
+// statsQuery queries one queue.
 type statsQuery struct {
 	namespace string
 	name      string
@@ -19,7 +19,7 @@ type statsQuery struct {
 	stats Stats
 }
 
-// listQuery asks for queues with a prefix behind a name, in order of their names.
+// listQuery lists queues with a prefix, after a name, in order of their names.
 type listQuery struct {
 	namespace string
 	prefix    string
@@ -30,11 +30,11 @@ type listQuery struct {
 	more  bool
 }
 
-// peekQuery asks for messages behind a place.
+// peekQuery queries messages after a position.
 type peekQuery struct {
 	namespace   string
 	name        string
-	after       position // the zero place is before all
+	after       position // the zero position is before all
 	limit       int
 	maxBytes    int   // of payloads; the page ends with the one that exceeds it
 	state       State // 0: all
@@ -42,11 +42,11 @@ type peekQuery struct {
 
 	found bool
 	items []Message
-	next  position // where to go on behind
+	next  position // position after which to continue
 	more  bool
 }
 
-// deadQuery asks for dead letters behind a seq.
+// deadQuery queries dead letters after a seq.
 type deadQuery struct {
 	namespace   string
 	name        string
@@ -62,14 +62,14 @@ type deadQuery struct {
 	more  bool
 }
 
-// messageQuery asks for a message by its seq.
+// messageQuery queries a message by its seq.
 type messageQuery struct {
 	namespace string
 	name      string
 	seq       uint64
 
-	found bool      // the queue
-	items []Message // it, or none
+	found bool      // the queue exists
+	items []Message // the message, or none
 }
 
 func (*statsQuery) Machine() engine.MachineID { return engine.MachineQueue }
@@ -134,8 +134,8 @@ func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 	return p.walk()
 }
 
-// peek walks over the messages of a queue, which have rows of two kinds, and, beside them, over
-// what is known of those that were delivered: all of it is in the same order.
+// peek walks over the messages of a queue, which have rows of two kinds, and in parallel over the
+// rows of those that were delivered: all are in the same order.
 type peek struct {
 	q        *peekQuery
 	view     *engine.View
@@ -146,10 +146,10 @@ type peek struct {
 	payloads int     // bytes of payloads and headers on the page
 }
 
-// rows are those of a kind, from one on.
+// rows are the rows of one kind, from a start on.
 type rows struct {
 	it *engine.Iter
-	ok bool // it is at a row
+	ok bool // positioned at a row
 }
 
 // has moves to a message and reports whether it has a row.
@@ -184,7 +184,7 @@ func (p *peek) walk() (err error) {
 	return err
 }
 
-// next looks at the next message.
+// next processes the next message.
 func (p *peek) next() (more bool, err error) {
 	m, n := &p.rows[0], &p.rows[1]
 	switch {
@@ -199,7 +199,7 @@ func (p *peek) next() (more bool, err error) {
 	return more, err
 }
 
-// row looks at a message: the key of its row without the kind, and the value.
+// row processes a message: the key of its row without the kind, and the value.
 func (p *peek) row(message, value []byte) (more bool, err error) {
 	q := p.q
 	if len(q.items) == q.limit || p.payloads > q.maxBytes || q.next != (position{}) && p.view.Full() {
@@ -241,8 +241,8 @@ func (p *peek) row(message, value []byte) (more bool, err error) {
 	return true, nil
 }
 
-// public returns a message without its payload and headers. l is its row 'l', if it is leased, or
-// its row 'o'; nil if it has neither.
+// public returns a message without its payload and headers. l is its row 'l', if it is leased, else
+// its row 'o', or nil.
 func (w *messageRow) public(name string, at position, l *leaseRow, leased bool, now int64) Message {
 	m := Message{
 		Queue: name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts),
@@ -263,8 +263,8 @@ func (w *messageRow) public(name string, at position, l *leaseRow, leased bool, 
 	return m
 }
 
-// queryMessage looks a message up by its seq. Its priority is not known: it is in one of the
-// queue's lanes, or is a dead letter.
+// queryMessage finds a message by its seq. Its priority is unknown: it is in one of the queue's
+// lanes, or is a dead letter.
 func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
 	v.Freeze()
 	r, found, err := lookUp(v, q.namespace, q.name)
@@ -309,8 +309,8 @@ func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
 	return err
 }
 
-// find looks for the row of a message that is not dead, with two looks for each priority that
-// messages of the queue have.
+// find finds the row of a message that is not dead, with two lookups for each priority in use in
+// the queue.
 func (r *record) find(seq uint64, get func(k []byte) ([]byte, bool)) (p position, row []byte, ok bool) {
 	if seq == 0 || seq > r.seq {
 		return position{}, nil, false

@@ -7,40 +7,40 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// DefaultMaxPayloadBytes is the longest payload unless configured otherwise.
+// DefaultMaxPayloadBytes is the default maximum length of a payload.
 const DefaultMaxPayloadBytes = 1 << 20
 
-// MaxBatch is how many messages EnqueueMany takes, Dequeue returns and Ack ends at most.
+// MaxBatch is the maximum number of messages that EnqueueMany, Dequeue and Ack take in one call.
 const MaxBatch = 1000
 
-// MaxBatchBytes bounds what EnqueueMany takes and Dequeue returns, if it is more than one message:
-// payloads and headers, and 16 bytes for each message.
+// MaxBatchBytes bounds a batch of more than one message in EnqueueMany and Dequeue: payloads and
+// headers, plus 16 bytes for each message.
 const MaxBatchBytes = 4 << 20
 
 // The errors of the store; the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the queue or the message does not exist
 	ErrConflict = engine.ErrConflict // the lease of a receipt has ended, a *ReceiptError; or the message to delete is leased
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
-	ErrBusy     = engine.ErrBusy     // the queue is bounded and full, or too much is leased
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or exceeds its limits
+	ErrBusy     = engine.ErrBusy     // the queue is bounded and full, or too many messages are leased
 )
 
-// Enqueued says where a message is in its queue.
+// Enqueued is the result of enqueueing a message.
 type Enqueued struct {
-	Seq       uint64 // its number in the queue, by which Messages and DeadLetters name it
+	Seq       uint64 // its number in the queue, as used by Messages and DeadLetters
 	LSN       uint64 // log sequence number of the call
-	Duplicate bool   // its DedupKey was used before; Seq is that of the message enqueued then
+	Duplicate bool   // its DedupKey was used before; Seq is that of the earlier message
 }
 
-// State is where a message is in its life.
+// State is the state of a message.
 type State uint8
 
 // The states of a message.
 const (
 	Ready   State = iota + 1 // can be delivered
 	Delayed                  // will be ready at AvailableAt
-	Leased                   // is delivered, until LeaseUntil
-	Dead                     // is a dead letter
+	Leased                   // delivered, until LeaseUntil
+	Dead                     // a dead letter
 )
 
 var stateNames = [...]string{Ready: "ready", Delayed: "delayed", Leased: "leased", Dead: "dead"}
@@ -53,8 +53,8 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// Message is a message of a queue. Its bytes are the caller's to keep; the payloads of one call
-// share memory.
+// Message is a message of a queue. Its bytes belong to the caller; the payloads of one call share
+// memory.
 type Message struct {
 	Queue       string
 	Seq         uint64
@@ -63,32 +63,32 @@ type Message struct {
 	Headers     map[string]string // see the option Headers; nil if it has none
 	State       State
 	Attempts    int // deliveries so far, this one included
-	MaxAttempts int // after so many deliveries without an Ack it is a dead letter
+	MaxAttempts int // number of deliveries without an Ack after which it becomes a dead letter
 	EnqueuedAt  time.Time
-	LeaseUntil  time.Time // of a leased one
-	AvailableAt time.Time // of a delayed one
+	LeaseUntil  time.Time // of a leased message
+	AvailableAt time.Time // of a delayed message
 	DiedAt      time.Time // of a dead letter
 	LastError   string    // reason of the last Nack, or "lease expired"
 	Receipt     Receipt   // what Dequeue returns and Ack takes; "" elsewhere
-	Size        int       // bytes of the payload, which listings may leave out
+	Size        int       // bytes of the payload, which listings may omit
 }
 
-// Settings are how a queue treats its messages. The zero value is what a queue has that was never
+// Settings are the settings of a queue. The zero value is that of a queue that was never
 // configured.
 type Settings struct {
-	// MaxLen bounds how many messages the queue holds, dead letters aside: then Enqueue is ErrBusy.
-	// 0 means no bound.
+	// MaxLen is the maximum number of messages in the queue, not counting dead letters: beyond it,
+	// Enqueue returns ErrBusy. 0 means no limit.
 	MaxLen int64
-	// MaxBytes bounds the payloads and headers of these messages, in bytes. 0 means no bound.
+	// MaxBytes bounds the payloads and headers of these messages, in bytes. 0 means no limit.
 	MaxBytes int64
-	// MaxAttempts is how often a message is delivered before it becomes a dead letter, unless it
-	// says so itself: 1 to 1,000,000. 0 means 5.
+	// MaxAttempts is the number of deliveries before a message becomes a dead letter, unless the
+	// message sets its own: 1 to 1,000,000. 0 means 5.
 	MaxAttempts int
-	// BackoffMin is how long a message waits before it is delivered the second time, if its
-	// consumer did not say so: twice as long before the third, and so on. 0 means 1 s, or
-	// BackoffMax if that is shorter; negative (NoBackoff) means that it does not wait.
+	// BackoffMin is the delay before the second delivery of a message, unless its consumer sets
+	// one. It doubles before each further delivery. 0 means 1 s, or BackoffMax if that is shorter;
+	// negative (NoBackoff) means no delay.
 	BackoffMin time.Duration
-	// BackoffMax bounds these times. 0 means 5 min, or BackoffMin if that is longer.
+	// BackoffMax is the maximum delay. 0 means 5 min, or BackoffMin if that is longer.
 	BackoffMax time.Duration
 	// DeadRetention is how long dead letters are kept. 0 means for ever.
 	DeadRetention time.Duration
@@ -96,10 +96,10 @@ type Settings struct {
 	DedupWindow time.Duration
 }
 
-// NoBackoff is the BackoffMin of a queue whose messages are ready again at once.
+// NoBackoff is the BackoffMin of a queue that redelivers messages without delay.
 const NoBackoff time.Duration = -1
 
-// Stats says what is in a queue and what has become of all that ever was:
+// Stats are the number of messages in a queue, by state, and totals since its creation:
 //
 //	Enqueued = Ready + Delayed + Inflight + Dead + Acked + Purged + Discarded
 type Stats struct {
@@ -109,16 +109,16 @@ type Stats struct {
 	Settings  Settings // with the defaults filled in
 
 	Ready    int64 // messages that can be delivered now
-	Delayed  int64 // messages that wait for their time
+	Delayed  int64 // messages that are not yet due
 	Inflight int64 // messages that are leased
 	Dead     int64 // dead letters
 	Bytes    int64 // payloads and headers of all but the dead letters
 
-	Enqueued   int64 // messages ever enqueued
-	Duplicates int64 // and those that were not, because of their DedupKey
+	Enqueued   int64 // total messages enqueued
+	Duplicates int64 // total messages not enqueued, because of their DedupKey
 	Dequeued   int64 // deliveries
 	Acked      int64
-	Expired    int64 // leases that ended by themselves
+	Expired    int64 // leases that expired
 	Purged     int64 // messages removed by Purge or Messages.Delete
 	Discarded  int64 // dead letters that were deleted, or whose retention ended
 }
@@ -130,11 +130,11 @@ type Store struct{ scope engine.Scope }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Configure sets all settings of a queue, which is created if it does not exist. What is in it
-// already stays, also beyond a new bound; messages keep the MaxAttempts, and dedup keys the window,
+// Configure sets all settings of a queue, which is created if it does not exist. Messages already
+// in the queue stay, even beyond a new limit. They keep the MaxAttempts, and dedup keys the window,
 // that they were enqueued with.
 //
-// Errors: ErrInvalid naming the field out of its limits.
+// Errors: ErrInvalid naming the field out of range.
 func (s *Store) Configure(ctx context.Context, name string, settings Settings) error {
 	_, err := engine.Propose(ctx, &s.scope, configureOp(name, settings), configure.Decode)
 	return err
@@ -143,11 +143,12 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // Enqueue adds a message to a queue, which is created if it does not exist. payload may be reused
 // on return. When Enqueue returns nil, the message is committed (see floe.Config.Durability) and
 // will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or may not have
-// been added: with a DedupKey the call can be repeated without harm.
+// been added: with a DedupKey the call can safely be repeated.
 //
 // Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is
 // not 1-255 bytes of UTF-8 without control characters, a payload over the limit, options out of
-// theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
+// range; ErrBusy if the queue is bounded and full, or if the message exceeds its limits even when
+// it is empty.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueOne(name, payload, opts), decodeEnqueued)
 }
@@ -158,25 +159,26 @@ type NewMessage struct {
 	Options []EnqueueOption // as for Enqueue
 }
 
-// EnqueueMany adds up to 1,000 messages, of 4 MiB together, to a queue: all of them, in their
-// order, or none. The results are in that order too.
+// EnqueueMany adds up to 1,000 messages, 4 MiB together, to a queue: all of them, in order, or
+// none. The results are in the same order.
 //
 // Errors: those of Enqueue.
 func (s *Store) EnqueueMany(ctx context.Context, name string, messages []NewMessage) ([]Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueMany(name, messages), decodeEnqueuedMany)
 }
 
-// Dequeue leases messages: those of the least Priority first, of one priority the one that was
-// enqueued first. Nobody else gets them until their leases end: by Ack, which removes them, by
-// Nack, or by themselves after the time of Lease. Then they are delivered again, in their old
-// place, after a back-off, or are dead letters if that was their last attempt.
+// Dequeue leases messages, in order of Priority, lowest first, and within a priority in the order
+// in which they were enqueued. No other consumer gets them until their leases end: by Ack, which
+// removes them, by Nack, or by expiry after the time of Lease. After a Nack or an expiry they are
+// delivered again, in their old place, after a back-off, or become dead letters if that was their
+// last attempt.
 //
-// If nothing is ready, also because the queue is paused or does not exist, Dequeue waits for as
-// long as Wait says. It returns an empty result, and no error, if that ends. After a ctx error or
-// ErrUnknownOutcome messages may have been leased; they come back when their leases end.
+// If no message is ready, including when the queue is paused or does not exist, Dequeue waits up to
+// Wait. If that time passes, it returns an empty result and no error. After a ctx error or
+// ErrUnknownOutcome, messages may have been leased; they return to the queue when their leases end.
 //
-// Options: Max (1), Lease (30 s), Wait (0). Errors: ErrInvalid for options out of their limits,
-// ErrBusy if 1,000,000 messages are leased in the shard.
+// Options: Max (1), Lease (30 s), Wait (0). Errors: ErrInvalid for options out of range, ErrBusy if
+// 1,000,000 messages are leased in the shard.
 func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption) ([]Message, error) {
 	return s.dequeue(ctx, name, opts)
 }
@@ -197,7 +199,7 @@ func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) (acke
 // returns the number of messages.
 //
 // Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: those of Ack; ErrInvalid for
-// options out of their limits.
+// options out of range.
 func (s *Store) Nack(ctx context.Context, name string, receipts []Receipt, opts ...NackOption) (nacked int, err error) {
 	_, err = engine.Propose(ctx, &s.scope, nackOp(name, receipts, opts), nack.Decode)
 	return counted(receipts, err)
@@ -211,7 +213,7 @@ func counted(receipts []Receipt, err error) (int, error) {
 	return len(receipts), nil
 }
 
-// Extend makes a lease end the given time from now, and returns when that is. The receipt stays
+// Extend makes a lease expire the given time from now, and returns that time. The receipt stays
 // valid.
 //
 // Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue
@@ -220,30 +222,31 @@ func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease 
 	return engine.Propose(ctx, &s.scope, extendOp(name, receipt, lease), extend.Decode)
 }
 
-// Release gives messages back as if they had not been delivered: they are ready again at once, in
-// their old places, and the delivery is not one of their attempts. It is for who has taken them and
-// has not begun with them. Up to 1,000 receipts; those whose leases have ended are passed over. It
-// returns how many were released.
+// Release returns messages to the queue as if they had not been delivered. They are ready again at
+// once, in their old places, and the delivery does not count as an attempt. It is meant for
+// messages that a consumer has dequeued but not started. It takes up to 1,000 receipts and skips
+// those whose leases have ended. It returns the number of messages released.
 //
-// Errors: ErrNotFound if the queue does not exist; ErrInvalid for what is no receipt.
+// Errors: ErrNotFound if the queue does not exist; ErrInvalid for a malformed receipt.
 func (s *Store) Release(ctx context.Context, name string, receipts ...Receipt) (released int64, err error) {
 	return release.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
 }
 
-// Pause stops deliveries: Dequeue gets nothing, and waits. All else goes on. Errors: ErrNotFound.
+// Pause stops deliveries: Dequeue waits and gets no messages. All other operations continue.
+// Errors: ErrNotFound.
 func (s *Store) Pause(ctx context.Context, name string) error {
 	_, err := pause.Do(ctx, &s.scope, name, pauseBody{true}, nil)
 	return err
 }
 
-// Resume ends a Pause. Errors: ErrNotFound.
+// Resume resumes a paused queue. Errors: ErrNotFound.
 func (s *Store) Resume(ctx context.Context, name string) error {
 	_, err := pause.Do(ctx, &s.scope, name, pauseBody{false}, nil)
 	return err
 }
 
-// Purge removes all messages but the dead letters, also those that are leased or delayed, and
-// returns how many. It takes about the same time for any number. Errors: ErrNotFound.
+// Purge removes all messages except dead letters, including leased and delayed ones, and returns
+// their number. It takes about the same time for any number. Errors: ErrNotFound.
 func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
 	return purge.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Receipt names one delivery of a message: its seq and the log sequence number of the Dequeue, as
-// "17-2041". It is worth nothing any more once the lease has ended.
+// Receipt identifies one delivery of a message: its seq and the log sequence number of the Dequeue,
+// as in "17-2041". It is invalid once the lease has ended.
 type Receipt string
 
 // receipt is a parsed Receipt.
@@ -32,11 +32,11 @@ func (r Receipt) parse() (receipt, error) {
 	return receipt{}, engine.Errorf(ErrInvalid, "queue: %.64q is no receipt", string(r))
 }
 
-// ReceiptError is the ErrConflict of a receipt whose lease has ended.
+// ReceiptError is the ErrConflict for a receipt whose lease has ended.
 type ReceiptError struct {
 	Queue   string
 	Receipt Receipt
-	Reason  string // what has become of the lease
+	Reason  string // how the lease ended
 }
 
 func (e *ReceiptError) Error() string {

@@ -34,7 +34,7 @@ func decodeEnqueuedMany(b []byte) ([]Enqueued, error) {
 	return e.messages, err
 }
 
-// delivery is a message as the result of a dequeue has it:
+// delivery is a message in the result of a dequeue:
 //
 //	priority u8 | seq | attempts | max attempts (uvarints) | enqueued at varint (ms) | last error, headers, payload (each uvarint length, bytes)
 type delivery struct {
@@ -49,10 +49,10 @@ type delivery struct {
 	payload     []byte
 }
 
-// size is at most how much append appends.
+// size is an upper bound of what append appends.
 func (d *delivery) size() int { return 52 + len(d.lastError) + len(d.headers) + len(d.payload) }
 
-// bytes returns what counts of the message: its payload and its headers.
+// bytes returns the size of payload and headers, which limits count.
 func (d *delivery) bytes() int64 { return int64(len(d.headers) + len(d.payload)) }
 
 func (d *delivery) append(dst []byte) []byte {

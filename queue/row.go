@@ -12,8 +12,8 @@ import (
 )
 
 // The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that
-// created the queue, gen that of the one that created or last purged it, so that a purge leaves all
-// messages behind at once; prio is a u8, seq and the LSNs are u64.
+// created the queue. gen is the LSN of the command that created or last purged it, so a purge drops
+// all messages at once. prio is a u8, seq and the LSNs are u64.
 //
 //	'q' | ns u32 | name            the queue: settings, counters, low marks of its indexes (see record)
 //	'm' | gen | prio | seq         a message that was ready when it was enqueued, written once (see messageRow)
@@ -41,7 +41,7 @@ import (
 // before a mark were delivered, and all others are fresh (see lane). Looking for fresh messages
 // therefore never passes over those that are delayed or were delivered, however many they are.
 
-// position is the position of a message in its queue. The message with the least one is the next.
+// position is the position of a message in its queue. The message with the lowest position is next.
 type position struct {
 	priority uint8
 	seq      uint64
@@ -63,10 +63,10 @@ func lesser(p, q position) position {
 	return p
 }
 
-// never is the time of what does not happen.
+// never is the time of events that do not happen.
 const never = math.MaxInt64
 
-// record is what the row 'q' says of a queue.
+// record is the value of the row 'q' of a queue.
 type record struct {
 	id, gen   uint64
 	createdAt int64
@@ -77,22 +77,22 @@ type record struct {
 	ready, delayed, inflight, dead int64 // messages in these states
 	bytes                          int64 // payloads of those that are not dead
 
-	enqueued, duplicates, deliveries, acked, expired, purged, discarded int64 // how many ever; expired are leases
+	enqueued, duplicates, deliveries, acked, expired, purged, discarded int64 // totals; expired counts leases
 
-	// Low marks: no message of the index is before it, so that looking for the first one never
-	// walks over the remains of those that were there.
+	// Low marks: no message of the index is before it, so that a search for the first one does not
+	// scan deleted rows.
 	again                            position
 	nextDelayed, nextDead, nextDedup int64
 
 	timer int64 // when the queue's one timer is due; it may be early
 
-	lanes []lane // by priority: of each that a message of the queue has, but for dead letters
+	lanes []lane // by priority: one for each priority in use, not counting dead letters
 }
 
-// lane is what a queue knows of a priority. A queue that becomes empty forgets its lanes.
+// lane is the state of one priority of a queue. A queue that becomes empty drops its lanes.
 type lane struct {
 	priority uint8
-	first    uint64 // rows 'm' with a lesser seq were delivered, the others are fresh
+	first    uint64 // rows 'm' with a lower seq were delivered, the others are fresh
 }
 
 func (l *lane) start() position { return position{l.priority, l.first} }
@@ -105,7 +105,7 @@ func (r *record) lane(priority uint8) *lane {
 	return &r.lanes[i]
 }
 
-// addLane adds the lane of a priority for a message that is not there yet, unless it exists.
+// addLane adds the lane of a priority for a message not yet added, unless it exists.
 func (r *record) addLane(priority uint8) {
 	if i, found := slices.BinarySearchFunc(r.lanes, priority, byPriority); !found {
 		r.lanes = slices.Insert(r.lanes, i, lane{priority, r.seq + 1})
@@ -118,7 +118,7 @@ func (r *record) isFresh(p position) bool {
 	return found && p.seq >= r.lanes[i].first
 }
 
-// settings are Settings as they are kept: in ms, and with defaults filled in.
+// settings are Settings in stored form: in ms, and with defaults filled in.
 type settings struct {
 	maxLen, maxBytes       int64 // 0: no bound
 	maxAttempts            int64
@@ -133,8 +133,8 @@ func (s *settings) code(c *codec.Coder) {
 	}
 }
 
-// newRecord returns the row of a queue that is being created, with the room for lanes of another
-// one.
+// newRecord returns the row of a queue being created. It reuses the memory of another queue's
+// lanes.
 func newRecord(id uint64, now int64, lanes []lane) record {
 	return record{
 		lanes: lanes[:0], id: id, gen: id, createdAt: now, settings: defaultSettings, again: end, nextDelayed: never, nextDead: never,
@@ -142,11 +142,11 @@ func newRecord(id uint64, now int64, lanes []lane) record {
 	}
 }
 
-// held returns how many messages a bound counts.
+// held returns the number of messages that count towards the limit.
 func (r *record) held() int64 { return r.ready + r.delayed + r.inflight }
 
-// code lays the row out: version u8 | paused u8 | all further fields in order, as varints; a
-// priority is a u8, and lanes are a list with its length in front.
+// code codes the row: version u8 | paused u8 | all further fields in order, as varints; a priority
+// is a u8, and lanes are a list preceded by its length.
 func (r *record) code(c *codec.Coder) {
 	version := byte(1)
 	if c.Byte(&version); version != 1 {
@@ -195,7 +195,7 @@ func (p *position) code(c *codec.Coder) {
 	c.Uvarint(&p.seq)
 }
 
-// codeTime codes a time in ms that may be never, which takes a byte.
+// codeTime codes a time in ms that may be never, which takes one byte.
 func codeTime(c *codec.Coder, t *int64) {
 	v := uint64(*t) + 1
 	if *t == never {
@@ -216,7 +216,7 @@ func decodeRecord(b []byte) (q record, err error) {
 	return q, err
 }
 
-// decode reads a row into the record, whose lanes it uses again.
+// decode decodes a row into the record and reuses the memory of its lanes.
 func (r *record) decode(b []byte) error {
 	c := codec.NewDecoder(b)
 	r.code(&c)
@@ -254,12 +254,12 @@ type messageRow struct {
 	flags       uint8
 	enqueuedAt  int64
 	maxAttempts int64
-	availableAt int64 // when it was enqueued with a delay
+	availableAt int64 // if it was enqueued with a delay
 	headers     []byte
 	payload     []byte
 }
 
-// bytes returns what counts of the message: its payload and its headers.
+// bytes returns the size of payload and headers, which limits count.
 func (w *messageRow) bytes() int64 { return int64(len(w.headers) + len(w.payload)) }
 
 func (w *messageRow) encode(dst []byte) []byte {
@@ -392,8 +392,8 @@ func decodeDedup(b []byte) (seq uint64, until int64, err error) {
 	return seq, until, nil
 }
 
-// nameAt is where the name begins in the key of a row 'q', numberAt where what follows id or gen
-// begins in others.
+// nameAt is the offset of the name in the key of a row 'q', numberAt the offset of the part after
+// id or gen in other keys.
 const (
 	nameAt   = 5
 	numberAt = 9
@@ -405,7 +405,8 @@ func queueKey(dst []byte, ns uint32, name []byte) []byte {
 	return append(queuePrefix(dst, ns), name...)
 }
 
-// numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or gen.
+// numberKey is the key, or the common prefix of all keys, of a kind of rows that belong to an id or
+// gen.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
 	return key.AppendUint64(append(dst, kind), number)
 }
@@ -416,11 +417,11 @@ func messageKey(dst []byte, kind byte, gen uint64, p position) []byte {
 	return p.append(numberKey(dst, kind, gen))
 }
 
-// placeBytes is the length of a place in a key.
+// placeBytes is the length of a position in a key.
 const placeBytes = 9
 
-// placeAt reads the place from the end of a key; ok is false if it has not the length of one with n
-// bytes in front.
+// placeAt reads the position at the end of a key. ok is false unless the key consists of n bytes
+// and a position.
 func placeAt(k []byte, n int) (p position, ok bool) {
 	if len(k) != n+placeBytes {
 		return position{}, false
@@ -432,12 +433,12 @@ func delayedKey(dst []byte, gen uint64, due int64, p position) []byte {
 	return p.append(dueKey(dst, 'd', gen, due))
 }
 
-// dueKey is what the keys of an index by time begin with.
+// dueKey is the prefix of keys in an index by time.
 func dueKey(dst []byte, kind byte, number uint64, due int64) []byte {
 	return key.AppendInt64(numberKey(dst, kind, number), due)
 }
 
-// dueAt is where what follows the time begins in the key of an index by time.
+// dueAt is the offset of the part after the time in the key of an index by time.
 const dueAt = numberAt + 8
 
 func deadKey(dst []byte, id, seq uint64) []byte {

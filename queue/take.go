@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// dequeue leases messages, or waits for some. What has nothing to deliver gets no command, so idle
-// consumers write nothing; and a namespace that does not exist is not created by asking it.
+// dequeue leases messages, or waits for some. Without a deliverable message it sends no command, so
+// idle consumers write nothing, and a dequeue does not create its namespace.
 func (s *Store) dequeue(ctx context.Context, name string, opts []DequeueOption) ([]Message, error) {
 	op, wait := dequeueOp(name, opts)
 	if wait > 0 {
@@ -17,7 +17,7 @@ func (s *Store) dequeue(ctx context.Context, name string, opts []DequeueOption) 
 		func(b []byte) ([]Message, error) { return decodeDeliveries(name, b) })
 }
 
-// Takeable says how many messages there are for a dequeue.
+// Takeable returns the number of messages available to a dequeue.
 func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most int, err error) {
 	if cmd.Kind != kindDequeue {
 		return 0, 0, engine.Errorf(ErrInvalid, "queue: command %d takes nothing", cmd.Kind)
@@ -35,17 +35,17 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 	case err != nil || !found:
 		return 0, most, err
 	case r.timer <= v.Now():
-		return int(max(r.ready, 1)), most, nil // what is due happens first
+		return int(max(r.ready, 1)), most, nil // due items are processed first
 	case r.paused:
 		return 0, most, nil
 	}
 	return int(r.ready), most, nil
 }
 
-// Took reports whether a dequeue has got something, or was refused.
+// Took reports whether a dequeue got messages or was refused.
 func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != nil || len(result) > 0 }
 
-// Makes says which commands make messages ready.
+// Makes reports which commands make messages ready.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	if name, n := commands.Makes(cmd); n > 0 {
 		made(engine.Made{Topic: topicOf(cmd.Namespace, name), N: n})

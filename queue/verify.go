@@ -12,8 +12,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they
-// are, and that what it remembers is what they say.
+// Verify checks that all rows of the machine are consistent, see the comment on rows, and that its
+// memory matches them.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, m: m, names: a.Names(), queues: make(map[uint32]int64), ids: make(map[uint64]bool), gens: make(map[uint64]bool),
@@ -33,13 +33,13 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the queues one by one. What it keeps is a few numbers for each.
+// verifier walks over the queues one by one. It keeps a few numbers for each.
 type verifier struct {
 	*engine.Audit
 	m      *machine
 	names  []string
 	queues map[uint32]int64 // by namespace
-	ids    map[uint64]bool  // of queues; false for those that were deleted and have dedup keys left
+	ids    map[uint64]bool  // of queues; false for deleted ones that have dedup keys left
 	gens   map[uint64]bool
 	leases int64
 
@@ -53,10 +53,10 @@ func (v *verifier) name(ns uint32) string {
 	return fmt.Sprintf("%q", v.names[ns])
 }
 
-// unknownRows reports rows that are of no kind.
+// unknownRows reports rows of unknown kind.
 func (v *verifier) unknownRows() error { return v.UnknownRows("queue", "dgijklmnoqrxy") }
 
-// graves notes the queues that were deleted and have dedup keys left.
+// graves records the deleted queues that have dedup keys left.
 func (v *verifier) graves() error {
 	return v.Scan([]byte{'g'}, []byte{'g' + 1}, func(k, value []byte) error {
 		if len(k) != numberAt || len(value) > 0 {
@@ -90,7 +90,7 @@ func (v *verifier) all() error {
 	})
 }
 
-// orphans reports rows of no queue.
+// orphans reports rows without a queue.
 func (v *verifier) orphans() error {
 	for _, kind := range []byte("dlmnorxykj") {
 		lower, upper := []byte{kind}, []byte{kind + 1}
@@ -118,8 +118,7 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// firstNumber returns the id or gen of the first row, and reports rows that are too short to have
-// one.
+// firstNumber returns the id or gen of the first row, and reports rows too short to have one.
 func (v *verifier) firstNumber(lower, upper []byte) (number uint64, found bool, err error) {
 	it, err := v.Iter(lower, upper)
 	if err != nil {
@@ -136,8 +135,8 @@ func (v *verifier) firstNumber(lower, upper []byte) (number uint64, found bool, 
 	return number, found, it.Close()
 }
 
-// timers checks that every timer has a reason; that every reason has a timer is checked where the
-// reason is.
+// timers checks that every timer has a reason; each reason itself is checked to have a timer
+// elsewhere.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {
@@ -187,7 +186,7 @@ type dedupKeys struct {
 	*verifier
 	id   uint64
 	who  string
-	next int64 // none ends before
+	next int64 // no key expires before
 }
 
 func (d *dedupKeys) check() error {

@@ -9,17 +9,17 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// audited is a queue that is checked.
+// audited is a queue being checked.
 type audited struct {
 	*verifier
 	record
 	ns     uint32
 	name   []byte
-	memory *memory // nil: it is not remembered
+	memory *memory // nil: not in memory
 
-	seen    record // what is counted
-	fresh   int    // messages that the window should hold, so far
-	indexed int64  // messages that are in one of the indexes
+	seen    record // counts so far
+	fresh   int    // messages so far that the window should contain
+	indexed int64  // messages in one of the indexes
 	known   int64  // messages that have a row 'l' or 'o'
 }
 
@@ -40,7 +40,7 @@ func (q *audited) check() error {
 	return q.timer()
 }
 
-// row checks the queue's row by itself.
+// row checks the queue's row on its own.
 func (q *audited) row() {
 	if err := checkName(string(q.name)); err != nil {
 		q.problem("%v", err)
@@ -70,8 +70,7 @@ func (q *audited) row() {
 	}
 }
 
-// messages walks over the messages: that each row 'l' and 'o' is of one is known when there are as
-// many.
+// messages walks over the messages. Each row 'l' and 'o' belongs to one if their numbers match.
 func (q *audited) messages() error {
 	for _, kind := range []byte("mn") {
 		prefix := numberKey(nil, kind, q.gen)
@@ -137,7 +136,7 @@ func (q *audited) message(k, value []byte) error {
 	return nil
 }
 
-// headers checks that headers are some that can be read.
+// headers checks that headers can be decoded.
 func (q *audited) headers(seq uint64, b []byte) {
 	if _, err := engine.DecodeHeaders(b); err != nil {
 		q.problem("message %d: %v", seq, err)
@@ -179,7 +178,7 @@ func (q *audited) deliveredMessage(p position, w *messageRow, l *leaseRow, kind 
 	return nil
 }
 
-// leases returns those of the queue in memory.
+// leases returns the leases of the queue in memory.
 func (q *audited) leases() *leases {
 	if l := q.m.leases[q.gen]; l != nil {
 		return l
@@ -206,8 +205,8 @@ func (q *audited) inOneIndex(p position, at int64) error {
 	return err
 }
 
-// again checks the index of messages that are ready again: that each of them is one is known when
-// there are as many.
+// again checks the index of messages that are ready again. Each row belongs to one if their numbers
+// match.
 func (q *audited) again() error {
 	prefix := numberKey(nil, 'r', q.gen)
 	at := 0
@@ -277,8 +276,7 @@ func (q *audited) dead() error {
 	})
 }
 
-// died counts the index of dead letters by time: that each row is of one is known when there are as
-// many.
+// died counts the index of dead letters by time. Each row belongs to one if their numbers match.
 func (q *audited) died() error {
 	n := int64(0)
 	prefix := numberKey(nil, 'y', q.id)
@@ -292,7 +290,7 @@ func (q *audited) died() error {
 	return err
 }
 
-// compare compares what was counted with what the row says, and with memory.
+// compare compares the counts with the row, and with memory.
 func (q *audited) compare() {
 	for _, c := range []struct {
 		what       string
@@ -318,7 +316,7 @@ func (q *audited) compare() {
 	}
 }
 
-// timer checks that the timer goes off when something is due, or before.
+// timer checks that the timer fires when something is due, or earlier.
 func (q *audited) timer() error {
 	next := min(q.nextDelayed, q.nextDedup)
 	if q.settings.deadRetention > 0 && q.nextDead != never {

@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// View is a Store whose payloads are of type T, as JSON. It is cheap to make, safe for concurrent
-// use and needs no Close. What it has no method for is done with the Store.
+// View is a Store whose payloads have type T, encoded as JSON. It is cheap to make, safe for
+// concurrent use and needs no Close. For operations without a method here, use the Store.
 type View[T any] struct{ store *Store }
 
 // JSON returns a view of a store whose payloads are encoded by encoding/json:
@@ -20,13 +20,13 @@ type View[T any] struct{ store *Store }
 //	})
 func JSON[T any](s *Store) View[T] { return View[T]{s} }
 
-// MessageOf is a Message with what its payload says.
+// MessageOf is a Message with its decoded payload.
 type MessageOf[T any] struct {
 	Message
 	Value T
 }
 
-// DecodeError says that a payload is not what a View takes it for. It is ErrInvalid.
+// DecodeError reports a payload that cannot be decoded into the View's type. It is ErrInvalid.
 type DecodeError struct {
 	Queue string
 	Seq   uint64 // of the message
@@ -40,8 +40,8 @@ func (e *DecodeError) Error() string {
 // Unwrap returns ErrInvalid and Err.
 func (e *DecodeError) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 
-// Enqueue adds a message. Options and errors: those of Store.Enqueue; ErrInvalid if the value can
-// not be encoded.
+// Enqueue adds a message. Options and errors: those of Store.Enqueue; ErrInvalid if the value
+// cannot be encoded.
 func (v View[T]) Enqueue(ctx context.Context, name string, value T, opts ...EnqueueOption) (Enqueued, error) {
 	b, err := encode(name, value)
 	if err != nil {
@@ -59,7 +59,7 @@ func (v View[T]) EnqueueOp(name string, value T, opts ...EnqueueOption) OpOf[Enq
 	return EnqueueOp(name, b, opts...)
 }
 
-// Decode reads the payload of a message, such as one that Dequeue or a transaction has returned.
+// Decode decodes the payload of a message, such as one returned by Dequeue or a transaction.
 // Errors: *DecodeError.
 func (v View[T]) Decode(m Message) (MessageOf[T], error) {
 	out := MessageOf[T]{Message: m}
@@ -71,8 +71,8 @@ func (v View[T]) Decode(m Message) (MessageOf[T], error) {
 	return out, nil
 }
 
-// Consume works a queue off: Store.Consume. A message whose payload can not be read is a dead
-// letter at once, with the *DecodeError as its reason.
+// Consume processes a queue: see Store.Consume. A message whose payload cannot be decoded becomes
+// a dead letter at once, with the *DecodeError as its reason.
 func (v View[T]) Consume(ctx context.Context, name string, handle func(ctx context.Context, m MessageOf[T]) error,
 	opts ...ConsumeOption) error {
 	if handle == nil {

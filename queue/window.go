@@ -8,34 +8,34 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// window is the beginning of an index of messages that is kept in memory, so that taking the first
-// one needs no look into the state: there the remains of all that were taken lie in front of it.
+// window is the beginning of an index of messages, kept in memory. Taking the first message then
+// needs no read of the state, where the deleted rows of all messages taken lie in front of it.
 //
-// All of the index before rest is in items, in order, and nothing else. What is put in behind rest
-// is ignored: it is found when the window, empty, is filled again from rest on. A window that is
-// full gives its last items up, back to the state.
+// items are exactly the messages of the index before rest, in order. Messages added at rest or
+// later are ignored: they are found when the empty window is filled again from rest on. A full
+// window returns its last items to the state.
 //
 //	items 3 5 8, rest 9   put 7: 3 5 7 8   put 12: ignored   take: 5 7 8 ... and when it is empty: fill from 9
 type window struct {
 	items []item
-	head  int // items before it have been taken
+	head  int // number of items taken from the front
 	bytes int // of the rows in items
 	rest  position
-	batch int // how many items it is filled with, at most
+	batch int // maximum number of items per fill
 	max   *limits
 }
 
 // item is a message of the index.
 type item struct {
 	at  position
-	row []byte // of a fresh message; nil if it has to be read
+	row []byte // of a fresh message; nil if it must be read
 }
 
-// limits are what the machine keeps in memory at most; they show in no answer.
+// limits bound the machine's memory; they affect no answer.
 type limits struct {
-	items  int // of a window
+	items  int // in a window
 	bytes  int // of the rows in a window
-	row    int // of a row in a window; a larger one is read when it is delivered
+	row    int // of a row in a window; a larger one is read on delivery
 	queues int // bytes of all queues
 }
 
@@ -53,7 +53,7 @@ func (w *window) find(p position) (i int, found bool) {
 	return i, live[i].at == p
 }
 
-// wants reports whether a message that is new in the index belongs into the window.
+// wants reports whether a message new in the index belongs in the window.
 func (w *window) wants(p position) bool { return p.less(w.rest) }
 
 // put adds a message of the index that the window wants.
@@ -75,19 +75,19 @@ func (w *window) put(it item) {
 	}
 }
 
-// firstBatch is how many messages a window that has just been made is filled with.
+// firstBatch is the number of messages in the first fill of a window.
 const firstBatch = 8
 
-// widen makes the window read as many messages as are wanted the next time it is filled, and twice
-// as many as the last time: what it costs to fill it grows with what is taken, also if the queue is
-// forgotten after each command, and many calls share an iterator if it is not.
+// widen makes the next fill read as many messages as are wanted, and at least twice as many as the
+// last one. The cost of filling then grows with the number taken, even if the queue is dropped from
+// memory after each command; if it is not, many calls share an iterator.
 func (w *window) widen(want int) { w.batch = min(max(firstBatch, 2*w.batch, want), w.max.items) }
 
 // full reports whether nothing more should be added behind the last item.
 func (w *window) full() bool { return len(w.live()) >= w.batch || w.bytes >= w.max.bytes }
 
-// fill appends the messages of an iterator, with their rows if they are to be remembered. It
-// returns the first one it leaves, if there is one.
+// fill appends the messages of an iterator, with their rows if rows is set. It returns the first
+// one not added, if there is one.
 func (w *window) fill(it *engine.Iter, rows bool) (rest position, more bool) {
 	for ok := it.First(); ok; ok = it.Next() {
 		p, _ := placeAt(it.Key(), numberAt)
@@ -113,7 +113,7 @@ func (w *window) take() item {
 	case w.head == len(w.items):
 		w.items, w.head = w.items[:0], 0
 	case w.head >= w.max.items:
-		// The room in front is used again before append would ask for more.
+		// Reuse the room in front before append would allocate more.
 		n := copy(w.items, w.live())
 		clear(w.items[n:])
 		w.items, w.head = w.items[:n], 0
@@ -121,7 +121,8 @@ func (w *window) take() item {
 	return it
 }
 
-// remove removes a message, if it is there. It returns its item, without the row if it was not.
+// remove removes a message, if it is in the window, and returns its item; otherwise an item without
+// the row.
 func (w *window) remove(p position) item {
 	i, found := w.find(p)
 	if !found {
@@ -134,14 +135,14 @@ func (w *window) remove(p position) item {
 	return it
 }
 
-// append adds a message behind all others, from the state. The row is copied.
+// append adds a message after all others, from the state. The row is copied.
 func (w *window) append(p position, row []byte) {
 	it := w.item(p, row)
 	w.items = append(w.items, it)
 	w.bytes += len(it.row)
 }
 
-// item makes an item of a message and its row, which is copied.
+// item makes an item from a message and its row, which is copied.
 func (w *window) item(p position, row []byte) item {
 	if len(row) > w.max.row {
 		row = nil
