@@ -7,19 +7,19 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// What point-wise stages cost is known before they run, so that a query looks at its context often
-// enough and no single point takes long. The unit is a step of about 10 ns: an instruction of a
-// pattern at a byte, or a byte that is copied or compared.
+// Costs of point-wise stages. They are known before the stages run, so that a query checks its
+// context often enough and no single point takes long. The unit is a step of about 10 ns: an
+// instruction of a pattern at a byte, or a byte copied or compared.
 const (
 	maxPointSteps = 2_000_000 // of all stages for one point: about 20 ms
-	chunkSteps    = 500_000   // between two looks at ctx
+	chunkSteps    = 500_000   // between two checks of ctx
 	nodeSteps     = 4         // of an operation in an expression
 	plainSteps    = 2         // of a stage that is a few instructions
 	exactSteps    = 20        // of a stage that rounds decimals, or adds exactly
 )
 
-// linear is a number that depends on how long the strings of a series are: fixed + perByte * the
-// length of the longest one.
+// linear is a number that grows with the string lengths of a series: fixed + perByte * the length
+// of the longest string.
 type linear struct{ fixed, perByte int64 }
 
 func (l linear) plus(o linear) linear {
@@ -36,8 +36,8 @@ func (l linear) most(o linear) linear {
 
 func (l linear) at(bytes int64) int64 { return sum(l.fixed, product(l.perByte, bytes)) }
 
-// measure returns how many steps an expression takes at most, and how long its value is if that is
-// a string.
+// measure returns the maximum number of steps of an expression, and the length of its value if that
+// is a string.
 func measure(n ast.Node) (steps, size linear) {
 	steps.fixed = nodeSteps
 	operand := func(o ast.Node) (size linear) {
@@ -98,8 +98,8 @@ func measureBinary(n *ast.BinaryNode) (steps, size linear) {
 	return steps, size
 }
 
-// patternSize returns about how many instructions a regular expression has; one that does not parse
-// is refused elsewhere.
+// patternSize returns the approximate number of instructions of a regular expression. Invalid
+// patterns are rejected elsewhere.
 func patternSize(pattern string) int64 {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -119,7 +119,7 @@ func instructions(re *syntax.Regexp) int64 {
 	return n
 }
 
-// cost returns how many steps a point-wise stage takes for a point of a series.
+// cost returns the number of steps of a point-wise stage for a point of a series.
 func (s *stage) cost(series *Series) int64 {
 	if e := s.expression(); e != nil {
 		return e.steps.at(series.longest())
@@ -149,8 +149,8 @@ func (s *Series) bytes() int64 {
 	return int64(n)
 }
 
-// atOnce returns how many points can go through stages that cost so many steps a point between two
-// looks at ctx.
+// atOnce returns how many points can pass stages of the given cost per point between two checks of
+// ctx.
 func atOnce(steps int64) int {
 	steps = max(steps, 1)
 	return int(max(min(chunkSteps/steps, chunk), 1))

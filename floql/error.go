@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Error is what is wrong with a query, and where.
+// Error is a mistake in a query, with its position.
 type Error struct {
 	Offset  int    // of the byte in the text, from 0
 	Line    int    // from 1
@@ -24,7 +24,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, col %d: %s", e.Line, e.Col, e.Message)
 }
 
-// Caret returns the line of the query with the error, and below it a caret where it is.
+// Caret returns the line of the query with the error, and below it a caret at its position.
 func (e *Error) Caret() string {
 	from := strings.LastIndexByte(e.text[:e.Offset], '\n') + 1
 	line, _, _ := strings.Cut(e.text[from:], "\n")
@@ -63,10 +63,10 @@ func errorAt(text string, offset int, format string, args ...any) *Error {
 	}
 }
 
-// maxShown is how many bytes of an argument an error shows.
+// maxShown is the maximum number of bytes of an argument in an error.
 const maxShown = 200
 
-// cut returns a text, or the beginning of one that is long.
+// cut returns a text, truncated if it is long.
 func cut(text string) string {
 	if len(text) <= maxShown {
 		return text
@@ -78,8 +78,8 @@ func cut(text string) string {
 	return text[:n] + "..."
 }
 
-// suggest returns ` (did you mean "...")?` for the known name that is nearest to one that is not,
-// "" if none is near.
+// suggest returns ` (did you mean "...")?` for the known name nearest to an unknown one, "" if none
+// is near.
 func suggest(unknown string, known []string) string {
 	best, distance := "", 1+(len(unknown)+1)/3
 	for _, k := range known {
@@ -93,8 +93,8 @@ func suggest(unknown string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// edits returns how many insertions, deletions, replacements and swaps of neighbours make b of a,
-// or max if they are as many or more.
+// edits returns how many insertions, deletions, replacements and swaps of neighbours turn a into b,
+// or max if that many or more.
 func edits(a, b string, max int) int {
 	if len(a)-len(b) >= max || len(b)-len(a) >= max || len(a) > 64 {
 		return max

@@ -15,16 +15,17 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// expression is that of where or math, in the language of expr-lang/expr, cut down to what computes
-// one number or truth value of one point: arithmetic, comparison, and, or, not, in, matches,
-// conditions, and functions. No loops, and nothing that could take more memory the longer it runs.
+// expression is the expression of where or math, in the language of expr-lang/expr, restricted to
+// computing one number or truth value from one point: arithmetic, comparison, and, or, not, in,
+// matches, conditions, and functions. It has no loops, and nothing whose memory could grow with its
+// running time.
 type expression struct {
 	program *vm.Program
 	simple  *simple // instead of the program, for `value OP number`
 	steps   linear  // of one evaluation, see steps
 }
 
-// point is what an expression can look at.
+// point is the environment of an expression.
 type point struct {
 	Value     float64           `expr:"value"`
 	Timestamp int               `expr:"timestamp"` // ms
@@ -42,7 +43,7 @@ const (
 	maxPatterns        = 50_000 // and of all expressions of a query: 10 ms to compile, and 2 MiB
 )
 
-// expressionError says what is wrong with an expression, and at which byte of it.
+// expressionError is an error in an expression, with the position of its byte.
 type expressionError struct {
 	offset  int
 	message string
@@ -87,7 +88,7 @@ func compileExpression(text string, condition bool, patterns *int64) (*expressio
 	return &expression{program: program, steps: steps}, nil
 }
 
-// expressionErrorOf returns an error of expr-lang/expr without its drawing.
+// expressionErrorOf returns an error of expr-lang/expr without its drawing of the position.
 func expressionErrorOf(text string, err error) error {
 	e, ok := err.(*file.Error)
 	if !ok {
@@ -100,7 +101,7 @@ func expressionErrorOf(text string, err error) error {
 	return &expressionError{byteOf(text, e.From), message}
 }
 
-// byteOf returns at which byte a character of a text begins.
+// byteOf returns the byte offset of a character of a text.
 func byteOf(text string, character int) int {
 	at := 0
 	for range character {
@@ -113,7 +114,7 @@ func byteOf(text string, character int) int {
 	return at
 }
 
-// checker looks for what an expression may not have.
+// checker rejects what an expression may not contain.
 type checker struct {
 	text    string
 	pattern int64 // instructions of the patterns so far
@@ -126,7 +127,7 @@ func (c *checker) refuse(n ast.Node, format string, args ...any) {
 	}
 }
 
-// check goes over an expression from its root.
+// check walks an expression from its root.
 func (c *checker) check(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode, *ast.ConstantNode:
@@ -248,7 +249,7 @@ func constant(n ast.Node) (float64, bool) {
 	return 0, false
 }
 
-// holds reports whether the comparison holds for a value.
+// holds reports whether the comparison is true for a value.
 func (s *simple) holds(v float64) bool {
 	a, b := v, s.number
 	if s.flipped {
@@ -286,8 +287,7 @@ func (s *simple) compute(v float64) float64 {
 	return a / b
 }
 
-// expression returns the expression of a stage that needs the virtual machine, nil if there is
-// none.
+// expression returns the expression of a stage if it needs the virtual machine, else nil.
 func (s *stage) expression() *expression {
 	if len(s.args) == 0 || s.args[0].expr == nil || s.args[0].expr.simple != nil {
 		return nil
@@ -302,7 +302,7 @@ type evaluator struct {
 	point   point
 }
 
-// newEvaluator returns what runs an expression for a series.
+// newEvaluator returns an evaluator of an expression for a series.
 func newEvaluator(e *expression, s *Series) *evaluator {
 	tags := make(map[string]string, len(s.Tags))
 	for _, t := range s.Tags {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Op is how a filter compares the value of a tag.
+// Op is the operator by which a filter compares the value of a tag.
 type Op uint8
 
 // The operators of filters.
@@ -18,7 +18,7 @@ const (
 
 var ops = [...]string{Equal: "=", NotEqual: "!=", Match: "=~", NotMatch: "!~"}
 
-// String returns the operator as it is written.
+// String returns the operator in query syntax.
 func (o Op) String() string {
 	if int(o) >= len(ops) {
 		return fmt.Sprintf("Op(%d)", o)
@@ -26,19 +26,19 @@ func (o Op) String() string {
 	return ops[o]
 }
 
-// Filter is a condition on a tag. A series without the tag is one whose value is empty: host!=a and
-// host!~a* hold for it, and host="" for it only.
+// Filter is a condition on a tag. A series without the tag has the empty value: host!=a and
+// host!~a* match it, and host="" matches only such series.
 type Filter struct {
 	Tag   string
 	Op    Op
-	Value string // a value, or the glob of Match and NotMatch
+	Value string // a value, or the glob for Match and NotMatch
 
 	globs []string // the alternatives of the glob, without braces
 }
 
-// NewFilter returns a filter that can be asked.
+// NewFilter returns a compiled filter.
 //
-// Errors: for a pattern that is none, with the reason.
+// Errors: for an invalid pattern, with the reason.
 func NewFilter(tag string, op Op, value string) (Filter, error) {
 	f := Filter{Tag: tag, Op: op, Value: value}
 	if op > NotMatch {
@@ -51,8 +51,8 @@ func NewFilter(tag string, op Op, value string) (Filter, error) {
 	return f, err
 }
 
-// Matches reports whether the filter holds for a series whose tag has a value, "" if it has not the
-// tag.
+// Matches reports whether the filter matches a series whose tag has the value, "" if the series
+// does not have the tag.
 func (f *Filter) Matches(value string) bool {
 	switch f.Op {
 	case Equal:
@@ -68,8 +68,8 @@ func (f *Filter) Matches(value string) bool {
 	return f.Op == NotMatch
 }
 
-// Prefix returns what every value begins with for which the filter holds: the whole value for
-// Equal, what stands before the first wildcard for Match.
+// Prefix returns a common prefix of all values that the filter matches: the whole value for Equal,
+// the part before the first wildcard for Match.
 func (f *Filter) Prefix() string {
 	switch f.Op {
 	case Equal:
@@ -80,13 +80,13 @@ func (f *Filter) Prefix() string {
 	return ""
 }
 
-// String returns the filter as a query has it.
+// String returns the filter in query syntax.
 func (f *Filter) String() string {
 	return name(f.Tag) + f.Op.String() + value(f.Value)
 }
 
-// looksRegular reports whether a glob was perhaps meant to be a regular expression: web.* as a glob
-// matches only what begins with "web.".
+// looksRegular reports whether a glob may have been meant as a regular expression: web.* as a glob
+// matches only values that begin with "web.".
 func (f *Filter) looksRegular() bool {
 	if f.Op != Match && f.Op != NotMatch {
 		return false

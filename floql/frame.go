@@ -8,10 +8,10 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// ranks are what topk can rank by.
+// ranks are the values that topk can rank by.
 var ranks = []string{"avg", "max", "min", "last", "sum"}
 
-// rank returns what a series is ranked by; false if it has no points.
+// rank returns the rank of a series; false if it has no points.
 func (r *run) rank(s *frameSeries, by string) (rank float64, ok bool, err error) {
 	var sum agg.Sum
 	n, least, greatest, last := uint64(0), math.Inf(1), math.Inf(-1), 0.0
@@ -42,8 +42,8 @@ func (r *run) rank(s *frameSeries, by string) (rank float64, ok bool, err error)
 	return sum.Mean(n), true, nil
 }
 
-// ended returns the error of ctx, which it looks at for every chunk of a loop over points: i counts
-// them from 0.
+// ended returns the error of ctx, which it checks for every chunk of a loop over points. i is the
+// index of the point, from 0.
 func (r *run) ended(i int) error {
 	if i%chunk != 0 {
 		return nil
@@ -54,8 +54,8 @@ func (r *run) ended(i int) error {
 func topk(r *run, f *frame, s *stage) error    { return r.keepRanked(f, s, -1) }
 func bottomk(r *run, f *frame, s *stage) error { return r.keepRanked(f, s, 1) }
 
-// keepRanked keeps the first k series by rank, ascending or (-1) descending, in the order in which
-// they were; of equal ones those that come first. Series without points go.
+// keepRanked keeps the first k series by rank, ascending or (-1) descending, in their original
+// order. Of equal ranks, earlier series win. Series without points are dropped.
 func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	type ranked struct {
 		at   int
@@ -84,8 +84,7 @@ func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	return nil
 }
 
-// sortSeries orders series by their last value, those without one last; equal ones stay in their
-// order.
+// sortSeries sorts series by their last value, those without one last; equal ones keep their order.
 func sortSeries(r *run, f *frame, s *stage) error {
 	direction := 1
 	if s.args[0].text == "desc" {
@@ -124,7 +123,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// fill gives every series a point in each bucket, as far as that is possible.
+// fill gives every series a point in each bucket, where possible.
 func fill(r *run, f *frame, s *stage) error {
 	if f.windows == nil || len(f.series) == 0 {
 		return nil
@@ -134,7 +133,7 @@ func fill(r *run, f *frame, s *stage) error {
 	if err := r.limits.checkResult(product(buckets, series)); err != nil {
 		return err
 	}
-	// The times of the buckets are listed once, and are the times of each series.
+	// The times of the buckets are listed once and shared by all series.
 	if err := r.limits.CheckBytes(sum(r.bytes, product(16, product(buckets, series+1)))); err != nil {
 		return err
 	}
@@ -158,8 +157,8 @@ func fill(r *run, f *frame, s *stage) error {
 	return nil
 }
 
-// product and sum are those of numbers that are not negative. What exceeds the greatest int64 is
-// that, so that a check against a limit fails.
+// product and sum calculate with non-negative numbers. They saturate at the maximum int64, so that
+// a check against a limit fails.
 func product(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {
 		return math.MaxInt64
@@ -209,13 +208,13 @@ func (s *frameSeries) fill(with *arg, ended func(int) error) error {
 			before, at = v, i
 		}
 	}
-	s.times, s.values = only(s.times, s.values, notNull) // the nulls that are left are at the ends
+	s.times, s.values = only(s.times, s.values, notNull) // the remaining nulls are at the ends
 	return nil
 }
 
-// interpolate replaces the nulls between two points by what lies on the line between them. Where
-// their difference exceeds the greatest number, as from -1e308 to 1e308, each of them gets its
-// weight instead, so that the result is finite.
+// interpolate replaces the nulls between two points by values on the line between them. Where their
+// difference exceeds the largest number, as from -1e308 to 1e308, it weights each of them instead,
+// so that the result is finite.
 func (s *frameSeries) interpolate(from, to int) {
 	a, b, span := s.values[from], s.values[to], float64(s.times[to]-s.times[from])
 	d := b - a
@@ -259,8 +258,8 @@ func join(r *run, f *frame, s *stage) error {
 	return nil
 }
 
-// partner returns the series of equal tags with which one is combined: the one of the same field if
-// there are several.
+// partner returns the series with equal tags that a series is combined with: the one of the same
+// field if there are several.
 func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, error) {
 	if len(with) == 1 {
 		return with[0], nil
@@ -278,7 +277,7 @@ func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, erro
 		with[0].Field, with[1].Field, fs.Field)
 }
 
-// combine computes the points at times that both have; what is not finite goes.
+// combine computes the points at times that both have, and drops results that are not finite.
 func (s *frameSeries) combine(op simple, with *frameSeries, ended func(int) error) error {
 	n, j := 0, 0
 	for i, t := range s.times {

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a pattern, so that no value takes more than some ms to match.
+// Limits of a pattern, so that matching a value takes at most some ms.
 const (
-	maxAlternatives = 1024     // that its braces multiply to: {a,b}{c,d} are 4
+	maxAlternatives = 1024     // number of combinations of its braces: {a,b}{c,d} are 4
 	maxGlobBytes    = 64 << 10 // of all alternatives
-	maxStarBytes    = 8 << 10  // of those with a *, which may look at a value once for each of their bytes
+	maxStarBytes    = 8 << 10  // of those with a *, which may scan a value once for each of their bytes
 )
 
-// parseGlob checks a glob and returns its alternatives, without braces: * any characters, ? any
-// one, [a-z] one of a set, [!a-z] one that is not, {a,b} one of several globs, and a backslash
-// before any of them that character itself.
+// parseGlob checks a glob and returns its alternatives, without braces. * matches any characters, ?
+// any one, [a-z] one in a set, [!a-z] one not in it, {a,b} one of several globs. A backslash before
+// any of them makes it literal.
 func parseGlob(pattern string) ([]string, error) {
 	if strings.ContainsAny(pattern, "^$|") {
 		return nil, errors.New("patterns are globs, not regular expressions: *, ?, [a-z], {a,b}")
@@ -40,8 +40,8 @@ func parseGlob(pattern string) ([]string, error) {
 	return globs, nil
 }
 
-// expandBraces replaces the first braces by each of their alternatives, and goes on with what that
-// gives.
+// expandBraces replaces the first braces by each of their alternatives, and expands the results in
+// turn.
 func expandBraces(pattern string) ([]string, error) {
 	done, todo, bytes := []string(nil), []string{pattern}, len(pattern)
 	for len(todo) > 0 {
@@ -73,7 +73,7 @@ func expandBraces(pattern string) ([]string, error) {
 	return done, nil
 }
 
-// braces finds the first braces of a pattern and what stands between their commas. open is -1 if
+// braces finds the first braces of a pattern and their alternatives between commas. open is -1 if
 // there are none.
 func braces(p string) (open int, alternatives []string, end int, err error) {
 	open = -1
@@ -107,7 +107,7 @@ func braces(p string) (open int, alternatives []string, end int, err error) {
 	return -1, nil, 0, nil
 }
 
-// checkGlob refuses sets that do not end, and a backslash at the end.
+// checkGlob rejects unterminated sets, and a backslash at the end.
 func checkGlob(g string) error {
 	for i := 0; i < len(g); i++ {
 		switch g[i] {
@@ -126,8 +126,8 @@ func checkGlob(g string) error {
 	return nil
 }
 
-// setEnd returns the index behind the ] of the set that begins at i, -1 if there is none. A ] that
-// comes first is one of the set.
+// setEnd returns the index after the ] of the set that starts at i, -1 if there is none. A ] at the
+// start belongs to the set.
 func setEnd(g string, i int) int {
 	i++
 	if i < len(g) && g[i] == '!' {
@@ -145,10 +145,10 @@ func setEnd(g string, i int) int {
 	return -1
 }
 
-// matchGlob reports whether a glob without braces matches the whole of s. It goes back to the
-// latest star only, so it takes at most len(g) * len(s) steps.
+// matchGlob reports whether a glob without braces matches the whole of s. It backtracks only to the
+// latest star, so it takes at most len(g) * len(s) steps.
 func matchGlob(g, s string) bool {
-	star, rest := -1, 0 // behind the latest star, and from where it has not been tried to end
+	star, rest := -1, 0 // after the latest star, and the first end of its match not yet tried
 	i, j := 0, 0
 	for {
 		if i < len(g) && g[i] == '*' {
@@ -174,7 +174,8 @@ func matchGlob(g, s string) bool {
 	}
 }
 
-// matchOne matches the first character of s, and returns how long it and what matched it are.
+// matchOne matches the first character of s, and returns the widths of the pattern part and of the
+// character.
 func matchOne(g, s string) (next, width int, ok bool) {
 	c, width := utf8.DecodeRuneInString(s)
 	switch g[0] {
@@ -192,7 +193,7 @@ func matchOne(g, s string) (next, width int, ok bool) {
 	return n, width, n == width && g[:n] == s[:width]
 }
 
-// inSet reports whether a set, given without its brackets, has a character.
+// inSet reports whether a set, given without its brackets, contains a character.
 func inSet(set string, c rune) bool {
 	set, not := strings.CutPrefix(set, "!")
 	for set != "" {
@@ -217,7 +218,7 @@ func setRune(set string) (rune, string) {
 	return r, set[n:]
 }
 
-// globPrefix returns what all globs have before their first wildcard.
+// globPrefix returns the common prefix of all globs before their first wildcards.
 func globPrefix(globs []string) string {
 	prefix := literal(globs[0])
 	for _, g := range globs[1:] {
@@ -231,7 +232,7 @@ func globPrefix(globs []string) string {
 	return prefix
 }
 
-// literal returns what stands before the first wildcard of a glob.
+// literal returns the part of a glob before its first wildcard.
 func literal(g string) string {
 	var b strings.Builder
 	for i := 0; i < len(g); i++ {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// lexer reads a query from front to back. It has no tokens of its own: what a character means
-// depends on where it stands (a range has ".." and "-" as operators, filters and arguments have
-// them inside of words), so the parser asks for what it expects. The first error sticks, and ends
-// the text.
+// lexer reads a query from front to back. It has no tokens of its own, because the meaning of a
+// character depends on its context: in a range, ".." and "-" are operators, while filters and
+// arguments have them inside words. So the parser requests what it expects. The first error sticks,
+// and ends the text.
 type lexer struct {
 	text string
 	pos  int // of the next byte
@@ -52,7 +52,7 @@ func (l *lexer) next() byte {
 	return l.text[l.pos]
 }
 
-// eat skips a sign if it is next.
+// eat skips a token if it is next.
 func (l *lexer) eat(sign string) bool {
 	l.space()
 	if !strings.HasPrefix(l.text[l.pos:], sign) {
@@ -62,7 +62,7 @@ func (l *lexer) eat(sign string) bool {
 	return true
 }
 
-// expect skips a sign, or fails.
+// expect skips a token, or fails.
 func (l *lexer) expect(sign, where string) bool {
 	if l.eat(sign) {
 		return true
@@ -71,7 +71,7 @@ func (l *lexer) expect(sign, where string) bool {
 	return false
 }
 
-// found describes what is next, for errors.
+// found describes the next token, for errors.
 func (l *lexer) found() string {
 	if l.space(); l.pos == len(l.text) {
 		return "the end of the query"
@@ -83,7 +83,7 @@ func (l *lexer) found() string {
 	return fmt.Sprintf("%q", l.text[l.pos:l.pos+n])
 }
 
-// peekWord returns the bare word that is next, which may begin with a digit, or "".
+// peekWord returns the next bare word, which may begin with a digit, or "".
 func (l *lexer) peekWord() string {
 	l.space()
 	end := l.pos
@@ -106,7 +106,7 @@ func (l *lexer) identifier() string {
 	return w
 }
 
-// name reads a name, bare or quoted; what says which, for errors.
+// name reads a name, bare or quoted; what describes it, for errors.
 func (l *lexer) name(what string) string {
 	if c := l.next(); c == '"' || c == '\'' {
 		at := l.pos
@@ -155,8 +155,8 @@ func (l *lexer) value(glob bool) string {
 	return v
 }
 
-// quoted reads a string in quotes: a backslash before a quote or a backslash stands for that, \n,
-// \t and \r for what they mean elsewhere, and before anything else for itself.
+// quoted reads a quoted string. A backslash escapes a quote or a backslash; \n, \t and \r have
+// their usual meaning; before any other character a backslash stands for itself.
 func (l *lexer) quoted() string {
 	start, quote := l.pos, l.text[l.pos]
 	var b strings.Builder
@@ -213,12 +213,12 @@ func (l *lexer) letters() string {
 	return w
 }
 
-// raw reads up to a closing parenthesis that was not opened in between, quotes and comments aside,
-// and returns what stands there with comments blanked out.
+// raw reads up to the closing parenthesis without a match, ignoring quotes and comments. It returns
+// the text with comments blanked out.
 func (l *lexer) raw() string {
 	text := l.text[l.pos:]
 	var open, kept []byte
-	begin := 0 // of the text that is not in kept yet
+	begin := 0 // start of the text not yet in kept
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
 		case '(', '[', '{':
@@ -245,8 +245,8 @@ func (l *lexer) raw() string {
 			kept = append(append(kept, text[begin:i]...), strings.Repeat(" ", end-i)...)
 			begin, i = end, end-1
 		case '/':
-			// The compiler of expressions would take the rest of the line, or of the expression,
-			// for a comment of its own.
+			// The compiler of expressions would treat the rest of the line, or of the expression,
+			// as a comment of its own.
 			if i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
 				l.fail(l.pos+i, "found %q, expected an operator: comments begin with #", text[i:i+2])
 				return ""
@@ -280,7 +280,7 @@ func closing(open []byte) string {
 	return ")"
 }
 
-// stringEnd returns where the string ends that begins at i, -1 if it does not.
+// stringEnd returns the end of the string that starts at i, -1 if it does not end.
 func stringEnd(b string, i int) int {
 	for j := i + 1; j < len(b); j++ {
 		switch {

@@ -7,20 +7,20 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// Limits bound what a query may use. 0 means the default, negative no limit.
+// Limits bound the resources of a query. 0 means the default, negative no limit.
 type Limits struct {
-	// Points is how many points a query reads. By default 100,000,000.
+	// Points is the maximum number of points read. The default is 100,000,000.
 	Points int64
-	// Series is how many series with points of its range it reads, and how many an operation in it
-	// has. By default 100,000.
+	// Series is the maximum number of series with points in the range that are read, and of series
+	// of an operation in the query. The default is 100,000.
 	Series int64
-	// ResultPoints is how many points its result has, and how many buckets its windows. By default
-	// 1,000,000.
+	// ResultPoints is the maximum number of points of the result, and of buckets of its windows.
+	// The default is 1,000,000.
 	ResultPoints int64
-	// Bytes is how much memory it takes for states of buckets, values of percentiles, points in
-	// between, and the numbers of the series that match its filters. By default 128 MiB.
+	// Bytes is the memory limit for states of buckets, values of percentiles, intermediate points,
+	// and the numbers of the series that match its filters. The default is 128 MiB.
 	Bytes int64
-	// Time is for how long it runs. By default 30 s.
+	// Time is the maximum running time. The default is 30 s.
 	Time time.Duration
 }
 
@@ -41,12 +41,12 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// CheckSeries returns a *LimitError if n series are too many.
+// CheckSeries returns a *LimitError if n series exceed the limit.
 func (l Limits) CheckSeries(n int64) error {
 	return exceeded(LimitSeries, "series", n, l.WithDefaults().Series)
 }
 
-// CheckPoints returns a *LimitError if n points are too many to read.
+// CheckPoints returns a *LimitError if n points to read exceed the limit.
 func (l Limits) CheckPoints(n int64) error {
 	return exceeded(LimitPoints, "points", n, l.WithDefaults().Points)
 }
@@ -55,7 +55,7 @@ func (l Limits) checkResult(n int64) error {
 	return exceeded(LimitResultPoints, "points or buckets in the result", n, l.WithDefaults().ResultPoints)
 }
 
-// CheckBytes returns a *LimitError if n bytes of memory are too many.
+// CheckBytes returns a *LimitError if n bytes of memory exceed the limit.
 func (l Limits) CheckBytes(n int64) error {
 	return exceeded(LimitBytes, "bytes of memory", n, l.WithDefaults().Bytes)
 }
@@ -70,7 +70,7 @@ func exceeded(limit Limit, unit string, n, max int64) error {
 // Limit is one of the Limits of a query.
 type Limit string
 
-// The limits of queries.
+// Limits of queries.
 const (
 	LimitPoints       Limit = "points"
 	LimitSeries       Limit = "series"
@@ -79,7 +79,7 @@ const (
 	LimitTime         Limit = "time"
 )
 
-// LimitError says which limit a query has exceeded.
+// LimitError names the limit that a query exceeded.
 type LimitError struct {
 	Limit   Limit
 	message string
@@ -87,13 +87,13 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return e.message }
 
-// table returns the limits as those of the states of an aggregation.
+// table returns the limits in the form of package agg.
 func (l Limits) table() agg.Limits {
 	l = l.WithDefaults()
 	return agg.Limits{Points: max(l.Points, 0), Bytes: max(l.Bytes, 0)}
 }
 
-// ofTable returns the error for one of package agg.
+// ofTable converts a limit error of package agg.
 func (l Limits) ofTable(e *agg.LimitError) error {
 	if e.Limit == agg.LimitPoints {
 		return l.CheckPoints(e.Max + 1)

@@ -9,16 +9,15 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// Bounds of a query's text: far more than anybody writes, and little enough to parse without a
-// thought.
+// Limits of a query's text: far more than any real query needs, and small enough to parse quickly.
 const (
 	maxText   = 64 << 10
 	maxStages = 100
-	maxNested = 1000 // stages of a query and of all queries in it
+	maxNested = 1000 // stages of a query including its nested queries
 	maxDepth  = 8    // of queries in joins
 )
 
-// Query is a parsed query. It does not change, and can be used by many at once.
+// Query is a parsed query. It is immutable and safe for concurrent use.
 type Query struct {
 	text        string
 	measurement string
@@ -30,7 +29,7 @@ type Query struct {
 
 // Parse parses a query.
 //
-// Errors: *Error, which says where.
+// Errors: *Error, with the position.
 func Parse(text string) (*Query, error) {
 	p := reader{lexer: lexer{text: text}}
 	switch i := invalidUTF8(text); {
@@ -50,10 +49,10 @@ func Parse(text string) (*Query, error) {
 	return q, nil
 }
 
-// ParseFilters parses filters as they stand in the braces of a query, without these: `host=~web-*,
-// region!=eu`. An empty text has none.
+// ParseFilters parses the filters in the braces of a query, without the braces: `host=~web-*,
+// region!=eu`. An empty text has no filters.
 //
-// Errors: *Error, which says where.
+// Errors: *Error, with the position.
 func ParseFilters(text string) (all []Filter, err error) {
 	p := reader{lexer: lexer{text: text}}
 	if i := invalidUTF8(text); len(text) > maxText {
@@ -74,7 +73,7 @@ func ParseFilters(text string) (all []Filter, err error) {
 	return all, nil
 }
 
-// parsePointWise parses a stage alone that looks at the points of each series one after the other.
+// parsePointWise parses a single point-wise stage.
 func parsePointWise(text string) (*stage, error) {
 	p := reader{lexer: lexer{text: text}}
 	if i := invalidUTF8(text); len(text) > maxText || i >= 0 {
@@ -223,7 +222,7 @@ func (p *reader) arguments(s *stage) {
 	}
 }
 
-// argument reads the argument i, or one that is given by name.
+// argument reads argument i, or one given by name.
 func (p *reader) argument(s *stage, i *int) {
 	at := p.pos
 	n := *i
@@ -258,7 +257,7 @@ func paramNames(s *spec) (all []string) {
 	return all
 }
 
-// argumentName reads "name=", which only parameters that are no expressions or lists have.
+// argumentName reads "name=", which parameters of type expression or list do not have.
 func (p *reader) argumentName(s *stage) string {
 	if len(s.params) == 0 || s.params[0].kind >= names && s.params[0].kind <= aCondition {
 		return ""
@@ -272,7 +271,7 @@ func (p *reader) argumentName(s *stage) string {
 	return ""
 }
 
-// complete checks the arguments together.
+// complete checks the combination of arguments.
 func (p *reader) complete(s *stage) {
 	for i := range s.params {
 		if !s.params[i].optional && !s.args[i].given {
@@ -302,7 +301,7 @@ func (p *reader) checkWindow(s *stage) {
 	}
 }
 
-// length returns about how many ms a step takes.
+// length returns the approximate length of a step in ms.
 func length(s agg.Step) int64 {
 	const month = 30 * 24 * 60 * 60 * 1000
 	return s.Months*month + s.Millis
@@ -453,7 +452,7 @@ func (p *reader) readOperator(q *param, a *arg) {
 	p.fail(a.offset, "found %s, expected %s", p.found(), q.expected())
 }
 
-// readQuery reads a query, in parentheses of its own or without.
+// readQuery reads a query, with or without its own parentheses.
 func (p *reader) readQuery(a *arg) {
 	if p.depth++; p.depth > maxDepth {
 		p.fail(p.pos, "found queries in queries, expected no more than %d", maxDepth)

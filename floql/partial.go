@@ -19,20 +19,20 @@ type partial struct {
 	table  *agg.Table
 	series *lookup
 
-	times  []int64 // of points that steps go over
+	times  []int64 // of the points that steps process
 	values []float64
 }
 
-// plan is what a partial computes, and how series are grouped.
+// plan defines the computation of a partial, and the grouping of series.
 type plan struct {
 	agg   agg.Plan
 	by    grouping
-	first []step // what is done with the points of each series before, all of them point-wise
-	shift int64  // ms that are added to all times for that
+	first []step // applied to the points of each series before; all of them point-wise
+	shift int64  // ms added to all times for that
 }
 
-// grouping says which series are aggregated together: those of a field with equal values of some
-// tags, or of all.
+// grouping defines which series are aggregated together: those of a field with equal values of some
+// tags, or of all tags.
 type grouping struct {
 	all  bool
 	tags []string // sorted
@@ -106,7 +106,7 @@ func (p *partial) Bytes() int64 { return p.table.Bytes() }
 
 func (p *partial) Computes() bool { return len(p.plan.first) > 0 }
 
-// limit returns the error for one of package agg.
+// limit converts an error of package agg.
 func (p *partial) limit(err error) error {
 	if l, ok := errors.AsType[*agg.LimitError](err); ok {
 		return p.limits.ofTable(l)
@@ -114,7 +114,7 @@ func (p *partial) limit(err error) error {
 	return err
 }
 
-// checked returns the error for one of adding to the table, and checks the number of series.
+// checked converts an error of adding to the table, and checks the number of series.
 func (p *partial) checked(err error) error {
 	if err != nil {
 		return p.limit(err)
@@ -129,7 +129,7 @@ func (p *partial) checked(err error) error {
 type partialSeries struct {
 	p    *partial
 	s    *agg.Series
-	pipe *pipe // nil if points are added as they are
+	pipe *pipe // nil if points are added unchanged
 }
 
 func (s *partialSeries) AtOnce() int {
@@ -149,7 +149,7 @@ func (s *partialSeries) Add(times []int64, values []float64) error {
 	return s.p.checked(s.s.Add(times, values))
 }
 
-// through takes points through the first steps.
+// through passes points through the first steps.
 func (s *partialSeries) through(times []int64, values []float64) ([]int64, []float64, error) {
 	p, read := s.p, len(times)
 	p.times, p.values = append(p.times[:0], times...), append(p.values[:0], values...)
@@ -198,8 +198,8 @@ func (p *partial) Merge(encoded []byte) error {
 	return p.checked(p.table.Merge(encoded, p.plan.by.valid))
 }
 
-// groupID names the group of a series: the field, and keys and values of the tags by which series
-// are grouped.
+// groupID identifies the group of a series: the field, and keys and values of the tags by which
+// series are grouped.
 func groupID(s *Series, by *grouping) string {
 	c := codec.NewEncoder(make([]byte, 0, 64))
 	field := s.Field
@@ -213,7 +213,7 @@ func groupID(s *Series, by *grouping) string {
 	return string(c.Encoded())
 }
 
-// parseGroup returns what groupID has encoded.
+// parseGroup decodes the result of groupID.
 func parseGroup(id string) (field string, tags []Tag, err error) {
 	c := codec.NewDecoder([]byte(id))
 	c.String(&field)
@@ -229,7 +229,7 @@ func parseGroup(id string) (field string, tags []Tag, err error) {
 	return field, tags, c.Done()
 }
 
-// valid reports whether a group can be one of this grouping.
+// valid reports whether an id can be a group of this grouping.
 func (g *grouping) valid(id string) bool {
 	_, tags, err := parseGroup(id)
 	for _, t := range tags {
@@ -240,8 +240,8 @@ func (g *grouping) valid(id string) bool {
 	return err == nil
 }
 
-// tagsID names a tag set, in the order that decides between points at the same time: by keys and
-// values of the tags, bytewise.
+// tagsID identifies a tag set, in the order that decides between points at the same time: by keys
+// and values of the tags, bytewise.
 func tagsID(tags []Tag) string {
 	var b strings.Builder
 	for _, t := range tags {
@@ -253,8 +253,7 @@ func tagsID(tags []Tag) string {
 	return b.String()
 }
 
-// lookup finds what belongs to a series by its pointer: mostly it is the one that was asked for
-// last.
+// lookup finds the data of a series by its pointer: usually it is the same one as in the last call.
 type lookup struct {
 	latest *Series
 	to     pushdown.PartialSeries

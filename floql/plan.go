@@ -6,17 +6,17 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// steps are what a query does after it has read, in order.
+// steps are the steps of a query after reading, in order.
 type steps struct {
 	list     []step
 	fields   []string    // to read; nil means all
-	noFields bool        // field(a) | field(b): there is nothing to read
-	shift    int64       // ms by which what is read lies earlier
-	floor    *agg.Layout // to whose bounds a relative start is rounded down: those of the first window
+	noFields bool        // field(a) | field(b): there are no fields to read
+	shift    int64       // ms by which the points read are earlier
+	floor    *agg.Layout // the bounds to which a relative start is rounded down: those of the first window
 	lookBack int64       // ms
 }
 
-// step is one of: points, a reduction, or what needs the whole.
+// step is one of: points, a reduction, or a stage that needs all series.
 type step struct {
 	stage  *stage
 	points func(*Series) pointFunc
@@ -28,23 +28,23 @@ type reduction struct {
 	fn      agg.Func
 	p       float64
 	pre     agg.Pre
-	windows *agg.Layout // nil: those of the reduction before, or the whole range
+	windows *agg.Layout // nil: those of the previous reduction, or the whole range
 	by      grouping
 }
 
-// planner goes over the stages of a query.
+// planner processes the stages of a query in order.
 type planner struct {
 	p       *reader
 	steps   *steps
-	pending *stage // a window that no aggregation has used
+	pending *stage // a window not yet used by an aggregation
 	windows *agg.Layout
 	by      grouping
-	buckets bool // something has made buckets
+	buckets bool // a stage has made buckets
 	reduced bool // there was an aggregation
 	ordered bool // there was a stage that depends on the order of points
 }
 
-// compile checks the stages together and plans what to do.
+// compile checks the stages together and makes the plan.
 func (p *reader) compile(q *Query) *steps {
 	c := planner{p: p, steps: &steps{}}
 	for _, s := range q.stages {
@@ -105,9 +105,9 @@ func (c *planner) window(s *stage) {
 	c.use(w, s)
 }
 
-// use makes windows those of the aggregations to come.
+// use sets the windows of the following aggregations.
 func (c *planner) use(w *agg.Layout, s *stage) {
-	// What a calendar refuses depends on no range, so a small one tells.
+	// A calendar's errors do not depend on the range, so a small range finds them.
 	if _, err := w.Windows(agg.Range{From: 0, To: 1}, 1_000_000, func() error { return nil }); err != nil {
 		c.p.fail(s.args[0].offset, "%v", err)
 	}
@@ -121,7 +121,7 @@ func (c *planner) count(s *stage) {
 	w := &agg.Layout{Size: s.args[0].step, Every: s.args[0].step, Zone: s.args[1].zone}
 	pending := c.windows
 	if c.use(w, s); c.pending != nil {
-		c.windows = pending // rate has buckets of its own; the aggregation after it those of the window
+		c.windows = pending // rate has its own buckets; the next aggregation uses those of the window
 	}
 	if !c.reduced && !c.ordered {
 		const least = 60 * 60 * 1000
@@ -143,8 +143,8 @@ func (c *planner) aggregate(s *stage) {
 	case "percentile":
 		r.p = s.args[0].number
 	}
-	// What follows rate in its own buckets is computed with it, of each series as soon as it is
-	// known.
+	// An aggregation after rate in its own buckets is computed with it, for each series as soon as
+	// its rate is known.
 	if n := len(c.steps.list); n > 0 && c.pending == nil {
 		if before := c.steps.list[n-1].reduce; before != nil && before.pre != agg.Points && before.by.all && before.fn == agg.Total &&
 			!c.afterAggregate() {
@@ -159,7 +159,7 @@ func (c *planner) aggregate(s *stage) {
 	c.reduce(s, r)
 }
 
-// afterAggregate reports whether the latest step is an aggregation that was joined to a rate.
+// afterAggregate reports whether the latest step is an aggregation that was merged into a rate.
 func (c *planner) afterAggregate() bool {
 	return c.steps.list[len(c.steps.list)-1].stage.role != counting
 }

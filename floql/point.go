@@ -7,13 +7,12 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// pointFunc takes the points of one series, in order and in parts, and returns what becomes of
-// them: in the same slices, which it may change. A value that is NaN is a null, which fill has put
-// there.
+// pointFunc takes the points of one series, in order and in parts, and returns the resulting
+// points, in the same slices, which it may change. A NaN value is a null, written by fill.
 type pointFunc func(times []int64, values []float64) ([]int64, []float64, error)
 
-// each returns what changes every value alone, leaves out results that are not finite, and nulls as
-// they are.
+// each returns a function that changes every value on its own. It drops results that are not
+// finite, and keeps nulls.
 func each(f func(float64) float64) func(*Series) pointFunc {
 	return func(*Series) pointFunc {
 		return func(times []int64, values []float64) ([]int64, []float64, error) {
@@ -35,7 +34,7 @@ func isNull(v float64) bool   { return v != v }
 func notNull(v float64) bool  { return v == v }
 func isFinite(v float64) bool { return v-v == 0 }
 
-// only keeps, in the same slices, the points whose value is as it should be.
+// only keeps, in the same slices, the points whose values satisfy is.
 func only(times []int64, values []float64, is func(float64) bool) ([]int64, []float64) {
 	n := 0
 	for i, v := range values {
@@ -69,8 +68,8 @@ func round(s *stage) func(*Series) pointFunc {
 	return each(func(v float64) float64 { return roundTo(v, n) })
 }
 
-// roundTo rounds the shortest decimal number that stands for v, so that 1.005 with two decimals is
-// 1.01, as it reads, though the float64 is a little less.
+// roundTo rounds the shortest decimal number that represents v. So 1.005 with two decimals is 1.01,
+// although the float64 is slightly less.
 func roundTo(v float64, n int) float64 {
 	switch {
 	case isNull(v):
@@ -81,7 +80,7 @@ func roundTo(v float64, n int) float64 {
 	text := []byte(strconv.FormatFloat(math.Abs(v), 'e', -1, 64))
 	r, err := strconv.ParseFloat(string(roundDecimal(text, n)), 64)
 	if err != nil {
-		return v // rounded up beyond the greatest float64
+		return v // rounded up beyond the largest float64
 	}
 	return math.Copysign(r, v)
 }
@@ -140,7 +139,7 @@ func math_(s *stage) func(*Series) pointFunc {
 	}
 }
 
-// keep returns what keeps the points that are not null and for which f is true.
+// keep returns a function that keeps the points that are not null and for which f is true.
 func keep(f func(time int64, value float64) (bool, error)) pointFunc {
 	return func(times []int64, values []float64) ([]int64, []float64, error) {
 		n := 0
@@ -189,8 +188,8 @@ func limit(s *stage) func(*Series) pointFunc {
 	}
 }
 
-// differences returns what replaces every point but the first by what f makes of it and the one
-// before it; nulls go.
+// differences returns a function that replaces every point except the first by the result of f for
+// it and the one before it; nulls are dropped.
 func differences(f func(value, before float64, ms int64) float64) func(*Series) pointFunc {
 	return func(*Series) pointFunc {
 		any, time, before := false, int64(0), 0.0

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// name returns a name as a query has it: bare, or quoted if it has to be.
+// name returns a name in query syntax: bare, or quoted if necessary.
 func name(s string) string {
 	if isBare(s) && !isDigit(s[0]) {
 		return s
@@ -14,7 +14,7 @@ func name(s string) string {
 	return quote(s)
 }
 
-// value returns the value of a tag as a query has it: bare, or quoted if it has to be.
+// value returns the value of a tag in query syntax: bare, or quoted if necessary.
 func value(s string) string {
 	if isBare(s) {
 		return s
@@ -24,7 +24,7 @@ func value(s string) string {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// isWord reports whether a bare word may have the character, at its beginning or later.
+// isWord reports whether a bare word may contain the character, at its beginning or later.
 func isWord(c byte, first bool) bool {
 	switch {
 	case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_':
@@ -44,7 +44,7 @@ func isBare(s string) bool {
 	return s != ""
 }
 
-// quote returns a string that the lexer reads back.
+// quote returns a quoted string that the lexer reads back.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -69,10 +69,10 @@ func quote(s string) string {
 	return b.String()
 }
 
-// Text returns the query as it was given to Parse.
+// Text returns the query text that was passed to Parse.
 func (q *Query) Text() string { return q.text }
 
-// String returns the query in its canonical form, which Parse reads as the same query.
+// String returns the query in canonical form, which Parse parses to the same query.
 func (q *Query) String() string {
 	var b strings.Builder
 	b.WriteString(name(q.measurement))
@@ -93,7 +93,7 @@ func (q *Query) String() string {
 	return b.String()
 }
 
-// String returns the stage in its canonical form.
+// String returns the stage in canonical form.
 func (s *stage) String() string {
 	var args []string
 	skipped := false

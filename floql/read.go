@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// read reads what a query selects, with the steps that need not have it all: point-wise ones, and
-// the first aggregation. It returns the steps that are left.
+// read reads the selection of a query and applies the steps that can run on the fly: point-wise
+// ones, and the first aggregation. It returns the remaining steps.
 func (r *run) read(q *Query, f *frame) ([]step, error) {
 	list := q.plan.list
 	n := 0
@@ -37,14 +37,15 @@ func (r *run) read(q *Query, f *frame) ([]step, error) {
 	return list[n+1:], r.aggregate(&in, list[n].reduce, f)
 }
 
-// input is what is read, and what is done with each series first.
+// input is the selection to read, with the steps applied to each series first.
 type input struct {
 	sel    Selection
 	points []step // all of them point-wise
-	shift  int64  // ms that are added to all times
+	shift  int64  // ms added to all times
 }
 
-// aggregate reads into an aggregation: the source does it if it can, with the steps before it.
+// aggregate reads into an aggregation. If the source can aggregate, it does so, with the steps
+// before it.
 func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 	limits := r.limits
 	source, push := r.src.(pushdown.Aggregator[Selection, Series])
@@ -74,13 +75,13 @@ func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 	return r.finish(p, w, f)
 }
 
-// count counts what has been read.
+// count counts points and series read.
 func (r *run) count(points, series int64) error {
 	r.points, r.series = r.points+points, r.series+series
 	return cmp.Or(r.limits.CheckPoints(r.points), r.limits.CheckSeries(r.series))
 }
 
-// selection returns what to read.
+// selection returns the points to read.
 func (q *Query) selection(f *frame, limits Limits) Selection {
 	return Selection{
 		Measurement: q.measurement, Filters: q.filters, Fields: q.plan.fields, Limits: limits,
@@ -88,7 +89,7 @@ func (q *Query) selection(f *frame, limits Limits) Selection {
 	}
 }
 
-// hint notes what to say if the query selects no series.
+// hint records hints for a query that selects no series.
 func (r *run) hint(q *Query) {
 	for i := range q.filters {
 		if f := &q.filters[i]; f.looksRegular() {
@@ -102,19 +103,19 @@ func (r *run) hint(q *Query) {
 // pipe is the state of the first steps for one series.
 type pipe struct {
 	apply  []pointFunc
-	keeps  []int64 // how many points each step remembers at most, if those are not a few
+	keeps  []int64 // maximum number of points that each step keeps, if more than a few
 	seen   int64
-	bytes  int64 // of memory that were not told yet
-	atOnce int   // points between two looks at ctx
+	bytes  int64 // of memory not yet reported
+	atOnce int   // points between two checks of ctx
 }
 
-// What a step takes in memory for each series: its state, and the machine that runs an expression.
+// Memory of a step for each series: its state, and the machine that runs an expression.
 const (
 	stepBytes    = 200
 	machineBytes = 1500
 )
 
-// newPipe returns the pipe of a series, or an error and the step that it is about.
+// newPipe returns the pipe of a series, or an error and the step it concerns.
 func newPipe(s *Series, steps []step) (_ *pipe, failed int, err error) {
 	p := &pipe{bytes: stepBytes}
 	cost := int64(0)
@@ -136,7 +137,7 @@ func newPipe(s *Series, steps []step) (_ *pipe, failed int, err error) {
 	return p, 0, nil
 }
 
-// keeps returns how many points of a series a stage remembers at most, if those are not a few.
+// keeps returns the maximum number of points of a series that a stage keeps, if more than a few.
 func (s *stage) keeps() int64 {
 	if s.name == "moving_avg" {
 		return int64(s.args[0].number)
@@ -144,7 +145,7 @@ func (s *stage) keeps() int64 {
 	return 0
 }
 
-// run takes points through the steps. If one fails it returns which.
+// run passes points through the steps. If one fails, it returns its index.
 func (p *pipe) run(times []int64, values []float64) (_ []int64, _ []float64, failed int, err error) {
 	for _, keeps := range p.keeps {
 		n := 8 * max(min(int64(len(times)), keeps-p.seen), 0)
@@ -159,15 +160,15 @@ func (p *pipe) run(times []int64, values []float64) (_ []int64, _ []float64, fai
 	return times, values, 0, nil
 }
 
-// grown returns by how many bytes the state has grown.
+// grown returns the number of bytes by which the state has grown.
 func (p *pipe) grown() int64 {
 	n := p.bytes
 	p.bytes = 0
 	return n
 }
 
-// stream reads a selection and hands on what the first steps make of it, which the receiver may not
-// keep.
+// stream reads a selection and passes the results of the first steps to a function, which may not
+// keep them.
 func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) error {
 	pipes := make(map[*Series]*pipe)
 	var spareTimes []int64
@@ -219,7 +220,7 @@ func add(times []int64, d int64) {
 	}
 }
 
-// through takes points through the steps of a pipe, in chunks.
+// through passes points through the steps of a pipe, in chunks.
 func (r *run) through(steps []step, p *pipe, times []int64, values []float64) ([]int64, []float64, error) {
 	failed := 0
 	times, values, err := r.chunked(func(t []int64, v []float64) (_ []int64, _ []float64, err error) {
@@ -232,8 +233,8 @@ func (r *run) through(steps []step, p *pipe, times []int64, values []float64) ([
 	return times, values, nil
 }
 
-// collect reads a selection into a frame. If it is the result already, it may have no more points
-// than a result.
+// collect reads a selection into a frame. If the frame is already the result, it is limited to the
+// points of a result.
 func (r *run) collect(in *input, f *frame, last bool) error {
 	found := make(map[*Series]*frameSeries)
 	total := int64(0)

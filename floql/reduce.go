@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// partial returns what computes a reduction of what is read, and the windows.
+// partial returns the computation of a reduction of the points read, and its windows.
 func (r *run) partial(d *reduction, f *frame, shift int64, limits Limits) (*partial, *agg.Windows, error) {
 	if f.rng.From >= f.rng.To {
 		f.windows = nil
@@ -27,7 +27,8 @@ func (r *run) partial(d *reduction, f *frame, shift int64, limits Limits) (*part
 	return newPartial(p, limits), w, nil
 }
 
-// windows returns the buckets of a reduction: its own, those of the one before, or the whole range.
+// windows returns the buckets of a reduction: its own, those of the previous one, or the whole
+// range.
 func (r *run) windows(d *reduction, f *frame) (*agg.Windows, error) {
 	if d.windows == nil {
 		if f.windows != nil {
@@ -48,7 +49,7 @@ func (r *run) windows(d *reduction, f *frame) (*agg.Windows, error) {
 	return &w, err
 }
 
-// finish makes the series of a frame of an aggregation, sorted.
+// finish makes the sorted series of a frame from an aggregation.
 func (r *run) finish(p *partial, w *agg.Windows, f *frame) error {
 	f.series, f.sorted, r.bytes = nil, false, r.bytes-f.bytes()
 	total := int64(0)
@@ -61,7 +62,7 @@ func (r *run) finish(p *partial, w *agg.Windows, f *frame) error {
 		if err != nil {
 			return p.limit(err)
 		}
-		times, values = only(times, values, isFinite) // a sum may be beyond the greatest number
+		times, values = only(times, values, isFinite) // a sum may exceed the largest number
 		s := &frameSeries{times: times, values: values}
 		if s.Field, s.Tags, err = parseGroup(id); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (f *frame) bytes() (n int64) {
 	return n
 }
 
-// dropEmpty removes series without points: they are not there, so that fill gives them none.
+// dropEmpty removes series without points, so that fill gives them none.
 func (f *frame) dropEmpty() {
 	f.series = slices.DeleteFunc(f.series, func(s *frameSeries) bool { return len(s.times) == 0 })
 }
@@ -99,7 +100,7 @@ func (f *frame) dropEmpty() {
 // reduce aggregates the points of a frame.
 func (r *run) reduce(d *reduction, f *frame) error {
 	limits := r.limits
-	limits.Points = -1 // they are no points that are read
+	limits.Points = -1 // these points were already read
 	p, w, err := r.partial(d, f, 0, limits)
 	if err != nil || p == nil {
 		return err

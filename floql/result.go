@@ -11,7 +11,7 @@ import (
 // Point is a point of a result.
 type Point struct {
 	Time  time.Time // in whole milliseconds
-	Value float64   // NaN for a null, as fill(null) puts into empty buckets; no other value is not finite
+	Value float64   // NaN for a null, as fill(null) writes into empty buckets; all other values are finite
 }
 
 // IsNull reports whether the point has no value.
@@ -19,29 +19,29 @@ func (p Point) IsNull() bool { return isNull(p.Value) }
 
 // ResultSeries is a series of a result.
 type ResultSeries struct {
-	Key    string // the measurement, or the alias
+	Key    string // the measurement or the alias
 	Field  string
-	Tags   []Tag   // by key; those of its group after an aggregation
+	Tags   []Tag   // by key; after an aggregation, those of its group
 	Points []Point // by time, at least one
 }
 
-// Stats says what a query took.
+// Stats are the costs of a query.
 type Stats struct {
-	Series  int64 // read
-	Points  int64 // read
+	Series  int64 // series read
+	Points  int64 // points read
 	Elapsed time.Duration
 }
 
-// Result is what a query returns. As JSON it is the query response of the HTTP API: {query,
+// Result is the result of a query. Its JSON is the query response of the HTTP API: {query,
 // series[]: {key, field, point_count, tags[]: {key, value}, points[]: {timestamp, value}}}.
 type Result struct {
-	Query  string         // as it was given
-	Series []ResultSeries // by key, field and tags, unless sort() ordered them
-	Hints  []string       // what may be wrong with a query that selects no series, one sentence each
+	Query  string         // as given
+	Series []ResultSeries // in order of key, field and tags, unless sort() ordered them
+	Hints  []string       // possible mistakes in a query that selects no series, one sentence each
 	Stats  Stats
 }
 
-// result makes a result of the last frame.
+// result makes a result from the last frame.
 func (r *run) result(q *Query, f *frame) (*Result, error) {
 	total := int64(0)
 	for _, fs := range f.series {
@@ -64,7 +64,7 @@ func (r *run) result(q *Query, f *frame) (*Result, error) {
 		s := ResultSeries{Key: f.key, Field: fs.Field, Tags: slices.Clone(fs.Tags), Points: make([]Point, len(fs.times))}
 		for i, t := range fs.times {
 			if s.Points[i] = (Point{time.UnixMilli(t).UTC(), fs.values[i]}); fs.values[i] == 0 {
-				s.Points[i].Value = 0 // nobody wants to see -0
+				s.Points[i].Value = 0 // show -0 as 0
 			}
 		}
 		res.Series = append(res.Series, s)
@@ -111,8 +111,8 @@ func (s *ResultSeries) appendJSON(dst []byte) []byte {
 	return append(dst, "]}"...)
 }
 
-// appendNumber appends a number as encoding/json writes it, but for exponents of two digits at
-// least; null for NaN.
+// appendNumber appends a number in the format of encoding/json, except that exponents have at least
+// two digits; null for NaN.
 func appendNumber(dst []byte, v float64) []byte {
 	if !isFinite(v) {
 		return append(dst, "null"...)

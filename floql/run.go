@@ -11,19 +11,19 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// Options are for Eval. The zero value works.
+// Options are the options of Eval. The zero value works.
 type Options struct {
-	// Now is what "now" means, the same everywhere in the query. The zero value means the time at
-	// which Eval is called.
+	// Now is the value of "now", the same everywhere in the query. The zero value means the time of
+	// the call of Eval.
 	Now time.Time
-	// Limits bound what the query may use. The zero value means the defaults.
+	// Limits bound the resources of the query. The zero value means the defaults.
 	Limits Limits
 }
 
 // Eval parses a query and evaluates it.
 //
-// Errors: *Error for what is wrong with the query, *LimitError if it exceeds a limit, that of ctx,
-// and those of the source.
+// Errors: *Error for a mistake in the query, *LimitError if it exceeds a limit, that of ctx, and
+// those of the source.
 func Eval(ctx context.Context, src Source, query string, opts Options) (*Result, error) {
 	q, err := Parse(query)
 	if err != nil {
@@ -34,8 +34,8 @@ func Eval(ctx context.Context, src Source, query string, opts Options) (*Result,
 
 // Eval evaluates the query over a source. It ends soon after ctx is done.
 //
-// Errors: *Error for what turns out to be wrong with the query, *LimitError if it exceeds a limit,
-// that of ctx, and those of the source.
+// Errors: *Error for mistakes in the query found during evaluation, *LimitError if it exceeds a
+// limit, that of ctx, and those of the source.
 func (q *Query) Eval(ctx context.Context, src Source, opts Options) (*Result, error) {
 	start := time.Now()
 	if opts.Now.IsZero() {
@@ -74,30 +74,30 @@ type run struct {
 	now    int64
 	limits Limits
 	rng    timeRange
-	points int64 // read, of this and nested queries
+	points int64 // read, including nested queries
 	series int64
 	bytes  int64 // of points in frames
 	hints  []string
 }
 
-// frame is the series that are between two stages.
+// frame holds the series between two stages.
 type frame struct {
-	key     string // what they are called
+	key     string // their name
 	series  []*frameSeries
-	windows *agg.Windows // whose buckets the points are, nil if they are of none
+	windows *agg.Windows // buckets of the points, nil if there are none
 	rng     agg.Range    // of the points
-	sorted  bool         // by a stage: the order counts
+	sorted  bool         // by a stage: the order is significant
 }
 
-// frameSeries is a series, its points by time. A value that is NaN is a null.
+// frameSeries is a series with its points in order of time. A NaN value is a null.
 type frameSeries struct {
 	Series
 	times  []int64
 	values []float64
 }
 
-// query evaluates a query, or one in a join, for which inherited is the range that it has if it
-// gives none.
+// query evaluates a query, or one nested in a join. inherited is the range used if the query has
+// none.
 func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 	rng := inherited
 	if q.timeRange != nil {
@@ -129,7 +129,7 @@ func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 	return f, nil
 }
 
-// step takes a frame through one step.
+// step applies one step to a frame.
 func (r *run) step(s *step, f *frame) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (r *run) step(s *step, f *frame) error {
 	return s.stage.apply(r, f, s.stage)
 }
 
-// pointWise takes all series of a frame through a step.
+// pointWise applies a step to all series of a frame.
 func (r *run) pointWise(s *step, f *frame) (err error) {
 	r.bytes -= f.bytes()
 	for _, fs := range f.series {
@@ -164,7 +164,7 @@ func (r *run) pointWise(s *step, f *frame) (err error) {
 	return nil
 }
 
-// failed says where in the query something failed.
+// failed adds the position in the query to an error.
 func (s *step) failed(err error) error {
 	if s.stage.text == "" || len(s.stage.args) == 0 || s.stage.args[0].expr == nil {
 		return err
@@ -175,10 +175,10 @@ func (s *step) failed(err error) error {
 	return errorAt(s.stage.text, s.stage.args[0].offset, "%v", err)
 }
 
-// chunk is how many points are looked at, at most, between two looks at ctx.
+// chunk is the maximum number of points between two checks of ctx.
 const chunk = 4096
 
-// chunked applies a function to points, so many at once.
+// chunked applies a function to points, atOnce at a time.
 func (r *run) chunked(apply pointFunc, atOnce int, times []int64, values []float64) ([]int64, []float64, error) {
 	n := 0
 	for from := 0; from < len(times); from += atOnce {
@@ -196,7 +196,7 @@ func (r *run) chunked(apply pointFunc, atOnce int, times []int64, values []float
 	return times[:n], values[:n], nil
 }
 
-// sortFrame puts series into the order of results: by field and tags.
+// sortFrame sorts series in the order of results: by field and tags.
 func sortFrame(f *frame) {
 	type named struct {
 		*frameSeries

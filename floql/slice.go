@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Slice is a Source of points in memory. Build it with Add, then ask; it must not change while it
-// is asked. The zero value has no series.
+// Slice is a Source of points in memory. Build it with Add before querying; it must not change
+// while queries read it. The zero value has no series.
 type Slice struct {
 	measurements map[string]map[string]*points
 }
 
-// points are those of one series, by time.
+// points are those of one series, in order of time.
 type points struct {
 	series Series
 	times  []int64
@@ -24,7 +24,7 @@ type points struct {
 }
 
 // Add adds a point, in any order. Its time is rounded down to ms. A second value at the same time
-// replaces the first. Tags with an empty value are as if they were not there.
+// replaces the first. Tags with an empty value are ignored.
 //
 // Errors: if the value is not finite.
 func (s *Slice) Add(measurement string, tags map[string]string, field string, t time.Time, value float64) error {
@@ -68,7 +68,7 @@ func sortTags(tags map[string]string) (sorted []Tag) {
 	return sorted
 }
 
-// Read goes over the points of a selection, see Source.
+// Read iterates over the points of a selection, see Source.
 func (s *Slice) Read(ctx context.Context, sel Selection) iter.Seq2[Column, error] {
 	return func(yield func(Column, error) bool) {
 		for _, p := range s.measurements[sel.Measurement] {
@@ -97,7 +97,7 @@ func (s *Slice) Read(ctx context.Context, sel Selection) iter.Seq2[Column, error
 	}
 }
 
-// Selects reports whether the filters and fields of a selection have a series.
+// Selects reports whether the filters and fields of a selection match a series.
 func (s *Selection) Selects(series *Series) bool {
 	if !s.selectsField(series.Field) {
 		return false
@@ -114,7 +114,7 @@ func (s *Selection) selectsField(field string) bool {
 	return len(s.Fields) == 0 || slices.Contains(s.Fields, field)
 }
 
-// Tag returns the value of a tag, "" if the series has it not.
+// Tag returns the value of a tag, "" if the series does not have it.
 func (s *Series) Tag(key string) string {
 	for i := range s.Tags {
 		if s.Tags[i].Key == key {

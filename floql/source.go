@@ -11,44 +11,44 @@ type Tag struct {
 	Value string `json:"value"`
 }
 
-// Series names the points of one field of one tag set.
+// Series identifies the points of one field of one tag set.
 type Series struct {
 	Field string
-	Tags  []Tag // sorted by key; no key is there twice, no value is empty
+	Tags  []Tag // sorted by key; keys are unique, values not empty
 }
 
-// Column is points of one series. Whoever gets one must not change it, and copies what it keeps:
-// the slices are used again for the next column.
+// Column holds points of one series. Receivers must not change it and must copy what they keep: the
+// slices are reused for the next column.
 type Column struct {
-	// Series is whose points these are. Within one Read it is the same pointer for the same series,
-	// and another one for another.
+	// Series is the series of the points. Within one Read, the same series has the same pointer,
+	// and different series have different ones.
 	Series *Series
-	// Times are in ms since the epoch, ascending, each once, and later than in the columns of the
-	// series before.
+	// Times are in ms since the epoch, ascending and unique, and later than in earlier columns of
+	// the series.
 	Times []int64
-	// Values are as many as the times, and finite.
+	// Values has the length of Times; all values are finite.
 	Values []float64
 }
 
-// Selection is which points a query reads. Its times are in ms, as those of columns: it is what a
-// source searches its columns with.
+// Selection selects the points that a query reads. Its times are in ms, like those of columns: a
+// source searches its columns with them.
 type Selection struct {
 	Measurement string
-	Filters     []Filter // all of them hold; none selects every series
-	Fields      []string // of these fields, without a field twice; none means all
+	Filters     []Filter // all must match; none selects every series
+	Fields      []string // fields to read, without duplicates; none means all
 	From, To    int64    // ms since the epoch, To excluded; From < To
-	// LookBack asks, if it is not 0, for the last point of each series in [From-LookBack, From) as
-	// well. Earlier ones of that time may come, or not.
+	// LookBack, if not 0, also requests the last point of each series in [From-LookBack, From).
+	// Earlier points of that time may or may not be included.
 	LookBack int64
-	// Limits are those of the query. A source that knows before it reads that there are too many
-	// series or points says so then (LimitError); those that it has given are counted by the query.
+	// Limits are those of the query. A source that can tell before reading that there are too many
+	// series or points returns a LimitError then. The query counts those that it receives.
 	Limits Limits
 }
 
-// Source has series. It is read by many queries at once.
+// Source provides series. It must be safe for concurrent use by many queries.
 type Source interface {
-	// Read goes over the points of a selection: of each series in the order of their times, in
-	// columns of any length. Columns of several series may take turns, in any order. Each pair is a
+	// Read iterates over the points of a selection: those of each series in order of time, in
+	// columns of any length. Columns of several series may alternate, in any order. Each pair is a
 	// Column and nil, or a zero Column and an error, after which iteration ends; nothing runs
 	// before the first step; break or a done ctx releases everything. A measurement that does not
 	// exist has no series.

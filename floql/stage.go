@@ -7,23 +7,23 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// role is what a stage is to the planner.
+// role is how the planner treats a stage.
 type role uint8
 
 const (
-	pointWise   role = iota // looks at the points of each series, one after the other
+	pointWise   role = iota // processes the points of each series, one after the other
 	aggregation             // combines points of buckets
-	counting                // rate and increase: of each series, in buckets of their own
+	counting                // rate and increase: of each series, in their own buckets
 	windowing
 	grouped
 	selecting
 	shifting
 	naming
 	filling
-	whole // needs all series of what comes before it
+	whole // needs all series of the stage before it
 )
 
-// spec is everything known about a stage.
+// spec is the complete definition of a stage.
 type spec struct {
 	name   string
 	doc    string // one sentence
@@ -31,13 +31,13 @@ type spec struct {
 	params []param
 
 	fn      agg.Func                               // of an aggregation
-	pre     agg.Pre                                // of what counts
-	points  func(s *stage) func(*Series) pointFunc // of what is point-wise
-	ordered bool                                   // point-wise, and what becomes of a point depends on those before it
-	apply   func(r *run, f *frame, s *stage) error // of what needs all series
+	pre     agg.Pre                                // of a counting stage
+	points  func(s *stage) func(*Series) pointFunc // of a point-wise stage
+	ordered bool                                   // point-wise, and the result for a point depends on those before it
+	apply   func(r *run, f *frame, s *stage) error // of a stage that needs all series
 }
 
-// kind is what an argument looks like.
+// kind is the type of an argument.
 type kind uint8
 
 const (
@@ -64,10 +64,10 @@ type param struct {
 	optional    bool
 	named       bool // only by name
 	words       []string
-	least, most float64 // of numbers, both included, unless they are equal
+	least, most float64 // bounds of numbers, inclusive, unless they are equal
 }
 
-// stages is the language: all stages there are, in the order in which the reference lists them.
+// stages is the language: all stages, in the order of the reference.
 var stages = []*spec{
 	{name: "field", role: selecting, doc: "keep these fields", params: []param{{name: "field", kind: names}}},
 	{name: "window", role: windowing, doc: "divide time into buckets, for the aggregation that follows",
@@ -131,7 +131,7 @@ var stages = []*spec{
 // StageInfo describes a stage of the language.
 type StageInfo struct {
 	Name      string
-	Signature string // as the reference has it: window(size [, every] [, tz=])
+	Signature string // as in the reference: window(size [, every] [, tz=])
 	Doc       string // one sentence without a full stop
 }
 
@@ -183,7 +183,7 @@ type stage struct {
 	args   []arg // one for each parameter
 }
 
-// arg is an argument; which of its fields count depends on the kind of its parameter.
+// arg is an argument; the kind of its parameter determines which fields are used.
 type arg struct {
 	given  bool
 	offset int

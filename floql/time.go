@@ -22,14 +22,15 @@ func (i instant) at(now int64) int64 {
 	return i.millis
 }
 
-// timeRange is the range of a query. relative says that it was given as one duration, or two
+// timeRange is the range of a query. relative means that it was given as one duration, or as two
 // instants before now.
 type timeRange struct{ from, to instant }
 
-// hour is the range of a query that gives none.
+// hour is the default range of a query.
 var hour = timeRange{from: instant{relative: true, millis: 60 * 60 * 1000}, to: instant{relative: true}}
 
-// units are those of durations, longest first, and their ms. Months and years are of a calendar.
+// units are the units of durations, longest first, with their ms. Months and years are calendar
+// units.
 var units = []struct {
 	name   string
 	millis int64
@@ -39,7 +40,7 @@ var units = []struct {
 	{"w", 7 * 24 * 3600_000, 0}, {"d", 24 * 3600_000, 0}, {"h", 3600_000, 0}, {"m", 60_000, 0}, {"s", 1000, 0}, {"ms", 1, 0},
 }
 
-// span reads a duration: numbers and units. Those of the calendar only where windows are.
+// span reads a duration: numbers and units. Calendar units are allowed only in windows.
 func (l *lexer) span(calendar bool) (s agg.Step) {
 	l.space()
 	start := l.pos
@@ -105,7 +106,7 @@ func (l *lexer) addUnit(s *agg.Step, start int, digits string, unit agg.Step) {
 	}
 }
 
-// printSpan returns a duration as a query has it, in the longest units.
+// printSpan returns a duration in query syntax, in the longest units.
 func printSpan(s agg.Step) string {
 	var b strings.Builder
 	for _, u := range units {
@@ -125,7 +126,7 @@ func printSpan(s agg.Step) string {
 	return b.String()
 }
 
-// timeRange reads what stands between the brackets of a range.
+// timeRange reads the contents of the brackets of a range.
 func (l *lexer) timeRange() (r timeRange) {
 	l.space()
 	start := l.pos
