@@ -9,15 +9,15 @@ import (
 	"github.com/floedb/floe/internal/points/line"
 )
 
-// batch is what is written together: points of any measurements and series, in the order in which
-// they came.
+// batch is one batch of points to write: points of any measurements and series, in order of
+// arrival.
 //
-// A series that the cache does not know is looked for in its shard, by the hash of its tags, and
-// defined with its first points if it is not there. What is refused because a series is not what
-// the cache takes it for is sent again, with definitions; see flush.
+// A series that is not in the cache is looked up in its shard, by the hash of its tags. If it does
+// not exist, it is defined with its first points. Points refused because a cached series is stale
+// are sent again, with definitions; see flush.
 type batch struct {
 	store *Store
-	now   int64 // time of points that say none, ms
+	now   int64 // time of points without one, ms
 
 	measurements []batchMeasurement
 	byName       map[string]int
@@ -25,11 +25,11 @@ type batch struct {
 	byKey        map[string]int32
 	rows         []batchRow
 	values       []batchValue
-	patient      bool       // what is too much now is not refused: flush returns ErrBusy
-	fieldsBefore int        // fields of its measurement before the point that was begun last
-	held         *line.Line // read, for the next batch: this one has no room for its fields; valid until the scanner moves
+	patient      bool       // temporary refusals are not final: flush returns ErrBusy
+	fieldsBefore int        // number of fields of its measurement before the point begun last
+	held         *line.Line // read for the next batch, as this one has no room for its fields; valid until the scanner moves
 	shards       int        // of the node if the namespace is spread, else 0
-	pending      int        // rows that are neither written nor refused
+	pending      int        // rows neither written nor refused
 
 	result  *Result
 	encoder points.Encoder
@@ -46,19 +46,19 @@ type batchMeasurement struct {
 type batchSeries struct {
 	key         string
 	measurement int32
-	member      *member // nil: not known
-	tags        tagList // of one that is not known
+	member      *member // nil: unknown
+	tags        tagList // if it is unknown
 	hash        [hashLen]byte
 	fingerprint uint64
 	shard       engine.ShardID
-	identified  bool  // all but member is there
+	identified  bool  // everything but member is known
 	err         error // why none of its points can be written
 }
 
 // batchRow is a point.
 type batchRow struct {
 	series   int32
-	at       int // what the caller calls it: an index or a line
+	at       int // the caller's index or line number
 	time     int64
 	from, to int32 // its values
 	done     bool
@@ -72,7 +72,7 @@ type batchValue struct {
 
 const notDecimal = 0xff
 
-// newBatch returns a batch that is empty. release it.
+// newBatch returns an empty batch. The caller must release it.
 func (s *Store) newBatch(result *Result) *batch {
 	b, _ := s.batches.Get().(*batch)
 	if b == nil {
@@ -82,7 +82,7 @@ func (s *Store) newBatch(result *Result) *batch {
 	return b
 }
 
-// release keeps the memory of the batch for the next one, unless that is too much.
+// release keeps the memory of the batch for the next one, unless it is too large.
 func (b *batch) release() {
 	b.reset()
 	if b.result = nil; cap(b.values) <= 4*maxBatch && cap(b.series) <= maxBatch {
@@ -90,7 +90,7 @@ func (b *batch) release() {
 	}
 }
 
-// reset forgets all points, and keeps memory.
+// reset drops all points, and keeps memory.
 func (b *batch) reset() {
 	clear(b.byName)
 	clear(b.byKey)
@@ -99,7 +99,7 @@ func (b *batch) reset() {
 	b.measurements, b.series, b.rows, b.values, b.pending = b.measurements[:0], b.series[:0], b.rows[:0], b.values[:0], 0
 }
 
-// measurement returns the place of a measurement.
+// measurement returns the index of a measurement.
 func (b *batch) measurement(name string) int32 {
 	if i, ok := b.byName[name]; ok {
 		return int32(i)
@@ -109,7 +109,7 @@ func (b *batch) measurement(name string) int32 {
 	return int32(len(b.measurements) - 1)
 }
 
-// member returns the place of a series that the cache knows, by its key; false if it does not.
+// member returns the index of a series by its key; false if it is not in the cache.
 func (b *batch) member(key []byte) (int32, bool) {
 	if i, ok := b.byKey[string(key)]; ok {
 		return i, true
@@ -124,7 +124,7 @@ func (b *batch) member(key []byte) (int32, bool) {
 	return i, true
 }
 
-// newSeries adds a series that the cache does not know.
+// newSeries adds a series that is not in the cache.
 func (b *batch) newSeries(key, measurement string, tags tagList, err error) int32 {
 	i := int32(len(b.series))
 	b.byKey[key] = i
@@ -139,7 +139,8 @@ func (b *batch) newSeries(key, measurement string, tags tagList, err error) int3
 	return i
 }
 
-// field returns the number of a field in the batch; false if the measurement would have too many.
+// field returns the number of a field in the batch, or an error if the measurement would have too
+// many.
 func (m *batchMeasurement) field(name []byte, kind FieldType, guess int) (uint16, error) {
 	if guess < len(m.fields) && m.fields[guess].name == string(name) {
 		return uint16(guess), nil
@@ -159,8 +160,8 @@ func (m *batchMeasurement) field(name []byte, kind FieldType, guess int) (uint16
 	return n, nil
 }
 
-// fullError says that the batch has no room for the fields of a point. The measurement may have:
-// other points of the batch may be refused.
+// fullError reports that the batch has no room for the fields of a point. The measurement may still
+// have room, because other points of the batch may be refused.
 type fullError struct{ error }
 
 func (e *fullError) Unwrap() error { return e.error }
@@ -175,7 +176,7 @@ func tooManyFieldsError(measurement, name string) error {
 	return engine.Errorf(ErrInvalid, "measurement %q has %d fields, the limit: there is no room for %q", measurement, MaxFields, name)
 }
 
-// begin starts a point; its values follow, and end. It returns false if the series can not be
+// begin starts a point; its values follow, then end. It returns an error if the series cannot be
 // written.
 func (b *batch) begin(at int, series int32, time int64) error {
 	if err := b.series[series].err; err != nil {
@@ -189,14 +190,14 @@ func (b *batch) begin(at int, series int32, time int64) error {
 	return nil
 }
 
-// Bounds of times, ms since the epoch.
+// Bounds of times, in ms since the epoch.
 const (
 	minTime = points.MinTime
 	maxTime = points.MaxTime
 )
 
-// abandon takes back the point that was begun, with the fields that it added: they must not use up
-// the room of others.
+// abandon discards the point that was begun, with the fields it added, so that they do not use up
+// room.
 func (b *batch) abandon() {
 	last := len(b.rows) - 1
 	m := &b.measurements[b.series[b.rows[last].series].measurement]
@@ -214,7 +215,7 @@ func (b *batch) end() {
 	b.pending++
 }
 
-// refuse reports that a point is not written.
+// refuse records that a point is not written.
 func (b *batch) refuse(at int, err error) {
 	b.result.Refused++
 	if len(b.result.Errors) < MaxErrors {

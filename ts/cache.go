@@ -7,9 +7,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// member is a series as its shard knows it. It does not change.
+// member is a series as known by its shard. It is immutable.
 type member struct {
-	key         string // by which the cache finds it: measurement and tags as the caller writes them
+	key         string // key in the cache: measurement and tags as written by the caller
 	measurement string
 	shard       engine.ShardID
 	inc         incarnation
@@ -17,24 +17,23 @@ type member struct {
 	fingerprint uint64
 }
 
-// cache remembers the series that are written through a Store, so that what is written again and
-// again need not be looked for. What it says may be out of date: the fingerprints that go with each
-// write tell.
+// cache holds the series written through a Store, so that repeated writes need no lookup. It may be
+// stale: the fingerprints in each write reveal that.
 type cache struct {
-	mu         sync.Mutex // guards all below; nothing waits under it
+	mu         sync.Mutex // guards the fields below; no waiting under it
 	young, old map[string]*member
 	bytes      int // of young
 	refused    refusals
 }
 
-// Bounds of the cache: half of them young.
+// Bounds of the cache; the young half holds half of them.
 const (
 	maxCacheBytes = 64 << 20
-	memberBytes   = 160 // of one, beside its key
+	memberBytes   = 160 // of one, in addition to its key
 )
 
-// refusals are new series for which there was no room, by their keys. For a second they are not
-// looked for again, so that a flood of them costs no query; a write it never costs.
+// refusals are new series refused for lack of room, by their keys. They are not looked up again for
+// a second, so that a flood of them costs no queries. They cost no write in any case.
 type refusals struct {
 	since time.Time
 	keys  map[string]*LimitError
@@ -42,14 +41,14 @@ type refusals struct {
 
 const (
 	refusedFor = time.Second
-	maxRefused = 100_000 // beyond it they are looked for again
+	maxRefused = 100_000 // beyond it they are looked up again
 )
 
 func newCache() *cache {
 	return &cache{young: make(map[string]*member)}
 }
 
-// get returns the series of a key, nil if it is not remembered.
+// get returns the series of a key, nil if it is not cached.
 func (c *cache) get(key []byte) *member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +62,7 @@ func (c *cache) get(key []byte) *member {
 	return m
 }
 
-// put remembers series.
+// put caches series.
 func (c *cache) put(all []*member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +79,7 @@ func (c *cache) add(m *member) {
 	c.bytes += memberBytes + len(m.key)
 }
 
-// forget makes series that are not what they were unknown.
+// forget removes stale series.
 func (c *cache) forget(keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +89,7 @@ func (c *cache) forget(keys []string) {
 	}
 }
 
-// refuse remembers that there was no room for a series.
+// refuse records that there was no room for a series.
 func (c *cache) refuse(key string, e *LimitError, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +100,7 @@ func (c *cache) refuse(key string, e *LimitError, now time.Time) {
 	r.keys[key] = e
 }
 
-// refusal returns why a series has just been refused, nil if it has not.
+// refusal returns why a series was recently refused, nil if it was not.
 func (c *cache) refusal(key string, now time.Time) *LimitError {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ const (
 	kindDeleteRange
 )
 
-// The commands of time series. On a full disk a node accepts those that make room.
+// The commands of time series. On a full disk, a node accepts those that free space.
 var (
 	write = &engine.CommandRow[*session, writeBody, writeResult]{
 		Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Route: (*writeBody).route,
@@ -105,39 +105,40 @@ var commands = engine.Declare(engine.MachineTS, "ts", checkMeasurement,
 	write, remove, deleteSeries, setRetention, setLimit, adoptRetention, adoptLimit, seal, rewrite, forget, rollup, retire, settle,
 	announce, countAgain, withdraw, deleteRange)
 
-// codeSeries codes the number of series that a command has deleted.
+// codeSeries codes the number of series that a command deleted.
 func codeSeries(n *int64, f *codec.Fields) { f.Count("series", n) }
 
-// Bounds of what one command holds.
+// Limits of one command.
 const (
-	maxSections   = 1000    // measurements of a write
-	maxNewSeries  = 1000    // series that a write defines, of all measurements
-	maxBatch      = 1 << 16 // points of a write
-	maxBlockBytes = 1 << 20 // of the points of one block
-	// maxSpread bounds what one block is sealed into: partitions times fields.
+	maxSections   = 1000    // measurements per write
+	maxNewSeries  = 1000    // series defined by a write, over all measurements
+	maxBatch      = 1 << 16 // points per write
+	maxBlockBytes = 1 << 20 // points of one block
+	// maxPartitions and maxSpread bound the result of sealing one block: the partitions, and the
+	// partitions times fields.
 	maxPartitions = 1024
 	maxSpread     = 4096
-	maxDeletes    = 1000    // series of one command that deletes or retires
-	maxSealBytes  = 1 << 20 // of the pages of one command of a duty
+	maxDeletes    = 1000    // series per command that deletes or retires
+	maxSealBytes  = 1 << 20 // chunks per command of a duty
 )
 
-// section is what a write holds of one measurement:
+// section is the part of a write for one measurement:
 //
 //	name | incarnation uvarint | fields: number uvarint, (name, type u8) ... | known: points | fresh: points
 //	known = present u8 | ids, see codeIDs | XXH64 of their fingerprints u64 (uvarint) | span | length uvarint, points
 //	fresh = number of definitions uvarint | tags ... | span | length uvarint, points
 //
-// Points are encoded by package points; a series is its place in ids or among the definitions, a
-// field its place in fields.
+// Points are encoded by package points. A series is its index in ids or among the definitions, a
+// field its index in fields.
 type section struct {
 	name   string
-	inc    incarnation // as the sender knows it, 0: not at all
+	inc    incarnation // as known by the sender, 0: unknown
 	fields []field
 	known  known
 	fresh  fresh
 }
 
-// known are points of series that the sender knows the numbers of.
+// known are points of series whose numbers the sender knows.
 type known struct {
 	ids    []seriesID
 	prints uint64
@@ -145,7 +146,7 @@ type known struct {
 	points []byte
 }
 
-// fresh are points of series that the sender defines: those that exist are found by their tags.
+// fresh are points of series that the sender defines; existing ones are found by their tags.
 type fresh struct {
 	tags   []tagList
 	span   span
@@ -156,8 +157,8 @@ type fresh struct {
 //
 //	flags u8 | number of sections uvarint | sections
 type writeBody struct {
-	spread   bool // the points are those that belong into this shard of a spread namespace
-	atomic   bool // all is written or nothing: of a transaction
+	spread   bool // the points belong to this shard of a spread namespace
+	atomic   bool // all or nothing: in a transaction
 	sections []section
 }
 
@@ -193,7 +194,7 @@ func (w *writeBody) codeFlags(c *codec.Coder) {
 }
 
 func (w *writeBody) reset() {
-	clear(w.sections) // or the pool would keep points alive
+	clear(w.sections) // so that the pool does not retain points
 	*w = writeBody{sections: w.sections[:0]}
 }
 
@@ -209,7 +210,7 @@ func (w *writeBody) size() int {
 	return n
 }
 
-// route returns what routes the write: its first series, if it defines that.
+// route returns the routing key of the write: its first series, if it defines that.
 func (w *writeBody) route() string {
 	if s := &w.sections[0]; len(s.fresh.tags) > 0 {
 		return routeOf(s.name, s.fresh.tags[0])
@@ -278,7 +279,7 @@ func codeField(d *field, f *codec.Fields) {
 	codec.Enum(f, "type", &d.kind, fieldTypes[:])
 }
 
-// fields codes the tags of a series in a write, whose order checks look at.
+// fields codes the tags of a series in a write; checks verify their order.
 func (l *tagList) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		l.list(c)
@@ -341,7 +342,7 @@ func (s *span) check() error {
 	return nil
 }
 
-// check looks at everything but the points themselves.
+// check checks everything except the points themselves.
 func (s *section) check() error {
 	if err := checkMeasurement(s.name); err != nil {
 		return err
@@ -388,7 +389,7 @@ func checkPart(s *span, encoded []byte) error {
 	return s.check()
 }
 
-// check returns ErrInvalid for tags that no series can have.
+// check returns ErrInvalid for invalid tags.
 func (l tagList) check() error {
 	if len(l) > MaxTags {
 		return engine.Errorf(ErrInvalid, "ts: %d tags exceed %d", len(l), MaxTags)
@@ -404,7 +405,7 @@ func (l tagList) check() error {
 	return nil
 }
 
-// sumPrints is what a write carries of the fingerprints of its series.
+// sumPrints returns the checksum of fingerprints that a write carries.
 func sumPrints(prints []uint64) uint64 {
 	b := make([]byte, 0, 8*len(prints))
 	for _, p := range prints {
@@ -413,7 +414,7 @@ func sumPrints(prints []uint64) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// routeOf returns what a series is routed by in a spread namespace.
+// routeOf returns the routing key of a series in a spread namespace.
 func routeOf(measurement string, tags tagList) string {
 	b := []byte(measurement)
 	for _, t := range tags {
@@ -422,26 +423,27 @@ func routeOf(measurement string, tags tagList) string {
 	return string(b)
 }
 
-// outcome is what became of one part of a section.
+// outcome is the result of one part of a section.
 type outcome struct {
 	code outcomeCode
-	// bounds of times, of outOfTime; room, wanted and the worst tag, of noRoom.
+	// oldest and newest are the bounds for outOfTime; room, wanted and the worst tag belong to
+	// noRoom.
 	oldest, newest int64
 	limit          LimitError
-	field          string // of tooManyFields
+	field          string // for tooManyFields
 	ids            []seriesID
 }
 
-// outcomeCode says whether a part was written, and why not.
+// outcomeCode tells whether a part was written, and if not, why.
 type outcomeCode byte
 
 const (
 	written       outcomeCode = iota
-	stale                     // numbers of series are not those that the shard has: send definitions
-	outOfTime                 // there are points that are too old, or too far in the future
+	stale                     // series numbers do not match the shard's: send definitions
+	outOfTime                 // points are too old, or too far in the future
 	noRoom                    // for new series
-	tooManyFields             // the measurement would have
-	tooMuch                   // is not sealed yet
+	tooManyFields             // of the measurement
+	tooMuch                   // unsealed points
 	maxOutcome    = tooMuch
 )
 
@@ -463,13 +465,13 @@ func (o *outcome) record(c *codec.Coder) {
 	}
 }
 
-// sectionResult is what became of a section.
+// sectionResult is the result of a section.
 type sectionResult struct {
 	inc          incarnation
-	known, fresh outcome // of fresh that was written: the numbers of the series it defines
+	known, fresh outcome // if fresh was written, with the numbers of the series it defines
 }
 
-// writeResult is what became of the sections of a write.
+// writeResult is the result of the sections of a write.
 type writeResult struct{ sections []sectionResult }
 
 func (w *writeResult) code(f *codec.Fields) {

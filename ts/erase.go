@@ -11,14 +11,14 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// The deletion of a time range is a row that hides what was written before it: of blocks and chunks
-// up to its LSN. Queries leave that out as they read, sealing does not take it into chunks, and the
-// purge of the duty rewrites the chunks that have some of it; then the row goes. Later writes are
-// not touched.
+// The deletion of a time range is a row that hides earlier writes: those in blocks and chunks up to
+// its LSN. Queries skip hidden points when reading, and sealing does not move them into chunks. The
+// purge of the duty rewrites the chunks that contain some; then the row is removed. Later writes
+// are not affected.
 //
-// Buckets of rollups that have points of the range are hidden too. Those whose points are still
-// there become dirty, and are computed anew behind the purge. Of others, those that are wholly in
-// the range are deleted, and those that are partly in it stay as they are.
+// Buckets of rollups with points in the range are hidden too. Those whose points still exist become
+// dirty, and are recomputed after the purge. Of the others, those wholly in the range are deleted,
+// and those partly in it stay unchanged.
 
 // erasure is the row of the deletion of a time range.
 type erasure struct {
@@ -27,8 +27,8 @@ type erasure struct {
 	ranges []erasedRange
 }
 
-// erasedRange is what a deletion hides of a tier: of points, or of buckets by their begin. All of
-// ids empty are all series.
+// erasedRange is the part of a tier that a deletion hides: points, or buckets by their start. Empty
+// ids mean all series.
 type erasedRange struct {
 	tier     tierID
 	from, to int64
@@ -49,8 +49,8 @@ func (e *erasure) code(c *codec.Coder) {
 
 func decodeErasure(b []byte) (erasure, error) { return decode(b, "erasure", (*erasure).code) }
 
-// maxErasures bounds the deletions of time ranges that are not purged yet: each is looked at for
-// each chunk that a query reads.
+// maxErasures bounds the deletions of time ranges not yet purged: each is checked for each chunk
+// that a query reads.
 const maxErasures = 256
 
 // erasures reads the deletions of time ranges.
@@ -75,13 +75,13 @@ func (o *open) erasures(v *engine.View) (all []erasure, err error) {
 	return all, err
 }
 
-// hole is a range of times that is hidden: of some series, or of all.
+// hole is a hidden range of times, of some series or of all.
 type hole struct {
 	from, to int64
 	ids      []seriesID // ascending; empty: all
 }
 
-// holesOf returns what is hidden of what was written up to an LSN, of a tier.
+// holesOf returns the holes of a tier in writes up to an LSN.
 func holesOf(all []erasure, tier tierID, lsn uint64) (holes []hole) {
 	for i := range all {
 		for _, r := range all[i].ranges {
@@ -93,7 +93,7 @@ func holesOf(all []erasure, tier tierID, lsn uint64) (holes []hole) {
 	return holes
 }
 
-// has reports whether a point of a series is hidden, if it is within the range.
+// has reports whether a point of a series is hidden if its time is within the range.
 func (h *hole) has(id seriesID) bool {
 	if len(h.ids) == 0 {
 		return true
@@ -102,7 +102,7 @@ func (h *hole) has(id seriesID) bool {
 	return ok
 }
 
-// outside calls f with the pieces of a run that are in none of the holes.
+// outside calls f with the parts of a run that are in none of the holes.
 func outside(holes []hole, id seriesID, times []int64, values []float64, f func(times []int64, values []float64) error) error {
 	for i := range holes {
 		h := &holes[i]
@@ -127,7 +127,7 @@ func outside(holes []hole, id seriesID, times []int64, values []float64, f func(
 
 // rangeBody deletes a time range.
 type rangeBody struct {
-	all      bool // series; the incarnation does not matter then
+	all      bool // all series; the incarnation is then ignored
 	from, to int64
 	of       string // the measurement of the series, "" of none
 	seriesBody
@@ -151,8 +151,8 @@ func (r *rangeBody) check() error {
 	return checkMeasurement(r.of)
 }
 
-// deleteRange hides the points of a range, of all series or of those listed, and returns of how
-// many.
+// deleteRange hides the points of a range, of all series or of those listed, and returns the number
+// of series.
 func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 	m, tx := s.machine, s.tx
 	o := m.load(tx, s.name)
@@ -189,19 +189,19 @@ func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 	}
 	tx.Insert(erasedKey(nil, o.inc, uint64(tx.LSN())), encode(nil, &e, (*erasure).code))
 	o.content.erased++
-	o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these points is out of date
+	o.content.shape = uint64(tx.LSN()) // invalidates steps of a duty in progress on these points
 	m.saveContent(tx, o)
 	tx.Notify(maintenanceTopic(), -1)
 	return n, nil
 }
 
-// eraseBuckets adds the buckets that a range hides of a tier, and has those computed anew whose
-// points are there.
+// eraseBuckets adds the buckets of a tier that a range hides, and marks those whose points exist
+// for recomputation.
 func (m *machine) eraseBuckets(tx *engine.Tx, o *open, t *tier, from, to int64, e *erasure) {
 	lost := o.content.lostBefore(t.id)
 	first, end := bucketOf(from, t.every), bucketOf(to-1, t.every)+t.every
 	if first < lost && first < from {
-		first += t.every // partly in the range, and nothing to compute it from
+		first += t.every // partly in the range, and without points to recompute it from
 	}
 	if end <= lost && end > to {
 		end -= t.every
@@ -216,8 +216,8 @@ func (m *machine) eraseBuckets(tx *engine.Tx, o *open, t *tier, from, to int64, 
 	}
 }
 
-// forgetErased removes the rows of deletions of which nothing is left. Series may have no points
-// any more: the duty looks for such.
+// forgetErased removes the rows of completed deletions. Series may have no points left: the duty
+// searches for them.
 func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
 	for _, lsn := range lsns {
 		k := erasedKey(nil, o.inc, lsn)
@@ -230,22 +230,22 @@ func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
 }
 
 // DeleteRange deletes the points of a measurement from one time up to another, which is excluded; a
-// zero time is no bound. It deletes those of all series, or of the series that carry all of the
-// tags, whatever others they have, and for which all filters hold (see Matching). It returns how
-// many series were looked at, also beside an error. When it returns nil, no query finds the points;
-// points that are written later are not affected. Room on disk and the counts of points come back
-// within minutes. Series without points leave the index.
+// zero time is no bound. It deletes those of all series, or of the series that have all of the
+// tags, and maybe others, and match all filters (see Matching). It returns the number of series
+// checked, also with an error. When it returns nil, no query finds the points; points written later
+// are not affected. Disk space and the counts of points are updated within minutes. Series without
+// points are removed from the index.
 //
-// Rollups follow: a bucket is hidden at once, and computed anew from the points that are left in
-// it. Where the points themselves are gone by then (Retention.RawTTL), buckets that lie wholly in
-// the range are deleted, and buckets that are partly in it stay as they are.
+// Rollups follow: a bucket is hidden at once, and recomputed from its remaining points. Where the
+// points themselves have already been removed (Retention.RawTTL), buckets that lie wholly in the
+// range are deleted, and buckets that are partly in it stay unchanged.
 //
-// With tags or filters it goes in steps of up to 1,000 series; in a spread namespace, shard by
+// With tags or filters it proceeds in steps of up to 1,000 series; in a spread namespace, shard by
 // shard. A call that fails can be repeated.
 //
 // Errors: ErrNotFound if there is no such measurement; ErrInvalid for a range that is empty or has
 // no bound at all; ErrBusy if 256 deletions of the measurement have not been purged yet;
-// ErrConflict if it was deleted and made again meanwhile.
+// ErrConflict if it was deleted and recreated in the meantime.
 func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to time.Time, tags map[string]string,
 	filters ...floql.Filter) (series int64, err error) {
 	r := rangeBody{all: len(tags)+len(filters) == 0, from: minTime, to: maxTime + 1}

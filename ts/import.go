@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/points/line"
 )
 
-// Precision is the unit of the timestamps of lines. They are kept as ms: finer ones are rounded
+// Precision is the unit of the timestamps of lines. They are stored in ms; finer ones are rounded
 // down.
 type Precision uint8
 
@@ -32,7 +32,7 @@ func (p Precision) String() string {
 	return line.Precision(p).String()
 }
 
-// ParsePrecision returns the precision that is written as ns, us, ms or s. Errors: ErrInvalid.
+// ParsePrecision parses ns, us, ms or s. Errors: ErrInvalid.
 func ParsePrecision(s string) (Precision, error) {
 	p, err := line.ParsePrecision(s)
 	if err != nil {
@@ -41,27 +41,27 @@ func ParsePrecision(s string) (Precision, error) {
 	return Precision(p), nil
 }
 
-// importValues is how many values a batch of lines has: about as many as take a few milliseconds to
-// write.
+// importValues is the number of values in a batch of lines: about what can be written in a few
+// milliseconds.
 const importValues = 20_000
 
-// WriteLine writes what r yields, in the line protocol of InfluxDB: a point a line, in batches of
-// some thousands as Write does. Lines that are malformed or refused are reported by their numbers,
-// and the others written: the error is nil then. Fields that are strings are left out and counted;
-// a line with nothing else is refused. A line without timestamp has the time of its batch.
+// WriteLine writes points read from r in the line protocol of InfluxDB: one point per line, in
+// batches of some thousands as Write does. Malformed and refused lines are reported by number, and
+// the others are written; the error is nil then. String fields are dropped and counted; a line with
+// no other fields is refused. A line without a timestamp has the time of its batch.
 //
-// Errors: ErrInvalid for an unknown precision; those of r; and those of Write that are about no
-// point. Result says what had been written before.
+// Errors: ErrInvalid for an unknown precision; those of r; and those of Write that do not concern a
+// point. Result reports what was written before the error.
 func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
 	return s.writeLines(ctx, r, precision, false)
 }
 
-// Import is WriteLine for much data: while too much is not sealed yet, and while the node or its
-// leader cannot be reached, it waits and repeats the batch, with pauses of up to 5 s, until ctx is
-// done. To repeat a batch changes nothing, so a node may restart meanwhile.
+// Import is WriteLine for large inputs. While too many points are unsealed, or the node or its
+// leader is unreachable, it waits and retries the batch, with pauses of up to 5 s, until ctx is
+// done. Retrying a batch changes nothing, so a node may restart in the meantime.
 //
-// Errors: those of WriteLine but ErrBusy and ErrUnavailable; when ctx is done while it waits, its
-// error with the one it waited for.
+// Errors: those of WriteLine except ErrBusy and ErrUnavailable; if ctx is done during a wait, its
+// error with the one that caused the wait.
 func (s *Store) Import(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
 	return s.writeLines(ctx, r, precision, true)
 }
@@ -91,14 +91,13 @@ func (s *Store) writeLines(ctx context.Context, r io.Reader, precision Precision
 	}
 }
 
-// Pauses of an import between two attempts to write a batch.
+// Bounds of the pause before an import retries a batch.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
 )
 
-// flushPatiently writes what the batch holds; a patient batch waits as long as that is refused only
-// for now.
+// flushPatiently writes the batch; a patient batch waits as long as refusals are temporary.
 func (b *batch) flushPatiently(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		before := b.pending
@@ -119,7 +118,7 @@ func (b *batch) flushPatiently(ctx context.Context) error {
 	}
 }
 
-// fill adds lines until the batch is large enough. It returns whether all have been read.
+// fill adds lines until the batch is large enough. It reports whether all lines have been read.
 func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 	for len(b.values) < importValues {
 		l := b.held
@@ -142,8 +141,8 @@ func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 	return false, nil
 }
 
-// refuseLine reports a line that is malformed. Other errors of the scanner end the import, with an
-// error or without.
+// refuseLine records a malformed line. Other errors of the scanner end the import, with or without
+// an error.
 func (b *batch) refuseLine(err error) (end bool, _ error) {
 	if malformed := (*line.Error)(nil); errors.As(err, &malformed) {
 		b.refuse(malformed.Line, engine.Errorf(ErrInvalid, "%s", malformed.Reason))
@@ -155,10 +154,10 @@ func (b *batch) refuseLine(err error) (end bool, _ error) {
 	return false, err
 }
 
-// addLine adds a line, or returns why it is refused.
+// addLine adds a line, or returns the reason for refusing it.
 func (b *batch) addLine(l *line.Line) error {
 	if len(l.Series) > 0 && l.Series[0] == pointKey {
-		return engine.Errorf(ErrInvalid, "ts: the measurement begins with a NUL") // which begins other keys of the cache
+		return engine.Errorf(ErrInvalid, "ts: the measurement begins with a NUL") // reserved for other keys of the cache
 	}
 	series, ok := b.member(l.Series)
 	if !ok {

@@ -54,31 +54,31 @@ const (
 	rowErased      = 'e'
 )
 
-// allKinds are the kinds of rows in order; ofIncarnation are those that a measurement is deleted
-// with.
+// allKinds are the kinds of rows in order; ofIncarnation are those removed when a measurement is
+// deleted.
 const (
 	allKinds      = "bcdefghlmnpqrstuvxy"
 	ofIncarnation = "bcdefghmpqrstvx"
 )
 
-// incarnation is a measurement from when it is made until it is deleted.
+// incarnation identifies a measurement from its creation until its deletion.
 type incarnation uint64
 
 // seriesID is the number of a series in an incarnation.
 type seriesID uint32
 
-// tierID tells the tiers of a measurement apart. The points themselves are tier 0.
+// tierID identifies a tier of a measurement. The raw points are tier 0.
 type tierID uint16
 
 const rawTier tierID = 0
 
-// column is what a chunk holds of a field: in tier 0 its values, in other tiers the aggregates of
-// each bucket.
+// column is the part of a field stored in a chunk: in tier 0 its values, in other tiers an
+// aggregate of each bucket.
 type column uint8
 
-// The columns of chunks. Time of a value is that of the point in tier 0, and the begin of the
-// bucket elsewhere. Times of first and last are ms, as numbers. The exact sum is that of columnSum,
-// which is the sum rounded to the nearest float64, columnSumLow, and as many of the columns from
+// The columns of chunks. Time of a value is that of the point in tier 0, and the start of the
+// bucket elsewhere. Times of first and last are ms, as numbers. The exact sum consists of
+// columnSum, the sum rounded to the nearest float64, of columnSumLow, and of as many columns from
 // columnSumRest on as columnSumParts says, nearly always none. Only those may lack buckets of the
 // others, or have values of earlier generations that do not count.
 const (
@@ -97,21 +97,21 @@ const (
 )
 
 // maxSumParts bounds the columns from columnSumRest on. The exact sum of finite values has at most
-// 40 parts, unless it exceeds the greatest float64.
+// 40 parts, unless it exceeds the largest float64.
 const maxSumParts = 62
 
-// Lengths of keys, and where things are in them.
+// Lengths of keys, and offsets in them.
 const (
 	nameAt        = 1 + 4
 	incarnationAt = 1
-	numberAt      = 1 + 8 // behind the incarnation
+	numberAt      = 1 + 8 // after the incarnation
 	seriesKeyLen  = numberAt + 4
 	hashLen       = 16
 	blockKeyLen   = numberAt + 8 + 2
 	partKeyLen    = numberAt + 2 + 8
 	chunkKeyLen   = partKeyLen + 2 + 1 + 8 + 4 + 8
 	dirtyKeyLen   = partKeyLen
-	pageSeries    = 128 // series of a row of fingerprints
+	pageSeries    = 128 // series per row of fingerprints
 )
 
 func nameKey(dst []byte, kind byte, ns uint32, name string) []byte {
@@ -120,7 +120,8 @@ func nameKey(dst []byte, kind byte, ns uint32, name string) []byte {
 
 func limitKey(dst []byte, ns uint32) []byte { return key.AppendUint32(append(dst, rowLimit), ns) }
 
-// incKey is the key of what an incarnation has one of, and begins those of all that it has more of.
+// incKey is the key of a row that an incarnation has once, and the prefix of keys that it has
+// several of.
 func incKey(dst []byte, kind byte, m incarnation) []byte {
 	return key.AppendUint64(append(dst, kind), uint64(m))
 }
@@ -129,7 +130,7 @@ func incarnationOf(k []byte) incarnation {
 	return incarnation(binary.BigEndian.Uint64(k[incarnationAt:]))
 }
 
-// seriesKey is the key of a row that is about one series: its own, its deletion, its retirement.
+// seriesKey is the key of a row about one series: its own, its deletion, its retirement.
 func seriesKey(dst []byte, kind byte, m incarnation, id seriesID) []byte {
 	return key.AppendUint32(incKey(dst, kind, m), uint32(id))
 }
@@ -146,7 +147,7 @@ func tagKey(dst []byte, m incarnation, tag string) []byte {
 	return append(incKey(dst, rowTag, m), tag...)
 }
 
-// valuesPrefix begins the keys of the values of a tag, in their order.
+// valuesPrefix is the prefix of the keys of a tag's values, in order.
 func valuesPrefix(dst []byte, m incarnation, tag string) []byte {
 	return key.AppendString(incKey(dst, rowValue, m), []byte(tag))
 }
@@ -155,8 +156,8 @@ func valueKey(dst []byte, m incarnation, tag, value string) []byte {
 	return append(valuesPrefix(dst, m, tag), value...)
 }
 
-// postingPrefix begins the keys of the series that have a value of a tag, in the order of their
-// numbers.
+// postingPrefix is the prefix of the keys of the series that have a value of a tag, in order of
+// their numbers.
 func postingPrefix(dst []byte, m incarnation, tag, value string) []byte {
 	dst = key.AppendString(incKey(dst, rowPosting, m), []byte(tag))
 	return key.AppendString(dst, []byte(value))
@@ -186,44 +187,44 @@ func tierKey(dst []byte, kind byte, m incarnation, tier tierID) []byte {
 	return binary.BigEndian.AppendUint16(incKey(dst, kind, m), uint16(tier))
 }
 
-// partKey is the key of a partition's row, and begins those of its chunks; of kind rowDirty it is
-// that of a range of dirty buckets.
+// partKey is the key of a partition's row, and the prefix of those of its chunks; for kind rowDirty
+// it is that of a range of dirty buckets.
 func partKey(dst []byte, kind byte, m incarnation, tier tierID, partition int64) []byte {
 	return key.AppendInt64(tierKey(dst, kind, m, tier), partition)
 }
 
-// tierOf returns the tier in the key of a partition, a chunk or a dirty range, and partitionOf what
-// comes behind it.
+// tierOf returns the tier in the key of a partition, a chunk or a dirty range, and partitionOf the
+// number after it.
 func tierOf(k []byte) tierID        { return tierID(binary.BigEndian.Uint16(k[numberAt:])) }
 func partitionOf(k []byte) int64    { return key.Int64(k[numberAt+2:]) }
 func chunkFieldOf(k []byte) fieldID { return fieldID(binary.BigEndian.Uint16(k[partKeyLen:])) }
 func chunkColumnOf(k []byte) column { return column(k[partKeyLen+2]) }
 func generationOf(k []byte) uint64  { return binary.BigEndian.Uint64(k[partKeyLen+3:]) }
 
-// columnPrefix begins the keys of the chunks of a partition that hold a column of a field: in the
-// order of generations, and then of their first points.
+// columnPrefix is the prefix of the keys of the chunks of a partition that hold a column of a
+// field: ordered by generation, then by first point.
 func columnPrefix(dst []byte, at chunkGroup) []byte {
 	dst = partKey(dst, rowChunk, at.inc, at.tier, at.partition)
 	return append(binary.BigEndian.AppendUint16(dst, uint16(at.field)), byte(at.column))
 }
 
-// generationPrefix begins the keys of those chunks that are of one generation.
+// generationPrefix is the prefix of the keys of those chunks in one generation.
 func generationPrefix(dst []byte, at chunkGroup, generation uint64) []byte {
 	return key.AppendUint64(columnPrefix(dst, at), generation)
 }
 
-// chunkKey is the key of a chunk: its first point is of a series and a time. The next chunk may go
-// on with the same series.
+// chunkKey is the key of a chunk, by the series and time of its first point. The next chunk may
+// continue the same series.
 func chunkKey(dst []byte, at chunkGroup, generation uint64, first seriesID, time int64) []byte {
 	return key.AppendInt64(key.AppendUint32(generationPrefix(dst, at, generation), uint32(first)), time)
 }
 
-// firstOf returns the series and the time of the first point of a chunk, by its key.
+// firstOf returns the series and the time of the first point of a chunk, from its key.
 func firstOf(k []byte) (seriesID, int64) {
 	return seriesID(binary.BigEndian.Uint32(k[partKeyLen+11:])), key.Int64(k[partKeyLen+15:])
 }
 
-// chunkGroup is where chunks are that hold one column of a field in a partition.
+// chunkGroup identifies the chunks of one column of a field in a partition.
 type chunkGroup struct {
 	inc       incarnation
 	tier      tierID
@@ -232,7 +233,7 @@ type chunkGroup struct {
 	column    column
 }
 
-// chunkGroupOf returns the group of a chunk by its key.
+// chunkGroupOf returns the group of a chunk from its key.
 func chunkGroupOf(k []byte) chunkGroup {
 	return chunkGroup{incarnationOf(k), tierOf(k), partitionOf(k), chunkFieldOf(k), chunkColumnOf(k)}
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is a part of an ordered listing, the same type in all packages of floe.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption says which measurements a Store lists: Limit, Cursor or Prefix.
+// ListOption selects which measurements a Store lists: Limit, Cursor or Prefix.
 type ListOption interface{ listOption }
 
-// PageOption is an option of every listing of floe: Limit or Cursor.
+// PageOption is an option for any listing of floe: Limit or Cursor.
 type PageOption interface{ pageOption }
 
-// SeriesOption says which series of a measurement are listed.
+// SeriesOption selects which series of a measurement are listed.
 type SeriesOption interface{ seriesOption }
 
 type (
@@ -41,17 +41,17 @@ type seriesOptions struct {
 	filters []floql.Filter
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// Limit sets the maximum number of items on a page, 1 to 1000; the default is 100. Iterators read
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor.
+// Cursor continues a listing after an earlier page, with that page's Cursor.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only measurements whose names begin with p.
 func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-// TagsOption is the option Tags, of listings of series, Store.Read and Store.Last.
+// TagsOption is the type of Tags; listings of series, Store.Read and Store.Last accept it.
 type TagsOption struct {
 	filter
 	ofSeries
@@ -65,27 +65,26 @@ func Tags(tags map[string]string) TagsOption {
 
 func (t TagsOption) applyRead(o *readOptions) { o.tags = t.tags }
 
-// MatchingOption is the option Matching, of listings of series and Store.Read.
+// MatchingOption is the type of Matching; listings of series and Store.Read accept it.
 type MatchingOption struct {
 	filter
 	ofSeries
 	filters []floql.Filter
 }
 
-// Matching selects only series for which all filters hold: values of tags, globs, and their
-// opposites, as queries have them. They come from floql.ParseFilters(`host=~web-*, region!=eu`), or
-// floql.NewFilter.
+// Matching selects only series that match all filters. As in queries, filters compare values of
+// tags, match globs, and negate both. They come from floql.ParseFilters(`host=~web-*, region!=eu`),
+// or floql.NewFilter.
 func Matching(filters ...floql.Filter) MatchingOption {
 	return MatchingOption{filter: engine.FilterOf(func(o *seriesOptions) { o.filters = filters }), filters: filters}
 }
 
 func (m MatchingOption) applyRead(o *readOptions) { o.filters = m.filters }
 
-// maxFilters is how many filters a call may have.
+// maxFilters is the maximum number of filters per call.
 const maxFilters = 100
 
-// checkFilters returns filters that can be asked, also for such as were not made by
-// floql.NewFilter, or ErrInvalid.
+// checkFilters returns compiled filters, also for those not made by floql.NewFilter, or ErrInvalid.
 func checkFilters(all []floql.Filter) ([]floql.Filter, error) {
 	if len(all) > maxFilters {
 		return nil, engine.Errorf(ErrInvalid, "ts: %d filters exceed %d", len(all), maxFilters)
@@ -105,7 +104,7 @@ func checkFilters(all []floql.Filter) ([]floql.Filter, error) {
 	return made, nil
 }
 
-// checkTags returns ErrInvalid for tags that no series can have.
+// checkTags returns ErrInvalid for invalid tags.
 func checkTags(tags map[string]string) error {
 	if len(tags) > MaxTags {
 		return engine.Errorf(ErrInvalid, "ts: %d tags exceed %d", len(tags), MaxTags)
@@ -124,8 +123,8 @@ func seriesOptionsOf(opts []SeriesOption) seriesOptions {
 	return o
 }
 
-// Get returns what there is of a measurement, summed over all shards. Nothing is counted for it.
-// Errors: ErrNotFound.
+// Get returns the figures of a measurement, summed over all shards. It scans nothing. Errors:
+// ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 	if err := engine.CheckName("measurement", name); err != nil {
 		return Measurement{}, err
@@ -149,7 +148,7 @@ func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 // shards.
 //
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
-// more than 255 bytes, and a cursor that is no name with the prefix.
+// more than 255 bytes, and a cursor that is not a name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measurement], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -173,8 +172,8 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Measureme
 	return engine.All(ctx, s.Page, opts)
 }
 
-// joinMeasurements combines what shards know of a measurement. One without fields was deleted; its
-// home shard has yet to learn of it.
+// joinMeasurements combines the parts of a measurement in several shards. One without fields was
+// deleted, but its home shard has not processed that yet.
 func joinMeasurements(parts []Measurement) (m Measurement, ok bool) {
 	for i, p := range parts {
 		if i == 0 {
@@ -217,15 +216,15 @@ type SeriesList struct {
 	name  string
 }
 
-// Series returns what lists the series of a measurement.
+// Series returns a handle that lists the series of a measurement.
 func (s *Store) Series(measurement string) SeriesList { return SeriesList{s, measurement} }
 
-// Page returns a page of the series, by shards and, within a shard, in the order in which they were
-// made. A page may be empty and not the last.
+// Page returns a page of the series, by shards and, within a shard, in order of creation. A page
+// may be empty without being the last.
 //
-// Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of their limits and
-// for what is no cursor; ErrConflict if the measurement was deleted and made again since the page
-// before.
+// Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of range and for a
+// malformed cursor; ErrConflict if the measurement was deleted and recreated since the previous
+// page.
 func (l SeriesList) Page(ctx context.Context, opts ...SeriesOption) (page Page[Series], err error) {
 	o := seriesOptionsOf(opts)
 	found, err := l.page(ctx, &o)
@@ -254,7 +253,7 @@ func (l tagList) asMap() map[string]string {
 type seriesPage struct {
 	items []foundSeries
 	inc   incarnation
-	route string // a name that leads to the shard
+	route string // a name routed to the shard
 	next  string // the cursor of the next page
 }
 
@@ -299,8 +298,8 @@ func (l SeriesList) page(ctx context.Context, o *seriesOptions) (p seriesPage, e
 	return p, nil
 }
 
-// formatSeriesCursor makes a cursor: the place of a shard, the first series that is to come, and
-// its incarnation, 0 if any will do.
+// formatSeriesCursor makes a cursor: the index of a shard, the first series to return, and its
+// incarnation, 0 for any.
 func formatSeriesCursor(shard int, from uint32, inc incarnation) string {
 	return strconv.Itoa(shard) + "-" + strconv.FormatUint(uint64(from), 10) + "-" + strconv.FormatUint(uint64(inc), 10)
 }

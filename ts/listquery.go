@@ -12,29 +12,29 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// measurementQuery asks for one measurement.
+// measurementQuery queries one measurement.
 type measurementQuery struct {
 	namespace, name string
 
 	// Results:
 
 	items         []Measurement // none or one
-	policy, limit uint64        // versions of its retention and of the namespace's limit of series, also if there is no such measurement
+	policy, limit uint64        // versions of its retention and of the namespace's series limit, even if the measurement does not exist
 }
 
 // Machine returns engine.MachineTS.
 func (*measurementQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*measurementQuery) Kind() uint8 { return queryMeasurement }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *measurementQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("measurement", &q.name)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *measurementQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "measurements", &q.items, (*Measurement).code)
 	if f.More(q.policy > 0 || q.limit > 0) {
@@ -94,7 +94,7 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 		if err != nil {
 			return m, false, err
 		}
-		for _, p := range past { // some of which may go within the hour
+		for _, p := range past { // some of which may expire within the hour
 			if by != nil && p.number >= floorDiv(needed, o.partition) {
 				m.Held, m.HeldBy = m.Held+p.row.points, Downsample{duration(by.every), duration(by.ttl)}
 			}
@@ -109,12 +109,12 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 	return m, true, nil
 }
 
-// extent returns how many points can be read, and two times with none before and after: see
-// Measurement. Partitions whose points are all too old do not count: they are the second result.
+// extent returns the number of readable points, and bounds for their times: see Measurement.
+// Partitions whose points are all too old do not count; they are the second result.
 func (o *open) extent(v *engine.View) (s span, past []partitionAt, err error) {
 	c := &o.content
 	s = span{c.points, max(c.oldest, o.policy.oldest(v.Now())), c.newest}
-	if c.oldest > c.newest { // nothing was ever written
+	if c.oldest > c.newest { // there were no writes
 		return s, past, nil
 	}
 	erased, err := o.erasures(v)
@@ -126,7 +126,7 @@ func (o *open) extent(v *engine.View) (s span, past []partitionAt, err error) {
 	if err != nil {
 		return s, past, err
 	}
-	first, newest := int64(math.MaxInt64), int64(math.MinInt64) // of what is stored
+	first, newest := int64(math.MaxInt64), int64(math.MinInt64) // of the stored points
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		from := partitionOf(it.Key()) * o.partition
 		if from+o.partition > s.oldest {
@@ -164,7 +164,7 @@ func (o *open) extent(v *engine.View) (s span, past []partitionAt, err error) {
 	return s, past, nil
 }
 
-// without leaves out a range at one of the ends, and reports whether it was there.
+// without removes a range at one of the ends, and reports whether it was at an end.
 func (s *span) without(r erasedRange) bool {
 	switch {
 	case r.from <= s.oldest && s.oldest < r.to:
@@ -229,23 +229,23 @@ func (m *Measurement) code(f *codec.Fields) {
 	f.Uvarint("retention_version", &m.version)
 }
 
-// measurementsQuery asks for a page of the measurements of a shard.
+// measurementsQuery queries a page of the measurements of a shard.
 type measurementsQuery struct {
 	namespace, prefix, after string
 	limit                    int
 
 	items []Measurement // result
-	more  bool          // result: there are more behind next
+	more  bool          // result: there are more from next on
 	next  string        // result
 }
 
 // Machine returns engine.MachineTS.
 func (*measurementsQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*measurementsQuery) Kind() uint8 { return queryMeasurements }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *measurementsQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("prefix", &q.prefix)
@@ -253,7 +253,7 @@ func (q *measurementsQuery) Arguments(f *codec.Fields) {
 	f.Int("limit", &q.limit, engine.PageLimit)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *measurementsQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "measurements", &q.items, (*Measurement).code)
 	f.Bool("more", &q.more)
@@ -275,8 +275,8 @@ func (q *measurementsQuery) answer(v *engine.View) error {
 	return err
 }
 
-// seriesQuery asks a shard for series of a measurement that have some tags and for which filters
-// hold, from a number on.
+// seriesQuery queries the series of a measurement in a shard that have some tags and match filters,
+// from a number on.
 type seriesQuery struct {
 	namespace, name string
 	tags            tagList
@@ -287,7 +287,7 @@ type seriesQuery struct {
 	inc   incarnation   // result
 	items []foundSeries // result
 	more  bool          // result
-	next  uint32        // result: the number to go on from
+	next  uint32        // result: the number to continue from
 }
 
 type foundSeries struct {
@@ -298,10 +298,10 @@ type foundSeries struct {
 // Machine returns engine.MachineTS.
 func (*seriesQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*seriesQuery) Kind() uint8 { return querySeries }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *seriesQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("measurement", &q.name)
@@ -332,7 +332,7 @@ func codeFilter(d *floql.Filter, f *codec.Fields) {
 	}
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *seriesQuery) Results(f *codec.Fields) {
 	f.Uvarint("incarnation", (*uint64)(&q.inc))
 	codec.ListOf(f, "series", &q.items, func(s *foundSeries, f *codec.Fields) {
@@ -382,8 +382,7 @@ func (q *seriesQuery) answer(v *engine.View) error {
 	return err
 }
 
-// narrowest returns what the keys begin with of the rows to look at: series, or postings of one
-// tag.
+// narrowest returns the key prefix of the rows to read: series, or postings of one tag.
 func (q *seriesQuery) narrowest(v *engine.View) (prefix []byte, err error) {
 	prefix = incKey(nil, rowSeries, q.inc)
 	fewest := uint64(math.MaxUint64)
@@ -432,7 +431,7 @@ func (q *seriesQuery) take(v *engine.View, id seriesID) error {
 	return nil
 }
 
-// missingRow is the error of a row that others say is there.
+// missingRow is the error for a row that other rows refer to.
 func missingRow(k []byte) error {
 	if len(k) < numberAt {
 		return codec.ErrCorrupt

@@ -7,14 +7,14 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// What a shard remembers of its rows.
+// Data that a shard caches of its rows.
 const (
 	maxMeasurements = 1 << 20   // of 100 bytes: one for each field, and some
 	maxPrints       = 64 << 10  // rows of fingerprints, of a kilobyte each
-	maxUnsealed     = 128 << 20 // bytes of blocks in a shard that are not sealed; beyond it writes are ErrBusy
+	maxUnsealed     = 128 << 20 // unsealed bytes of blocks in a shard; beyond it writes are ErrBusy
 )
 
-// What makes the duty seal a measurement.
+// Triggers for sealing a measurement.
 const (
 	sealPoints = 1 << 20
 	sealBytes  = 4 << 20
@@ -23,11 +23,11 @@ const (
 
 // machine is the state machine of time series in one shard.
 type machine struct {
-	// What rows say, remembered by the applying goroutine.
+	// Cached rows, owned by the applying goroutine.
 	measurements *engine.Memory[measurementName, *open, struct{}]
 	prints       *engine.Memory[printsPage, *[pageSeries]uint64, struct{}]
 
-	unsealedBound int64 // maxUnsealed, but in tests
+	unsealedBound int64 // maxUnsealed, except in tests
 	calls         engine.Calls[*session]
 	session       session
 	buf, row      []byte
@@ -43,7 +43,7 @@ type printsPage struct {
 	page uint32
 }
 
-// open is a measurement as its rows say.
+// open is a measurement, read from its rows.
 type open struct {
 	inc incarnation
 	measurement
@@ -61,15 +61,15 @@ func newMachine() engine.Machine {
 	}
 }
 
-// Memories returns what is remembered of the rows.
+// Memories returns the caches of rows.
 func (m *machine) Memories() []engine.Remembered {
 	return []engine.Remembered{m.measurements, m.prints}
 }
 
-// Restore reads nothing: a million series take no longer to open than one.
+// Restore reads nothing: opening takes the same time for a million series as for one.
 func (m *machine) Restore(*engine.View) error { return nil }
 
-// Apply carries out a command.
+// Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	call, err := m.calls.Read(cmd)
 	if err != nil {
@@ -79,15 +79,15 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return call.Apply(&m.session)
 }
 
-// session is a command that is being applied.
+// session is a command being applied.
 type session struct {
 	*machine
 	tx   *engine.Tx
 	name string // of the measurement; "" if the command is about no single one
 }
 
-// load returns a measurement, nil if there is none. What is changed of it has to be touched before,
-// and saved.
+// load returns a measurement, nil if it does not exist. Callers must touch it before changing it,
+// and save it afterwards.
 func (m *machine) load(tx *engine.Tx, name string) *open {
 	at := measurementName{tx.Namespace(), name}
 	if o, ok := m.measurements.Get(at); ok {
@@ -125,7 +125,7 @@ func (m *machine) loadPolicy(tx *engine.Tx, name string) policy {
 	return must(decodePolicy(b))
 }
 
-// exactly loads the measurement of a command about one incarnation: if it is not the present one
+// exactly loads the measurement of a command about one incarnation. If it is not the current one,
 // the command is refused.
 func (s *session) exactly(inc incarnation) (*open, error) {
 	o := s.load(s.tx, s.name)
@@ -139,12 +139,12 @@ func overtaken(name string) error {
 	return engine.Errorf(ErrConflict, "measurement %q has changed meanwhile", name)
 }
 
-// touch has to be called before anything about the measurement changes.
+// touch must be called before any change of the measurement.
 func (m *machine) touch(tx *engine.Tx, o *open) {
 	m.measurements.Change(tx, measurementName{o.ns, o.name}, o, struct{}{})
 }
 
-// weight is what a measurement weighs in memory.
+// weight is the weight of a measurement in memory.
 func (o *open) weight() int { return 8 + len(o.fields) }
 
 func (m *machine) saveContent(tx *engine.Tx, o *open) {
@@ -157,7 +157,7 @@ func (m *machine) saveMeasurement(tx *engine.Tx, o *open) {
 	tx.Set(m.buf, m.row)
 }
 
-// found makes a measurement.
+// found creates a measurement.
 func (m *machine) found(tx *engine.Tx, name string) *open {
 	o := &open{inc: incarnation(tx.Step()), content: newContent(), policy: m.loadPolicy(tx, name), numbers: make(map[string]fieldID)}
 	o.measurement = measurement{ns: tx.Namespace(), name: name, createdAt: tx.Now(), partition: rawPartition}
@@ -187,7 +187,7 @@ func (s *session) deleteMeasurement() error {
 	return nil
 }
 
-// remove removes what the shard has of a measurement.
+// remove removes the shard's part of a measurement.
 func (m *machine) remove(tx *engine.Tx, o *open) {
 	m.touch(tx, o)
 	for i := range ofIncarnation {
@@ -207,7 +207,7 @@ func (m *machine) remove(tx *engine.Tx, o *open) {
 	m.measurements.Remove(tx, measurementName{o.ns, o.name})
 }
 
-// unsealed returns the bytes of all blocks of the shard that are not sealed.
+// unsealed returns the bytes of all unsealed blocks of the shard.
 func (m *machine) unsealed(tx *engine.Tx) int64 {
 	b, ok := tx.Get([]byte{rowUnsealed})
 	if !ok {
@@ -223,8 +223,8 @@ func (m *machine) addUnsealed(tx *engine.Tx, bytes int64) {
 	}
 }
 
-// OnReply has nothing to do: what shards tell each other of policies and limits can be refused only
-// for now.
+// OnReply does nothing: messages between shards about policies and limits are only refused
+// temporarily.
 func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
 
 // maintenanceTopic wakes the duty.

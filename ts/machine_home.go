@@ -7,12 +7,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// In a spread namespace a measurement is counted at its home, the shard of its name, also if it has
-// no series there: whatever other shard makes a part of it announces that, and withdraws it when
-// the part is deleted. Both travel in one lane, so that an announcement which arrives when all has
-// been deleted is withdrawn soon, and leaves nothing behind.
+// In a spread namespace a measurement is counted at its home, the shard of its name, even if it has
+// no series there. Any other shard that creates a part announces it to the home, and withdraws it
+// when the part is deleted. Both messages use one lane, so an announcement that arrives after the
+// deletion is withdrawn soon and leaves nothing behind.
 
-// fields codes an announcement, the body of what a shard tells the home of a measurement.
+// fields codes an announcement, the body of a shard's message to the home of a measurement.
 func (a *announcement) fields(f *codec.Fields) {
 	codec.Narrow(f, "shard", &a.shard)
 	f.Uvarint("incarnation", (*uint64)(&a.inc))
@@ -24,7 +24,7 @@ func (m *machine) tellHome(tx *engine.Tx, kind uint8, o *open) {
 	tx.Send(engine.Message{Command: cmd, Name: o.name})
 }
 
-// announced makes a measurement at its home, unless it is there.
+// announced creates a measurement at its home, unless it exists.
 func (s *session) announced(a *announcement) error {
 	o := s.load(s.tx, s.name)
 	if o == nil {
@@ -36,8 +36,8 @@ func (s *session) announced(a *announcement) error {
 	return nil
 }
 
-// withdrawn removes a measurement from its home that is nowhere else any more, and has never been
-// here.
+// withdrawn removes a measurement from its home if no other shard has a part of it, and the home
+// never had one.
 func (s *session) withdrawn(a *announcement) error {
 	o := s.load(s.tx, s.name)
 	if o == nil {
@@ -45,7 +45,7 @@ func (s *session) withdrawn(a *announcement) error {
 	}
 	i := slices.Index(o.elsewhere, *a)
 	if i < 0 {
-		return nil // it was made anew since
+		return nil // it has been recreated since
 	}
 	s.touch(s.tx, o)
 	if o.elsewhere = slices.Delete(o.elsewhere, i, i+1); len(o.elsewhere) == 0 && o.hollow() {
@@ -56,5 +56,5 @@ func (s *session) withdrawn(a *announcement) error {
 	return nil
 }
 
-// hollow reports whether nothing of the measurement was ever written here.
+// hollow reports whether the measurement was never written to in this shard.
 func (o *open) hollow() bool { return o.content.nextSeries == 0 }

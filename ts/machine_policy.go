@@ -15,10 +15,10 @@ import (
 // follows.
 const tokenRetention = 'r'
 
-// fields codes a policy as the body of the commands that set it, without version and numbers of
-// tiers, or that tell other shards of it.
+// fields codes a policy as the body of the commands that set it, without version and tier numbers,
+// or that send it to other shards.
 func (p *policy) fields(f *codec.Fields) {
-	within := codec.Range{Max: math.MaxInt64 / int64(time.Millisecond)} // what a time.Duration holds
+	within := codec.Range{Max: math.MaxInt64 / int64(time.Millisecond)} // the range of time.Duration
 	f.Uvarint("version", &p.version)
 	f.Varint("raw_ttl_ms", &p.rawTTL, within)
 	codec.ListOf(f, "downsample", &p.tiers, func(t *tier, f *codec.Fields) {
@@ -29,7 +29,7 @@ func (p *policy) fields(f *codec.Fields) {
 	codec.Narrow(f, "next", &p.next)
 }
 
-// retention returns the policy as users see it.
+// retention returns the policy in its public form.
 func (p *policy) retention() Retention {
 	r := Retention{RawTTL: duration(p.rawTTL)}
 	for _, t := range p.tiers {
@@ -38,10 +38,10 @@ func (p *policy) retention() Retention {
 	return r
 }
 
-// check returns ErrInvalid for a policy out of its limits.
+// check returns ErrInvalid for a policy out of range.
 func (p *policy) check() error { return p.retention().check() }
 
-// setRetention sets the policy of a measurement at its home, and tells the other shards.
+// setRetention sets the policy of a measurement at its home, and sends it to the other shards.
 func (s *session) setRetention(p *policy) error {
 	before := s.loadPolicy(s.tx, s.name)
 	if err := s.checkClosings(maxClosings); err != nil {
@@ -73,7 +73,7 @@ func (p *policy) number(every int64) tierID {
 	return rawTier
 }
 
-// find returns the tier of a number, nil if there is none.
+// find returns the tier with a number, nil if there is none.
 func (p *policy) find(id tierID) *tier {
 	for i := range p.tiers {
 		if p.tiers[i].id == id {
@@ -88,7 +88,8 @@ func (s *session) tellShards(kind uint8, body []byte) {
 	s.tx.SendOthers(engine.Command{Machine: engine.MachineTS, Kind: kind, Body: body})
 }
 
-// adoptRetention takes over what the home of a measurement says, unless something newer is known.
+// adoptRetention adopts the policy sent by the home of a measurement, unless the shard has a newer
+// one.
 func (s *session) adoptRetention(p *policy) error {
 	if p.version <= s.loadPolicy(s.tx, s.name).version {
 		return nil
@@ -100,8 +101,8 @@ func (s *session) adoptRetention(p *policy) error {
 	return nil
 }
 
-// checkClosings refuses a retention while too much is being removed that was too old for earlier
-// ones.
+// checkClosings refuses a retention while too many removals of outdated points for earlier ones are
+// pending.
 func (s *session) checkClosings(most int) error {
 	if o := s.load(s.tx, s.name); o != nil && len(o.content.closed) >= most {
 		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", s.name)
@@ -109,8 +110,7 @@ func (s *session) checkClosings(most int) error {
 	return nil
 }
 
-// close keeps what is too old where it is, out of sight, when points are going to be kept for
-// longer.
+// close keeps outdated points hidden when the retention is extended.
 func (o *open) close(tx *engine.Tx, before *policy) {
 	longer := before.rawTTL > 0 && (o.policy.rawTTL == 0 || o.policy.rawTTL > before.rawTTL)
 	if !longer {
@@ -122,8 +122,8 @@ func (o *open) close(tx *engine.Tx, before *policy) {
 	}
 }
 
-// usePolicy stores a policy. Tiers that are no more go with their rows; new ones are made from what
-// is there.
+// usePolicy stores a policy. Rows of removed tiers are deleted; new tiers are computed from the
+// existing points.
 func (s *session) usePolicy(p policy) {
 	m, tx := s.machine, s.tx
 	before := m.loadPolicy(tx, s.name)
@@ -151,9 +151,9 @@ func (s *session) usePolicy(p policy) {
 	tx.Notify(maintenanceTopic(), -1)
 }
 
-// limitTiers records from when on the tiers of a new policy are complete: a tier that is added has
-// no buckets of points that retention has removed, and one that is kept for longer than before
-// lacks the buckets that were too old. Queries take another tier for earlier times.
+// limitTiers records from when on the tiers of a new policy are complete. An added tier has no
+// buckets of points that retention has removed. A tier whose TTL was extended lacks the buckets
+// that were too old. Queries use another tier for earlier times.
 func (o *open) limitTiers(now int64, before *policy) {
 	limit := func(t *tier, from int64) {
 		if from > minTime && (o.content.expired > 0 || o.content.oldest < from) {
@@ -171,7 +171,7 @@ func (o *open) limitTiers(now int64, before *policy) {
 	}
 }
 
-// bucketOf returns when the bucket begins that a time is in.
+// bucketOf returns the start of the bucket that contains a time.
 func bucketOf(at, every int64) int64 { return floorDiv(at, every) * every }
 
 func (m *machine) dropTier(tx *engine.Tx, o *open, id tierID) {
@@ -183,7 +183,7 @@ func (m *machine) dropTier(tx *engine.Tx, o *open, id tierID) {
 	}
 }
 
-// markDirty adds a range of buckets to those that are to be computed anew.
+// markDirty adds a range of buckets to those to recompute.
 func (m *machine) markDirty(tx *engine.Tx, o *open, id tierID, from, until int64) {
 	prefix := tierKey(nil, rowDirty, o.inc, id)
 	it := tx.Iter(partKey(nil, rowDirty, o.inc, id, from), key.PrefixEnd(prefix))
@@ -206,7 +206,7 @@ func (m *machine) markDirty(tx *engine.Tx, o *open, id tierID, from, until int64
 	tx.Set(partKey(nil, rowDirty, o.inc, id, until), d.encode(nil))
 }
 
-// armRetention sets the timer to when the first partition that may exist is too old.
+// armRetention sets the timer for the time at which the first possible partition is too old.
 func (m *machine) armRetention(tx *engine.Tx, o *open) {
 	due := int64(math.MaxInt64)
 	next := func(ttl, length int64) {
@@ -265,8 +265,8 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	m.armRetention(tx, o)
 }
 
-// expireRaw removes partitions of points that are too old, but for those that a rollup is still to
-// be made of.
+// expireRaw removes partitions of points that are too old, except those that a rollup must still be
+// computed from.
 func (m *machine) expireRaw(tx *engine.Tx, o *open) {
 	if o.policy.rawTTL == 0 {
 		return
@@ -282,7 +282,7 @@ func (m *machine) expireRaw(tx *engine.Tx, o *open) {
 	}
 }
 
-// expire removes the partitions of a tier before one, and returns the last of them, and whether
+// expire removes the partitions of a tier before cut. It returns the last one removed, and whether
 // there were any.
 func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int64, some bool) {
 	first := tierKey(nil, rowPartition, o.inc, id)
@@ -308,7 +308,7 @@ func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int
 	return last, true
 }
 
-// Leave removes the settings of measurements that there are not, and the limit of series.
+// Leave removes the settings of measurements that do not exist, and the series limit.
 func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	for _, prefix := range [...][]byte{nameKey(nil, rowPolicy, tx.Namespace(), ""), limitKey(nil, tx.Namespace())} {
 		if _, _, ok := tx.First(prefix, key.PrefixEnd(prefix)); ok {
@@ -319,8 +319,8 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// fields codes a limit as the body of the commands that set it, without version, or that tell other
-// shards of it.
+// fields codes a limit as the body of the commands that set it, without version, or that send it to
+// other shards.
 func (l *limitRow) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		l.code(c)
@@ -339,10 +339,10 @@ func (s *session) setLimit(l *limitRow) error {
 	return nil
 }
 
-// limitRoute leads to where the limit of series of a namespace lives.
+// limitRoute is the routing key of a namespace's series limit.
 const limitRoute = "series limit"
 
-// maxSeriesLimit is the largest limit of series that a namespace can have.
+// maxSeriesLimit is the largest series limit of a namespace.
 const maxSeriesLimit = 1 << 31
 
 func (s *session) adoptLimit(l *limitRow) error {

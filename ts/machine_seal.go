@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// newChunk is a chunk that a duty has made. Its generation is that of the command.
+// newChunk is a chunk made by a duty. Its generation is that of the command.
 type newChunk struct {
 	partition int64
 	field     fieldID
@@ -36,7 +36,7 @@ func (p *newChunk) key(inc incarnation, tier tierID, generation uint64) []byte {
 	return chunkKey(nil, chunkGroup{inc, tier, p.partition, p.field, p.column}, generation, p.first, p.time)
 }
 
-// counted says how many points a partition gets.
+// counted is the number of points that a partition gets.
 type counted struct{ partition, points int64 }
 
 func (n *counted) code(f *codec.Fields) {
@@ -44,7 +44,7 @@ func (n *counted) code(f *codec.Fields) {
 	f.Varint("points", &n.points)
 }
 
-// dirtyRange are buckets of a tier that are to be computed anew.
+// dirtyRange is a range of buckets of a tier to recompute.
 type dirtyRange struct {
 	tier        tierID
 	from, until int64
@@ -56,17 +56,17 @@ func (d *dirtyRange) code(f *codec.Fields) {
 	f.Varint("until_ms", &d.until)
 }
 
-// sealBody turns blocks into chunks: those behind one LSN and up to another.
+// sealBody turns blocks into chunks: those after one LSN and up to another.
 type sealBody struct {
 	inc     incarnation
-	from    uint64 // what is sealed already
+	from    uint64 // already sealed
 	upTo    uint64
-	written int64 // points of the blocks, as they counted
+	written int64 // points of the blocks, as counted
 	bytes   int64 // of the blocks
 	chunks  []newChunk
 	points  []counted // by partition, ascending
 	dirty   []dirtyRange
-	shape   uint64 // of the view that it was made from
+	shape   uint64 // of the view it was made from
 }
 
 func (b *sealBody) code(f *codec.Fields) {
@@ -117,7 +117,7 @@ func (s *session) seal(b *sealBody) error {
 	return nil
 }
 
-// addChunks writes chunks of one generation, and notes it in the rows of their partitions.
+// addChunks writes chunks of one generation, and records it in the rows of their partitions.
 func (m *machine) addChunks(tx *engine.Tx, o *open, id tierID, generation uint64, chunks []newChunk, points []counted) {
 	for from := 0; from < len(chunks); {
 		partition, bytes, to := chunks[from].partition, int64(0), from
@@ -167,7 +167,7 @@ func (m *machine) savePartition(tx *engine.Tx, o *open, id tierID, partition int
 	tx.Set(k, encode(nil, &p, (*partitionRow).code))
 }
 
-// add returns a generation, which it makes if there is none of the number.
+// add returns the generation with a number, and creates it if it does not exist.
 func (p *partitionRow) add(number uint64) *generation {
 	i, ok := p.find(number)
 	if !ok {
@@ -176,7 +176,7 @@ func (p *partitionRow) add(number uint64) *generation {
 	return &p.generations[i]
 }
 
-// oldChunk is a chunk that is replaced.
+// oldChunk is a chunk to replace.
 type oldChunk struct {
 	generation uint64
 	field      fieldID
@@ -195,17 +195,18 @@ func (p *oldChunk) code(f *codec.Fields) {
 	f.Varint("bytes", &p.bytes)
 }
 
-// placedChunk is a new chunk with its generation: what is left of one chunk keeps its own.
+// placedChunk is a new chunk with its generation: the remainder of a chunk keeps the generation of
+// that chunk.
 type placedChunk struct {
 	newChunk
 	generation uint64
 }
 
-// rewriteBody replaces chunks of a partition by others that say the same of all series that exist:
-// fewer generations, or without series that have been deleted.
+// rewriteBody replaces chunks of a partition by others with the same contents for all existing
+// series: with fewer generations, or without deleted series.
 type rewriteBody struct {
 	inc       incarnation
-	shape     uint64 // of the view in which the chunks were what they were
+	shape     uint64 // of the view that contained the chunks
 	tier      tierID
 	partition int64
 	old       []oldChunk
@@ -264,19 +265,19 @@ func (s *session) rewrite(r *rewriteBody) error {
 	return nil
 }
 
-// recount corrects how many points a partition has.
+// recount corrects the number of points of a partition.
 func (m *machine) recount(tx *engine.Tx, o *open, p *partitionRow, points int64) {
 	o.content.points += points - p.points
 	tx.Count(countPoints, points-p.points)
 	p.points, p.state = points, exact
 }
 
-// countBody says how many points a partition has, after some may have been added twice or have been
+// countBody sets the number of points of a partition, after some may have been added twice or
 // removed.
 type countBody struct {
 	inc       incarnation
-	shape     uint64 // of the view in which they were counted
-	sealed    uint64 // likewise
+	shape     uint64 // of the view used for counting
+	sealed    uint64 // of the same view
 	partition int64
 	points    int64
 }
@@ -306,14 +307,14 @@ func (s *session) count(n *countBody) error {
 	return nil
 }
 
-// rollupBody stores buckets of a tier that were computed anew.
+// rollupBody stores recomputed buckets of a tier.
 type rollupBody struct {
 	inc    incarnation
 	tier   tierID
-	shape  uint64 // of the view that they were computed from
-	until  int64  // of the range of dirty buckets that they belong to
-	was    dirty  // what its row said
-	is     dirty  // what is left of it; the whole range is done if it begins at its end
+	shape  uint64 // of the view they were computed from
+	until  int64  // end of the range of dirty buckets they belong to
+	was    dirty  // the row of that range before
+	is     dirty  // the rest of the range; it is complete if it begins at its end
 	chunks []newChunk
 }
 
@@ -363,7 +364,7 @@ func (s *session) rollup(r *rollupBody) error {
 	return nil
 }
 
-// chunksOf returns the range of the keys of all chunks of a partition.
+// chunksOf returns the key range of all chunks of a partition.
 func chunksOf(inc incarnation, id tierID, partition int64) (lower, upper []byte) {
 	lower = partKey(nil, rowChunk, inc, id, partition)
 	return lower, key.PrefixEnd(lower)

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// tagChange collects by how much the series of a value of a tag change, so that each row is written
-// once.
+// tagChange collects changes of the number of series per value of a tag, so that each row is
+// written once.
 type tagChange map[tag]int64
 
 func (t tagChange) add(of tag, delta int64) { t[of] += delta }
@@ -42,8 +42,8 @@ func (t tagChange) save(m *machine, tx *engine.Tx, inc incarnation) {
 	}
 }
 
-// addToValue changes how many series have a value of a tag. It returns by how much the number of
-// values changes.
+// addToValue changes the number of series that have a value of a tag. It returns the change in the
+// number of values.
 func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64) int64 {
 	k, n := valueKey(nil, inc, of.name, of.value), uint64(0)
 	b, ok := tx.Get(k)
@@ -65,17 +65,17 @@ func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64
 	return 0
 }
 
-// seriesBody is the body of commands about some series of a measurement. Those that are not what
-// the sender took them for are passed over.
+// seriesBody is the body of commands about some series of a measurement. Series with a different
+// fingerprint are skipped.
 type seriesBody struct {
 	inc    incarnation
 	series []printed
 	// of settle
 	kept  []printed // series that have points: they are not retired
-	swept uint64    // what retention has removed up to this LSN has been looked at
+	swept uint64    // removals by retention up to this LSN have been examined
 	// of forget
-	closed []closing // nothing is left of them
-	erased []uint64  // LSNs of deletions of time ranges of which nothing is left
+	closed []closing // nothing of them is left
+	erased []uint64  // LSNs of completed deletions of time ranges
 }
 
 // printed is a series with its fingerprint.
@@ -108,8 +108,8 @@ func (l *closing) fields(f *codec.Fields) {
 	codec.Narrow(f, "tiers", &l.tiers)
 }
 
-// deleteSeries removes series from the index: their points are not found any more, and leave later.
-// It returns how many there were (uvarint).
+// deleteSeries removes series from the index: their points are no longer found, and are removed
+// later. It returns the number of series that existed (uvarint).
 func (s *session) deleteSeries(l *seriesBody) (int64, error) {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -126,7 +126,7 @@ func (s *session) deleteSeries(l *seriesBody) (int64, error) {
 	}
 	r.end()
 	if r.removed > 0 {
-		o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these series is out of date
+		o.content.shape = uint64(tx.LSN()) // invalidates steps of a duty in progress on these series
 		m.saveContent(tx, o)
 		tx.Notify(maintenanceTopic(), -1)
 	}
@@ -148,7 +148,7 @@ func (m *machine) newRemoval(tx *engine.Tx, o *open) *removal {
 	return &removal{m: m, tx: tx, o: o, prints: newPrintsChange(m, tx, o.inc), tags: make(tagChange)}
 }
 
-// row returns the row of a series, or false if it is not the one that is meant.
+// row returns the row of a series, or false if it has another fingerprint.
 func (r *removal) row(p printed) (seriesRow, bool) {
 	b, ok := r.tx.Get(seriesKey(nil, rowSeries, r.o.inc, p.id))
 	if !ok {
@@ -185,8 +185,8 @@ func (r *removal) end() {
 	r.m.saveContent(r.tx, r.o)
 }
 
-// retire stops writes to series that seem to have no points: those who know their numbers have to
-// define them again, which brings them back.
+// retire blocks writes to series that seem to have no points. Writers that know their numbers have
+// to define them again, which ends the retirement.
 func (s *session) retire(l *seriesBody) error {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -208,8 +208,8 @@ func (s *session) retire(l *seriesBody) error {
 	return nil
 }
 
-// settle ends retirements: of series that had no points when nobody could write them any more, and
-// of those that had some.
+// settle ends retirements: of series that still had no points after writes were blocked, and of
+// series that had some.
 func (s *session) settle(l *seriesBody) (int64, error) {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -238,8 +238,7 @@ func (s *session) settle(l *seriesBody) (int64, error) {
 	return int64(r.removed), nil
 }
 
-// forget ends the deletion of series that no page has points of any more, and of points that were
-// too old.
+// forget completes the deletion of series without points in any chunk, and of outdated points.
 func (s *session) forget(l *seriesBody) error {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)

@@ -5,10 +5,10 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// write carries out a write. Each section's known and fresh points are written or not for
-// themselves, unless the command is atomic.
+// write applies a write. Known and fresh points of each section are written or refused separately,
+// unless the command is atomic.
 func (s *session) write(w *writeBody) (result writeResult, err error) {
-	if !w.atomic && w.spread != s.tx.Spread() { // a transaction is routed as a whole, and each of its series checked
+	if !w.atomic && w.spread != s.tx.Spread() { // a transaction is routed as a whole, and each of its series is checked
 		return result, engine.Errorf(ErrConflict, "ts: the points were sorted for another placement of the namespace")
 	}
 	result.sections = make([]sectionResult, len(w.sections))
@@ -27,16 +27,16 @@ type sectionWrite struct {
 	tx      *engine.Tx
 	section *section
 	result  *sectionResult
-	n       int // of its blocks in the command
+	n       int // number of its blocks in the command
 
 	open   *open
 	policy policy
-	found  []defined // what is there of the series it defines
-	added  int       // how many are not there
+	found  []defined // existing series among those it defines
+	added  int       // number of those that do not exist
 	fields []fieldID
 }
 
-// defined is a series of a definition.
+// defined is the series of a definition.
 type defined struct {
 	hash        [hashLen]byte
 	fingerprint uint64
@@ -103,7 +103,7 @@ func (s *sectionWrite) checkTimes(sp span) outcome {
 	return outcome{}
 }
 
-// oldest returns the time of the oldest points that are kept.
+// oldest returns the time of the oldest points to keep.
 func (p *policy) oldest(now int64) int64 {
 	if p.rawTTL == 0 {
 		return minTime
@@ -129,8 +129,8 @@ func (s *sectionWrite) checkKnown() outcome {
 	return s.checkTimes(k.span)
 }
 
-// printsOf returns the sum of the fingerprints that series have here; that of one which does not
-// exist is 0.
+// printsOf returns the checksum of the fingerprints of series in this shard; that of a missing
+// series is 0.
 func (s *sectionWrite) printsOf(ids []seriesID) uint64 {
 	prints := make([]uint64, len(ids))
 	for i, id := range ids {
@@ -156,7 +156,7 @@ func (s *sectionWrite) checkFresh() (outcome, error) {
 	return outcome{}, nil
 }
 
-// find looks for the series of definitions.
+// find looks up the series of definitions.
 func (s *sectionWrite) find(all []tagList) error {
 	s.found = make([]defined, len(all))
 	first := make(map[[hashLen]byte]int)
@@ -189,7 +189,7 @@ func (m *machine) seriesByHash(tx *engine.Tx, inc incarnation, hash [hashLen]byt
 	return seriesID(must(decodeCount(b))), true
 }
 
-// limit returns how many series the namespace may have in this shard.
+// limit returns the maximum number of series of the namespace in this shard.
 func (m *machine) limit(tx *engine.Tx) int64 {
 	l := limitRow{limit: DefaultSeriesLimit}
 	if b, ok := tx.Get(limitKey(nil, tx.Namespace())); ok {
@@ -198,7 +198,7 @@ func (m *machine) limit(tx *engine.Tx) int64 {
 	return l.share(tx.Spread(), tx.Shards())
 }
 
-// share returns how much of the limit one shard has.
+// share returns one shard's share of the limit.
 func (l *limitRow) share(spread bool, shards int) int64 {
 	if spread {
 		return max(int64(l.limit)/int64(shards), 1)
@@ -206,7 +206,7 @@ func (l *limitRow) share(spread bool, shards int) int64 {
 	return int64(l.limit)
 }
 
-// room returns how many more series the namespace may have in this shard.
+// room returns the number of series that the namespace may still add in this shard.
 func (m *machine) room(tx *engine.Tx) int64 { return max(m.limit(tx)-tx.Counted(countSeries), 0) }
 
 func (s *sectionWrite) noRoom(room int64) outcome {
@@ -224,7 +224,7 @@ func (s *sectionWrite) noRoom(room int64) outcome {
 	return outcome{code: noRoom, limit: e}
 }
 
-// maxWorst is how many tags are looked at for the one with the most values.
+// maxWorst is the maximum number of tags searched for the one with the most values.
 const maxWorst = 1000
 
 func worstTag(it *engine.Iter) (name string, values int64) {
@@ -260,7 +260,7 @@ func (s *sectionWrite) checkFields() outcome {
 	return outcome{}
 }
 
-// change writes what has been checked.
+// change writes the checked points.
 func (s *sectionWrite) change(writesKnown, writesFresh bool) {
 	if s.open == nil {
 		s.open = s.machine.found(s.tx, s.section.name)
@@ -294,7 +294,7 @@ func (s *sectionWrite) addFields() {
 	}
 }
 
-// addSeries makes those of the series found that do not exist, and returns the numbers of all.
+// addSeries creates the defined series that do not exist, and returns the numbers of all.
 func (s *sectionWrite) addSeries(all []tagList) []seriesID {
 	ids := make([]seriesID, len(all))
 	prints := newPrintsChange(s.machine, s.tx, s.open.inc)
@@ -364,7 +364,7 @@ func (s *sectionWrite) addBlock(b block, n int) {
 	}
 }
 
-// full reports whether the blocks are to be sealed now, however old they are.
+// full reports whether the blocks should be sealed now, regardless of their age.
 func (w *waiting) full() bool { return w.points >= sealPoints || w.bytes >= sealBytes }
 
 // print returns the fingerprint of a series, 0 if there is none.
@@ -386,12 +386,12 @@ func (m *machine) printsPage(tx *engine.Tx, inc incarnation, page uint32) *[page
 	return p
 }
 
-// printsChange changes fingerprints, and writes each row once.
+// printsChange changes fingerprints, writing each row once.
 type printsChange struct {
 	m     *machine
 	tx    *engine.Tx
 	inc   incarnation
-	pages []uint32 // in the order in which they were changed first
+	pages []uint32 // in order of first change
 }
 
 func newPrintsChange(m *machine, tx *engine.Tx, inc incarnation) *printsChange {

@@ -60,8 +60,8 @@ type maintainer struct {
 // where to continue.
 const maxMerged = 10_000
 
-// idle says that there was nothing to do for a measurement, and until when that holds if its row
-// does not change.
+// idle records that a measurement needs no work, and until when that holds if its row does not
+// change.
 type idle struct {
 	row    string
 	wakeAt int64
@@ -91,10 +91,10 @@ type maintenance struct {
 	wakeAt int64
 }
 
-// wake has the measurement looked at again at a time.
+// wake makes the duty check the measurement again at a time.
 func (m *maintenance) wake(at int64) { m.wakeAt = min(m.wakeAt, at) }
 
-// next returns the next step, nil if there is nothing to do now; then it has said when to look
+// next returns the next step, nil if there is nothing to do now; it then has set when to check
 // again.
 func (m *maintainer) next(v *engine.View) (*step, error) {
 	rows, err := contentRows(v)
@@ -112,7 +112,7 @@ func (m *maintainer) next(v *engine.View) (*step, error) {
 			delete(m.mergedAt, inc)
 		}
 	}
-	// What is to be sealed comes first: it is bounded.
+	// Sealing comes first, because the unsealed bytes are bounded.
 	for _, work := range []func(*maintenance) (*step, error){(*maintenance).seal, (*maintenance).others} {
 		for _, inc := range rows.order {
 			row := rows.byInc[inc]
@@ -135,7 +135,7 @@ func (m *maintainer) next(v *engine.View) (*step, error) {
 	return nil, nil
 }
 
-// contents are the rows of what is in each measurement of the shard.
+// contents are the content rows of the measurements in the shard.
 type contents struct {
 	order []incarnation
 	byInc map[incarnation]string
@@ -180,7 +180,7 @@ func (m *maintainer) open(v *engine.View, inc incarnation) (*maintenance, bool, 
 	return &maintenance{maintainer: m, open: o, view: v, ns: ns, wakeAt: engine.NoTimer}, true, nil
 }
 
-// others looks for whatever there is to do but sealing; if there is nothing it notes that.
+// others searches for work other than sealing; if there is none, it records that.
 func (m *maintenance) others() (*step, error) {
 	for _, work := range []func() (*step, error){m.purge, m.rollup, m.merge, m.count, m.retire} {
 		if s, err := work(); err != nil || s != nil {
@@ -196,14 +196,14 @@ func (m *maintenance) others() (*step, error) {
 	return nil, err
 }
 
-// stepOf makes a step of a command about the measurement.
+// stepOf makes a step from a command about the measurement.
 func stepOf[B, R any](m *maintenance, row *engine.CommandRow[*session, B, R], b B) (*step, error) {
 	op := row.Op(m.name, b, nil)
 	op.Command.Namespace, op.Command.Spread = m.ns, m.view.Spread(m.ns)
 	return &step{op.Command}, op.Err
 }
 
-// encoder returns the one for a column of a field in a partition.
+// encoder returns the encoder for a column of a field in a partition.
 func (m *maintainer) encoder(at chunkGroup) *points.Encoder {
 	e := m.encoders[at]
 	if e == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// deletions returns the series that have been deleted and may have points in chunks, with the LSNs
-// of their deletion.
+// deletions returns the deleted series that may have points in chunks, with the LSNs of their
+// deletion.
 func (m *maintenance) deletions() (all []printed, err error) {
 	if m.content.deleted == 0 {
 		return nil, nil
@@ -17,7 +17,7 @@ func (m *maintenance) deletions() (all []printed, err error) {
 	return m.numbered(rowDeleted)
 }
 
-// numbered reads rows that have a number for a series each.
+// numbered reads rows that contain a number for each series.
 func (m *maintenance) numbered(kind byte) (all []printed, err error) {
 	prefix := incKey(nil, kind, m.inc)
 	it, err := m.view.Iter(prefix, key.PrefixEnd(prefix))
@@ -36,22 +36,21 @@ func (m *maintenance) numbered(kind byte) (all []printed, err error) {
 	return all, err
 }
 
-// purge is a walk over all chunks of a measurement, which removes what was gone before it began:
-// the points of series that had been deleted, and points that had been too old before a longer
-// retention was set, and points of time ranges that had been deleted.
+// purge is a walk over all chunks of a measurement that removes points deleted before it began:
+// points of deleted series, points that were outdated before the retention was extended, and points
+// of deleted time ranges.
 type purge struct {
 	gone   []printed // with the LSNs of their deletion
 	ids    map[seriesID]bool
 	closed []closing
 	erased []erasure
-	at     []byte // the key of the chunk to go on from
+	at     []byte // key of the chunk to continue from
 	done   bool   // all chunks have been seen
 }
 
-// purge takes the next step of the walk. Blocks of deleted series are left out when they are
-// sealed, so that nothing of them comes to chunks. It comes before merges and rollups, and begins
-// anew when a longer retention is set meanwhile: so those find no points in chunks that had been
-// too old before it.
+// purge takes the next step of the walk. Sealing skips blocks of deleted series, so none of their
+// points reach chunks. The purge comes before merges and rollups, and restarts when the retention
+// is extended. So those find no points in chunks that were outdated before the extension.
 func (m *maintenance) purge() (*step, error) {
 	closed, err := m.closings()
 	if err != nil {
@@ -85,7 +84,7 @@ func (m *maintenance) purge() (*step, error) {
 		p.done = true
 	}
 	if m.oldestBlock(p) {
-		return nil, nil // a block may hold some of it, which is told apart by these rows when it is sealed
+		return nil, nil // a block may contain some of it, which sealing filters by these rows
 	}
 	n := min(len(p.gone), maxDeletes)
 	l := seriesBody{inc: m.inc, series: p.gone[:n]}
@@ -99,8 +98,7 @@ func (m *maintenance) purge() (*step, error) {
 	return stepOf(m, forget, l)
 }
 
-// oldestBlock reports whether there are blocks that were written before something of the walk was
-// gone.
+// oldestBlock reports whether any block was written before one of the walk's deletions.
 func (m *maintenance) oldestBlock(p *purge) bool {
 	for _, g := range p.gone {
 		if m.content.sealed < min(m.content.last, g.fingerprint) {
@@ -115,8 +113,8 @@ func (m *maintenance) oldestBlock(p *purge) bool {
 	return false
 }
 
-// closings returns those whose points can be removed: all are in chunks, and the tiers that there
-// were are made of them.
+// closings returns those whose points can be removed: all are in chunks, and the tiers of that time
+// have been computed from them.
 func (m *maintenance) closings() (ready []closing, err error) {
 	for _, c := range m.content.closed {
 		wait := m.content.sealed < min(m.content.last, c.upTo)
@@ -136,7 +134,7 @@ func (m *maintenance) closings() (ready []closing, err error) {
 	return ready, nil
 }
 
-// purgeSome rewrites chunks of one partition, nil if there are no more chunks to rewrite.
+// purgeSome rewrites chunks of one partition; nil if no chunks are left to rewrite.
 func (m *maintenance) purgeSome(p *purge) (*step, error) {
 	prefix := incKey(nil, rowChunk, m.inc)
 	it, err := m.view.Iter(p.at, key.PrefixEnd(prefix))
@@ -175,8 +173,7 @@ func (m *maintenance) purgeSome(p *purge) (*step, error) {
 	return stepOf(m, rewrite, *cmd)
 }
 
-// holds reports whether a chunk has points of a series that was deleted, or of a time range that
-// was.
+// holds reports whether a chunk has points of a deleted series or a deleted time range.
 func (m *maintenance) holds(p *heldChunk, of *purge) (held bool, err error) {
 	holes := of.holesIn(p)
 	if len(of.ids) == 0 && len(holes) == 0 {
@@ -205,14 +202,14 @@ func (m *maintenance) holds(p *heldChunk, of *purge) (held bool, err error) {
 	return held, nil
 }
 
-// holesIn returns what time ranges that were deleted hide of a chunk.
+// holesIn returns the parts of a chunk that deleted time ranges hide.
 func (p *purge) holesIn(chunk *heldChunk) []hole {
 	return slices.DeleteFunc(holesOf(p.erased, chunk.group.tier, chunk.generation), func(h hole) bool {
 		return chunk.row.to < h.from || chunk.row.from >= h.to
 	})
 }
 
-// goneIn returns the time before which the points of a chunk are to be removed.
+// goneIn returns the time before which points of the chunk must be removed.
 func (p *purge) goneIn(chunk *heldChunk) int64 {
 	if chunk.group.tier != rawTier {
 		return minTime
@@ -220,7 +217,8 @@ func (p *purge) goneIn(chunk *heldChunk) int64 {
 	return (&content{closed: p.closed}).goneBefore(chunk.generation)
 }
 
-// rewriteWithout replaces a chunk by what it has of other series, as far as that is not gone too.
+// rewriteWithout replaces a chunk by its points of other series, except those that must also be
+// removed.
 func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldChunk, of *purge) error {
 	var e points.Encoder
 	gone, holes := of.goneIn(p), of.holesIn(p)
@@ -240,17 +238,17 @@ func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldChunk, of *purge) 
 	return err
 }
 
-// retiral is the search for series without points, after retention has removed some.
+// retiral is the search for series without points, after retention has removed points.
 type retiral struct {
 	found      bool
-	candidates []printed // series that had no points; what is left to retire
-	seen       bool      // present is there
-	present    seriesSet // of a view in which all of them were being retired
+	candidates []printed // series without points; later those left to retire
+	seen       bool      // present is set
+	present    seriesSet // from a view in which all of them were being retired
 }
 
-// retire takes the next step of the search: series without points are retired, which stops their
-// writers, and looked at once more; then they leave the index, or come back if somebody has written
-// to them meanwhile. Without it a namespace whose series come and go would be full one day.
+// retire takes the next step of the search. Series without points are retired, which blocks their
+// writers, and checked again. Then they are removed from the index, or kept if they were written to
+// in the meantime. Without it, a namespace with changing series would eventually be full.
 func (m *maintenance) retire() (*step, error) {
 	if m.content.expired <= m.content.swept && m.content.retiring == 0 {
 		delete(m.retirals, m.inc)
@@ -298,8 +296,7 @@ func (m *maintenance) withoutPoints() (found []printed, err error) {
 	return found, err
 }
 
-// settleRetired looks again at series that are being retired: nobody can have written to them
-// since.
+// settleRetired checks again the series being retired: they cannot have been written to since.
 func (m *maintenance) settleRetired(r *retiral) (*step, error) {
 	retiring, err := m.numbered(rowRetiring)
 	if err != nil {
@@ -322,7 +319,7 @@ func (m *maintenance) settleRetired(r *retiral) (*step, error) {
 	return stepOf(m, settle, l)
 }
 
-// seriesSet are series, a bit each.
+// seriesSet is a set of series, one bit each.
 type seriesSet []uint64
 
 func (s *seriesSet) add(id seriesID) {

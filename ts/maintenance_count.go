@@ -9,13 +9,12 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxCountedPoints bounds how many points are counted at a time. The points of one series may be
-// more.
+// maxCountedPoints bounds the number of points counted at a time. A single series may have more.
 const maxCountedPoints = 1 << 20
 
-// count counts the points of a partition, if that is due: a point is in the pages of each field
-// that it has a value of, so only all of them together tell how many points there are when some
-// were written twice, or have gone.
+// count counts the points of a partition, if that is due. A point is in the chunks of each field
+// that it has a value of. So if some points were written twice or removed, only all fields together
+// give the number of points.
 func (m *maintenance) count() (*step, error) {
 	var at *partitionAt
 	prefix := tierKey(nil, rowPartition, m.inc, rawTier)
@@ -68,7 +67,7 @@ func (m *maintenance) countPartition(p *partitionAt) (n int64, err error) {
 	var all, more, joined []pointID
 	for s.ids = found.ids; len(s.ids) > 0; {
 		all = all[:0]
-		bound := int64(math.MaxInt64) // the series from here on are for later
+		bound := int64(math.MaxInt64) // series from here on are counted later
 		for field := range s.fields {
 			if more, bound, err = s.pointIDs(p, field, more[:0], bound); err != nil {
 				return 0, err
@@ -90,8 +89,8 @@ func (m *maintenance) countPartition(p *partitionAt) (n int64, err error) {
 	return n, nil
 }
 
-// pointIDs appends the IDs of the points that a field has in a partition, up to the series bound.
-// It stops before a series if dst is full, and returns that series as the bound.
+// pointIDs appends the IDs of a field's points in a partition, up to the series bound. If dst is
+// full, it stops before a series and returns that series as the bound.
 func (s *scan) pointIDs(p *partitionAt, field int, dst []pointID, bound int64) ([]pointID, int64, error) {
 	err := s.runField(p, spot{p.number, field, 0, math.MinInt64}, func(at spot, times []int64, _ []float64) error {
 		if int64(at.series) >= bound {
@@ -112,7 +111,7 @@ func (s *scan) pointIDs(p *partitionAt, field int, dst []pointID, bound int64) (
 	return dst, bound, err
 }
 
-// union appends what is in a or b, both in order.
+// union appends the union of a and b, both in order.
 func union(dst, a, b []pointID) []pointID {
 	for len(a) > 0 && len(b) > 0 {
 		switch c := a[0].compare(b[0]); {

@@ -10,16 +10,16 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// When the generations of a partition are merged.
+// Triggers for merging the generations of a partition.
 const (
-	mergeAt    = 8              // so many; then the newest of them and whatever is not larger than those
-	mergeQuiet = 10 * 60 * 1000 // all, if nothing was added for so many ms and the partition is over
-	mergeInput = 700 << 10      // bytes of chunks that one step takes
+	mergeAt    = 8              // number of generations; then the newest of them and all that are not larger than those
+	mergeQuiet = 10 * 60 * 1000 // ms without additions after which all generations of a past partition are merged
+	mergeInput = 700 << 10      // bytes of chunks per step
 )
 
-// merge makes one generation of several in a part of a partition. It goes on where the step before
-// has merged something, and begins at the front again when nothing is left behind that: a backfill
-// has thousands of partitions.
+// merge merges several generations into one in part of a partition. It continues where the previous
+// step merged, and restarts at the front when nothing is left after that, because a backfill has
+// thousands of partitions.
 func (m *maintenance) merge() (*step, error) {
 	front := incKey(nil, rowPartition, m.inc)
 	if from := m.mergedAt[m.inc]; from != nil {
@@ -31,8 +31,7 @@ func (m *maintenance) merge() (*step, error) {
 	return m.mergeFrom(front)
 }
 
-// mergeFrom merges something in the first partition from a key on in which there is something to
-// merge.
+// mergeFrom merges in the first partition, from a key on, that has generations to merge.
 func (m *maintenance) mergeFrom(from []byte) (*step, error) {
 	type found struct {
 		tier      tierID
@@ -64,7 +63,7 @@ func (m *maintenance) mergeFrom(from []byte) (*step, error) {
 	return m.mergeSome(f.tier, f.partition, f.merged)
 }
 
-// endOf returns when a partition ends.
+// endOf returns the end of a partition.
 func (m *maintenance) endOf(id tierID, partition int64) int64 {
 	length := m.partition
 	if tier := m.policy.find(id); tier != nil {
@@ -73,8 +72,8 @@ func (m *maintenance) endOf(id tierID, partition int64) int64 {
 	return (partition + 1) * length
 }
 
-// apart returns the partition without the generations of which some points are gone: with others
-// they would come back.
+// apart returns the partition without the generations that have hidden points: merged with others,
+// those points would come back.
 func (m *maintenance) apart(id tierID, p *partitionRow) *partitionRow {
 	rest := *p
 	for _, c := range m.content.closed {
@@ -85,7 +84,7 @@ func (m *maintenance) apart(id tierID, p *partitionRow) *partitionRow {
 	return &rest
 }
 
-// toMerge returns the generations of a partition that are to be merged now, the oldest first.
+// toMerge returns the generations of a partition to merge now, oldest first.
 func (m *maintenance) toMerge(p *partitionRow, end int64) (merged []uint64) {
 	n := len(p.generations)
 	if n < 2 {
@@ -130,8 +129,8 @@ func readChunk(k, value []byte) (p heldChunk, err error) {
 	return p, err
 }
 
-// mergeSome merges generations of a partition in one column of a field, from the first series on
-// for which that was not done, and goes on with the next columns while they are small.
+// mergeSome merges generations of a partition in one column of a field, from the first unmerged
+// series on, and continues with the next columns while they are small.
 func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
 	defer m.release()
 	cmd := rewriteBody{inc: m.inc, shape: m.content.shape, tier: tier, partition: partition}
@@ -169,8 +168,8 @@ func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (
 	return stepOf(m, rewrite, cmd)
 }
 
-// mergeColumn adds the merge of chunks, the oldest generation first, of the series before one to a
-// command.
+// mergeColumn adds to a command the merge of chunks, oldest generation first, of the series before
+// a bound.
 func (m *maintenance) mergeColumn(cmd *rewriteBody, group chunkGroup, merged []uint64, inputs []heldChunk, bound int64) error {
 	target := merged[len(merged)-1]
 	e := m.encoder(group)
@@ -204,7 +203,7 @@ func (m *maintenance) mergeColumn(cmd *rewriteBody, group chunkGroup, merged []u
 	return nil
 }
 
-// addChunks adds what an encoder holds as chunks.
+// addChunks adds the contents of an encoder as chunks.
 func (r *rewriteBody) addChunks(at chunkGroup, generation uint64, e *points.Encoder) {
 	for p := range e.Chunks(chunkBytes) {
 		row := chunkRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
@@ -230,7 +229,7 @@ func (m *maintainer) eachRun(p *heldChunk, f func(id seriesID, times []int64, va
 }
 
 // unmerged returns the first column of a field, from a key on, in which some of the generations
-// have chunks that are not of the last of them.
+// have chunks that are not in the last of them.
 func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at chunkGroup, ok bool, err error) {
 	_, upper := chunksOf(m.inc, tier, partition)
 	for {
@@ -243,8 +242,8 @@ func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merge
 		if more {
 			at, g = chunkGroupOf(it.Key()), generationOf(it.Key())
 		}
-		// Generations that are not merged come before those that are: in this group there is
-		// nothing to do if it begins with the last one.
+		// Generations that are not merged come before those that are. So this group needs no merge
+		// if it begins with the last one.
 		for more && !slices.Contains(merged, g) {
 			if more = it.Next() && chunkGroupOf(it.Key()) == at; more {
 				g = generationOf(it.Key())
@@ -263,7 +262,7 @@ func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merge
 	}
 }
 
-// mergedUpTo remembers how far a merge has come: the target's chunks do not straddle the series.
+// mergedUpTo records the progress of a merge: the target's chunks do not straddle the series.
 type mergedUpTo struct {
 	target uint64
 	bound  int64
@@ -272,12 +271,12 @@ type mergedUpTo struct {
 // collected are chunks of one generation, as many as one step may take.
 type collected struct {
 	chunks []heldChunk
-	limit  int64 // the first series that may have chunks which were not collected
+	limit  int64 // the first series that may have chunks not collected
 }
 
-// cutChunks returns the chunks that one step takes, by generations, and the series at which the
-// merge ends: those from there on stay what they are. It begins with the first series that has a
-// chunk which is not of the target.
+// cutChunks returns the chunks for one step, by generations, and the series at which the merge
+// ends: later series stay unchanged. It begins with the first series that has a chunk outside the
+// target generation.
 func (m *maintenance) cutChunks(at chunkGroup, merged []uint64) (inputs []heldChunk, bound int64, err error) {
 	target := merged[len(merged)-1]
 	var parts []collected
@@ -341,7 +340,8 @@ func (m *maintenance) collect(at chunkGroup, generation uint64, start, from int6
 	return c, err
 }
 
-// boundOf returns how far a merge of about mergeInput bytes gets, at least over the first series.
+// boundOf returns the series at which a merge of about mergeInput bytes ends. It covers at
+// least the first series.
 func boundOf(parts []collected) int64 {
 	bound := int64(math.MaxInt64)
 	var byFirst []*heldChunk

@@ -9,16 +9,16 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// What one step rolls up: bytes of chunks, and buckets.
+// Limits of one rollup step: bytes of chunks, and buckets.
 const (
 	rollupInput = 1 << 20
 	maxBuckets  = 4096
-	// rollupLag is how long a bucket has been over before it is computed, so that nearly all of its
-	// points are there: ms.
+	// rollupLag is the time in ms between the end of a bucket and its computation, so that nearly
+	// all of its points have arrived.
 	rollupLag = sealAge + 60*1000
 )
 
-// rollup computes dirty buckets of a tier from the points as they were written.
+// rollup computes dirty buckets of a tier from the raw points.
 func (m *maintenance) rollup() (*step, error) {
 	for i := range m.policy.tiers {
 		tier := &m.policy.tiers[i]
@@ -29,7 +29,7 @@ func (m *maintenance) rollup() (*step, error) {
 		if !ok {
 			continue
 		}
-		over := bucketOf(m.view.Now()-m.patience(rollupLag), tier.every) // buckets before are over
+		over := bucketOf(m.view.Now()-m.patience(rollupLag), tier.every) // earlier buckets are over
 		if d.from >= over {
 			m.wake(d.from + tier.every + m.patience(rollupLag))
 			continue
@@ -39,20 +39,20 @@ func (m *maintenance) rollup() (*step, error) {
 	return nil, nil
 }
 
-// area is what one step rolls up: buckets from one time to another, of series from one to another.
+// area is the part computed in one step: a range of buckets and a range of series.
 type area struct {
 	from, until int64
-	first, last int64 // last is not in it
+	first, last int64 // last is excluded
 }
 
-// rollupSome computes some buckets of a dirty range, those before a time.
+// rollupSome computes some buckets of a dirty range that begin before over.
 func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
 	cmd := rollupBody{inc: m.inc, tier: tier.id, shape: m.content.shape, until: until, was: d, is: d}
-	// What was computed of points that have been removed since stays, and what the tier does not
-	// keep is not made.
+	// Buckets of points removed since stay as computed, and buckets beyond the tier's TTL are not
+	// computed.
 	from := max(d.from, m.content.lostBefore(tier.id), bucketOf(tier.oldest(m.view.Now()), tier.every))
 	if d.series > 0 && from != d.from {
-		d.series = 0 // the buckets that it was about are no more
+		d.series = 0 // its buckets no longer exist
 	}
 	if from >= over {
 		cmd.is = dirty{from: over, lsn: d.lsn}
@@ -98,7 +98,7 @@ func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (
 }
 
 // narrow returns the series up to which the chunks of an area have about rollupInput bytes,
-// math.MaxInt64 if all have.
+// math.MaxInt64 if all fit.
 func (m *maintenance) narrow(a area) (int64, error) {
 	type start struct{ first, bytes int64 }
 	var all []start
@@ -121,8 +121,8 @@ func (m *maintenance) narrow(a area) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// eachChunk calls f for the chunks of points that an area may have to do with, in the order of
-// partitions, fields and generations.
+// eachChunk calls f for the chunks of points that may overlap an area, in the order of partitions,
+// fields and generations.
 func (m *maintenance) eachChunk(a area, f func(p *heldChunk) error) error {
 	lower := partKey(nil, rowChunk, m.inc, rawTier, floorDiv(a.from, m.partition))
 	upper := partKey(nil, rowChunk, m.inc, rawTier, floorDiv(a.until-1, m.partition)+1)
@@ -192,8 +192,8 @@ func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, er
 	return size, nil
 }
 
-// aggregate calls f for each bucket of the points of a field, which were added in the order of
-// generations: later ones have replaced earlier ones.
+// aggregate calls f for each bucket of the points of a field. They were added in order of
+// generations, so later points have replaced earlier ones.
 func (m *maintenance) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *bucket), every int64) error {
 	if err := m.reader.Open(e.Append(nil)); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (m *maintenance) aggregate(f fieldID, e *points.Encoder, yield func(seriesI
 	return nil
 }
 
-// bucket is what a tier keeps of the points of a series and field in a bucket.
+// bucket holds a tier's aggregates of the points of a series and field in one bucket.
 type bucket struct {
 	start           int64
 	count           float64
@@ -244,8 +244,8 @@ func (b *bucket) add(at int64, v float64) {
 	b.sum.Add(v)
 }
 
-// columns appends what is kept, in the order of the columns: as many of the last ones as the sum
-// takes.
+// columns appends the aggregates in column order, with as many of the last columns as the sum
+// needs.
 func (b *bucket) columns(dst []float64) []float64 {
 	var room [4]float64
 	parts := b.sum.Parts(room[:0], 2+maxSumParts)

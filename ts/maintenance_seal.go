@@ -11,14 +11,14 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// chunkBytes is about how large a chunk is.
+// chunkBytes is the approximate size of a chunk.
 const chunkBytes = 60 << 10
 
-// sealInput is how many bytes of blocks one step takes at first; if their chunks are too large, it
-// takes fewer.
+// sealInput is the initial number of bytes of blocks per step; if their chunks are too large, a
+// step takes fewer.
 const sealInput = 768 << 10
 
-// seal turns the oldest blocks into chunks, if there is enough of them or they are old enough.
+// seal turns the oldest blocks into chunks, if there are enough of them or they are old enough.
 func (m *maintenance) seal() (*step, error) {
 	w := &m.content.blocks
 	if w.points == 0 {
@@ -47,14 +47,14 @@ func (m *maintenance) seal() (*step, error) {
 type sealing struct {
 	*maintenance
 	deleted map[seriesID]bool
-	cut     int64 // partitions before are not kept any more
+	cut     int64 // partitions before it are no longer kept
 	buckets []map[int64]bool
 	lengths []int64 // of the buckets of each tier
 	erased  []erasure
 }
 
-// sealUpTo makes chunks of about so many bytes of blocks, whole writes, the oldest first. It
-// returns of how many writes.
+// sealUpTo makes chunks from about input bytes of blocks: whole writes, oldest first. It returns
+// the number of writes.
 func (m *maintenance) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 	defer m.release()
 	cmd = sealBody{inc: m.inc, from: m.content.sealed, shape: m.content.shape}
@@ -111,7 +111,7 @@ func (m *maintenance) sealUpTo(input int) (cmd sealBody, writes int, err error) 
 	return cmd, writes, nil
 }
 
-// deletedSeries returns the series that have been deleted and may have points.
+// deletedSeries returns the deleted series that may have points.
 func (m *maintenance) deletedSeries() (map[seriesID]bool, error) {
 	all, err := m.deletions()
 	if err != nil || len(all) == 0 {
@@ -124,7 +124,7 @@ func (m *maintenance) deletedSeries() (map[seriesID]bool, error) {
 	return ids, nil
 }
 
-// add sorts the points of a block by partitions and fields.
+// add sorts the points of a block by partition and field.
 func (s *sealing) add(b *block, lsn uint64) error {
 	holes := holesOf(s.erased, rawTier, lsn)
 	if err := s.reader.Open(b.points); err != nil {
@@ -156,7 +156,7 @@ func (s *sealing) add(b *block, lsn uint64) error {
 	return nil
 }
 
-// addRun adds points of a series and field, which are in the order of their times.
+// addRun adds points of a series and field, in order of their times.
 func (s *sealing) addRun(f fieldID, id seriesID, times []int64, values []float64) {
 	for len(times) > 0 {
 		partition := floorDiv(times[0], s.partition)
@@ -183,7 +183,7 @@ func since(times []int64, values []float64, from int64) ([]int64, []float64) {
 	return times[n:], values[n:]
 }
 
-// mark notes the buckets that times are in.
+// mark records the buckets that contain times.
 func (s *sealing) mark(times []int64) {
 	for i, every := range s.lengths {
 		last := int64(math.MinInt64)
@@ -204,11 +204,11 @@ func missingPlace(place uint32, b *block) error {
 	return engine.Errorf(points.ErrCorrupt, "ts: block with series %d of %d", place, len(b.ids))
 }
 
-// maxRanges bounds the ranges of dirty buckets that a seal marks; beyond it what is between two of
-// them is marked too.
+// maxRanges bounds the ranges of dirty buckets that a seal marks; beyond it, gaps between ranges
+// are marked too.
 const maxRanges = 512
 
-// ranges joins buckets that follow each other.
+// ranges joins consecutive buckets.
 func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
 	for _, b := range slices.Sorted(maps.Keys(buckets)) {
 		n := len(all)
@@ -221,8 +221,8 @@ func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
 	return all
 }
 
-// chunks encodes what the encoders hold, in the order of partitions, and counts the points of each
-// partition.
+// chunks encodes the contents of the encoders, in order of partitions, and counts the points of
+// each partition.
 func (m *maintainer) chunks(id tierID) (all []newChunk, counts []counted) {
 	order := slices.SortedFunc(maps.Keys(m.encoders), func(a, b chunkGroup) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.field, b.field), cmp.Compare(a.column, b.column))

@@ -9,15 +9,15 @@ import (
 
 type hiddenOp = engine.HiddenOp
 
-// Op is an operation of a transaction, made by WriteOp and its siblings; see floe.Txn. It is good
-// for any number of transactions. The zero Op is refused with ErrInvalid.
+// Op is an operation of a transaction, made by WriteOp and similar functions; see floe.Txn. It can
+// be used in any number of transactions. The zero Op is refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
 // WriteOp is Write as an operation of a transaction: all points are written, or the transaction is
-// refused. They may be of up to 1,000 series and 1,000 measurements, have up to 65,536 values, and
-// those of one measurement may lie in up to 1,024 days (UTC), or 4,096 divided by its number of
-// fields if that is less. In a spread namespace all of them have to live in one shard, so their
-// tags need a common {tag}. The time of points that have none is that of the call.
+// refused. The points may have up to 1,000 series, 1,000 measurements and 65,536 values. Those of
+// one measurement may lie in up to 1,024 days (UTC), or 4,096 divided by its number of fields if
+// that is less. In a spread namespace all of them must be in one shard, so their tags need a common
+// {tag}. Points without a time have that of the call.
 func WriteOp(points ...Point) Op { return Op{engine.Hide(writeOp(points))} }
 
 // SetRetentionOp is Store.SetRetention as an operation of a transaction.
@@ -26,7 +26,7 @@ func SetRetentionOp(measurement string, r Retention) Op {
 }
 
 // DeleteMeasurementOp is Store.Delete as an operation of a transaction. In a spread namespace it
-// deletes what the shard of the name has of it.
+// deletes only the part in the shard of the name.
 func DeleteMeasurementOp(name string) Op {
 	return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))}
 }
@@ -65,7 +65,7 @@ func writeOp(all []Point) engine.Op {
 	return op
 }
 
-// routed returns an operation with another route than its name.
+// routed returns an operation with a route other than its name.
 func routed(op engine.Op, route string) engine.Op {
 	op.Route = route
 	return op
@@ -88,10 +88,11 @@ func (p *seriesPage) body() seriesBody {
 	return l
 }
 
-// duration is a number of ms as users have it.
+// duration converts ms to a time.Duration.
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// checkPoints decodes all points, which a write that was made here has encoded itself.
+// checkPoints decodes all points. Writes made in this process need no check, because they
+// were encoded here.
 func (w *writeBody) checkPoints() error {
 	var r points.Reader
 	for i := range w.sections {
@@ -110,8 +111,8 @@ func (w *writeBody) checkPoints() error {
 	return nil
 }
 
-// checkEncoded checks points of so many series and fields against what is said of them, and what
-// sealing them may take.
+// checkEncoded checks points of the given numbers of series and fields against their span, and
+// against the limits for sealing.
 func checkEncoded(r *points.Reader, encoded []byte, sp span, series, fields int) error {
 	info, err := r.Check(encoded)
 	if err != nil {
@@ -132,7 +133,7 @@ func checkEncoded(r *points.Reader, encoded []byte, sp span, series, fields int)
 	return checkPartitions(r, fields)
 }
 
-// checkPartitions bounds what a block is sealed into.
+// checkPartitions bounds the partitions of a block when it is sealed.
 func checkPartitions(r *points.Reader, fields int) error {
 	seen := make(map[int64]bool)
 	var c points.Cursor

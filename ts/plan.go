@@ -9,41 +9,42 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// plan is the write of a shard that a batch makes next.
+// plan is the next write of a batch to a shard.
 type plan struct {
 	shard    engine.ShardID
 	sections []*planSection
 	byName   map[int32]*planSection
-	fresh    int // series that it defines
-	tags     int // and their tags
+	fresh    int // series it defines
+	tags     int // tags of those
 	values   int
-	left     int // points for which there was no room
+	left     int // points for which it had no room
 }
 
-// planSection is what a plan has of a measurement.
+// planSection is the part of a plan for one measurement.
 type planSection struct {
 	measurement int32
 	fields      []field
-	local       []uint16 // of a field of the batch one more than its place in fields
+	local       []uint16 // by field of the batch: its index in fields plus one
 	partitions  map[int64]bool
 	partition   int64 // the last one seen
-	closed      bool  // what comes is for the next plan, so that the order of points stays
+	closed      bool  // further points are left for the next plan, to keep their order
 	known       planPart
 	fresh       planPart
 }
 
-// planPart are points of series that are known, or of such that are defined.
+// planPart holds points of known series, or of series to define.
 type planPart struct {
 	rows    []int32  // of the batch
-	members []int32  // series of the batch, in the order of their places in the block
-	places  []uint32 // of a series of the batch one more than its place, 0: it is not in the part
+	members []int32  // series of the batch, in the order of their indexes in the block
+	places  []uint32 // by series of the batch: its index plus one, 0: it is not in the part
 	span    span
 }
 
-// maxPlanTags bounds the rows that the definitions of a write make.
+// maxPlanTags bounds the rows created by the definitions of a write.
 const maxPlanTags = 20_000
 
-// planAll sorts what is pending by shards. What does not fit into one write is left for the next.
+// planAll sorts the pending points by shard. Those that do not fit into one write are left for the
+// next.
 func (b *batch) planAll() []*plan {
 	var plans []*plan
 	for i := range b.rows {
@@ -118,7 +119,7 @@ func (p *plan) fits(b *batch, sec *planSection, r *batchRow, s *batchSeries) boo
 	return true
 }
 
-// use gives a field of the batch a place in the section.
+// use gives a field of the batch an index in the section.
 func (sec *planSection) use(b *batch, f uint16) {
 	for int(f) >= len(sec.local) {
 		sec.local = append(sec.local, 0)
@@ -132,7 +133,8 @@ func (sec *planSection) use(b *batch, f uint16) {
 // has reports whether a series of the batch is in the part.
 func (part *planPart) has(series int32) bool { return part.places != nil && part.places[series] > 0 }
 
-// add adds a point, and reports whether it is the first of its series. The batch has so many.
+// add adds a point, and reports whether it is the first of its series. all is the number of series
+// of the batch.
 func (part *planPart) add(series, row int32, time int64, all int) (first bool) {
 	if part.places == nil {
 		part.places = make([]uint32, all)
@@ -152,7 +154,7 @@ func (part *planPart) add(series, row int32, time int64, all int) (first bool) {
 func (p *plan) command(b *batch, w *writeBody, e *points.Encoder) {
 	for _, sec := range p.sections {
 		if len(sec.fields) == 0 {
-			continue // all of it is for the next plan
+			continue // all of it is left for the next plan
 		}
 		out := section{name: b.measurements[sec.measurement].name, fields: sec.fields}
 		if part := &sec.known; len(part.rows) > 0 {
@@ -167,16 +169,16 @@ func (p *plan) command(b *batch, w *writeBody, e *points.Encoder) {
 	}
 }
 
-// knownPart sorts the series by their numbers. Those that are the same one share a place: tags may
-// be written in any order, and each is another key of the cache.
+// knownPart sorts the series by their numbers. Equal series share an index: tags may be written in
+// any order, and each order is another key of the cache.
 func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
 	slices.SortFunc(part.members, func(x, y int32) int { return cmp.Compare(b.series[x].member.id, b.series[y].member.id) })
 	var prints []uint64
 	for _, n := range part.members {
 		m := b.series[n].member
 		inc = max(inc, m.inc)
-		// One that has the same number and is another one has it from an earlier incarnation: then
-		// the shard refuses both, and has to see both.
+		// A different series with the same number has it from an earlier incarnation. The shard
+		// must see both, and refuses both.
 		if last := len(k.ids) - 1; last < 0 || k.ids[last] != m.id || prints[last] != m.fingerprint {
 			k.ids = append(k.ids, m.id)
 			prints = append(prints, m.fingerprint)
@@ -187,7 +189,7 @@ func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
 	return inc, k
 }
 
-// freshPart gives series that are the same one the same place, as knownPart does.
+// freshPart gives equal series the same index, as knownPart does.
 func (part *planPart) freshPart(b *batch) (f fresh) {
 	first := make(map[[hashLen]byte]uint32, len(part.members))
 	for _, n := range part.members {

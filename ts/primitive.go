@@ -2,7 +2,7 @@ package ts
 
 import "github.com/floedb/floe/internal/engine"
 
-// The counters of the machine.
+// Counters of the machine.
 const (
 	countMeasurements engine.Counter = iota
 	countSeries

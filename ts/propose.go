@@ -19,7 +19,7 @@ type proposal struct {
 	err    error
 }
 
-// proposeAll sends the writes of all shards at once, and notes what has become of their points.
+// proposeAll sends the writes of all shards concurrently, and records the results of their points.
 func (b *batch) proposeAll(ctx context.Context, plans []*plan) error {
 	all := make([]proposal, len(plans))
 	for i, p := range plans {
@@ -49,9 +49,9 @@ func (b *batch) op(p *plan) engine.Op {
 	return op
 }
 
-// settle notes what has become of the points of a write.
+// settle records the results of the points of a write.
 func (b *batch) settle(p *proposal) error {
-	if errors.Is(p.err, ErrConflict) { // it was sorted for another placement of the namespace
+	if errors.Is(p.err, ErrConflict) { // it was planned for another placement of the namespace
 		for i := range b.series {
 			b.unlearn(int32(i))
 		}
@@ -138,7 +138,7 @@ func (b *batch) refuseField(sec *planSection, part *planPart, o *outcome) {
 	}
 }
 
-// learnAll notes the numbers of series that were defined.
+// learnAll records the numbers of defined series.
 func (b *batch) learnAll(sec *planSection, r *sectionResult) {
 	all := make([]*member, 0, len(sec.fresh.members))
 	for _, i := range sec.fresh.members {
@@ -149,7 +149,7 @@ func (b *batch) learnAll(sec *planSection, r *sectionResult) {
 	b.store.cache.put(all)
 }
 
-// unlearn forgets the number of a series.
+// unlearn drops the number of a series.
 func (b *batch) unlearn(i int32) {
 	s := &b.series[i]
 	if s.tags == nil {
@@ -159,7 +159,7 @@ func (b *batch) unlearn(i int32) {
 	b.store.cache.forget([]string{s.key})
 }
 
-// pointKey begins the keys of series in the cache that do not come from lines; measurement and tags
+// pointKey is the prefix of cache keys of series that do not come from lines; measurement and tags
 // follow.
 const pointKey = 0
 
@@ -168,8 +168,7 @@ func appendSeriesKey(dst []byte, measurement string, tags tagList) []byte {
 	return encode(dst, &tags, (*tagList).code)
 }
 
-// readSeriesKey reads a key of the cache: that of a point, or measurement and tags as they are in a
-// line.
+// readSeriesKey decodes a key of the cache: one of a point, or measurement and tags in line form.
 func readSeriesKey(key string) (measurement string, tags tagList, err error) {
 	if key != "" && key[0] == pointKey {
 		c := codec.NewDecoder([]byte(key[1:]))
@@ -184,7 +183,7 @@ func readSeriesKey(key string) (measurement string, tags tagList, err error) {
 	return measurement, tags, err
 }
 
-// err returns the error of points that were not written.
+// err returns the error for points that were not written.
 func (o *outcome) err(measurement string) error {
 	switch o.code {
 	case written:

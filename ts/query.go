@@ -16,22 +16,21 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// pagePoints is about how many points a page of a readQuery has. They come in pages, whatever their
-// series: what a page costs in memory and in time is bounded, and a reader that has enough leaves
-// the rest.
+// pagePoints is the approximate number of points on a page of a readQuery, whatever their series.
+// Paging bounds the memory and time of each step, and a reader can stop early.
 const pagePoints = 1 << 16
 
-// readQuery asks for points of a selection, from a place on.
+// readQuery queries points of a selection, from a position on.
 type readQuery struct {
 	namespace string
 	selection floql.Selection
-	exact     bool // refuse a range whose points are partly gone, with rollups in their place
+	exact     bool // refuse a range whose points are partly removed, with rollups in their place
 	inc       incarnation
 	start     spot // if inc is not 0
 
 	series  []readSeries
 	runs    []readRun
-	next    spot // where to go on
+	next    spot // position to continue from
 	more    bool
 	refused limitRefusal
 }
@@ -43,31 +42,31 @@ type readSeries struct {
 	tags  tagList
 }
 
-// readRun is points of a series, which is an index in those of the answer.
+// readRun holds points of a series, which is an index in those of the answer.
 type readRun struct {
 	series int
 	times  []int64
 	values []float64
 }
 
-// aggregateQuery asks for the states of an aggregation over a selection.
+// aggregateQuery queries the states of an aggregation over a selection.
 type aggregateQuery struct {
 	namespace string
 	selection floql.Selection
 	plan      []byte
-	here      bool // the caller is in this process, and takes the states as they are: not sent
+	here      bool // the caller is in this process and takes the states unencoded: not sent
 
 	partial []byte                         // result, encoded
 	states  pushdown.Partial[floql.Series] // result, if here
 	refused limitRefusal
-	failed  *pushdown.StageError // result: a stage before the aggregation has failed for a point
+	failed  *pushdown.StageError // result: a stage before the aggregation failed for a point
 }
 
-// limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the
-// caller has the words for it.
+// limitRefusal is the limit that a query exceeded, "" if none. It is a result, because the caller
+// formats the error.
 type limitRefusal string
 
-// note keeps an error that is about a limit, and returns any other.
+// note records a limit error, and returns any other.
 func (l *limitRefusal) note(err error) error {
 	if e := (*floql.LimitError)(nil); errors.As(err, &e) {
 		*l = limitRefusal(e.Limit)
@@ -80,7 +79,7 @@ func (l *limitRefusal) note(err error) error {
 	return err
 }
 
-// err returns the error for a limit.
+// err returns the error for the exceeded limit.
 func (l limitRefusal) err(limits floql.Limits) error {
 	switch l {
 	case "":
@@ -96,16 +95,16 @@ func (l limitRefusal) err(limits floql.Limits) error {
 // Machine returns engine.MachineTS.
 func (*readQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*readQuery) Kind() uint8 { return queryRead }
 
 // Machine returns engine.MachineTS.
 func (*aggregateQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*aggregateQuery) Kind() uint8 { return queryAggregate }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *readQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	codeSelection(f, &q.selection)
@@ -124,14 +123,14 @@ func (s *spot) code(f *codec.Fields) {
 	}
 }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *aggregateQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	codeSelection(f, &q.selection)
 	f.Blob("plan", &q.plan)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *aggregateQuery) Results(f *codec.Fields) {
 	f.Blob("partial", &q.partial)
 	f.Text("limit_exceeded", (*string)(&q.refused))
@@ -151,8 +150,8 @@ func (q *aggregateQuery) Results(f *codec.Fields) {
 	f.Text("failed_message", &q.failed.Message)
 }
 
-// Results codes the answer: the points as package points has them, of each field of its own, which
-// a series is here.
+// Results codes the results. The points are encoded by package points, with each series as a field
+// of its own.
 func (q *readQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "series", &q.series, func(s *readSeries, f *codec.Fields) {
 		codec.Narrow(f, "id", &s.id)
@@ -189,8 +188,8 @@ func (r *readRun) codeJSON(f *codec.Fields) {
 	}
 }
 
-// codeNanos codes a time that is kept in ms. In JSON it is in ns, which exceeds an int64 before
-// 1677 and after 2262.
+// codeNanos codes a time stored in ms. In JSON it is in ns, which exceeds an int64 before 1677 and
+// after 2262.
 func codeNanos(f *codec.Fields, name string, ms *int64) {
 	if c := f.Binary(); c != nil {
 		c.Varint(ms)
@@ -250,20 +249,20 @@ func (q *readQuery) decodeRuns(b []byte) error {
 	return nil
 }
 
-// target is what a name in a query stands for: a measurement, or one of its rollups.
+// target is the object of a name in a query: a measurement, or one of its rollups.
 type target struct {
 	open   *open
 	tier   *tier
 	column column
 }
 
-// rollupColumns are the columns of what rollups are called by. The sum is the first of its two
-// numbers, which is the two rounded.
+// rollupColumns maps aggregate names of rollups to columns. The sum is the first of its two
+// numbers, which is the rounded sum.
 var rollupColumns = map[string]column{
 	"count": columnCount, "sum": columnSum, "min": columnMin, "max": columnMax, "first": columnFirst, "last": columnLast,
 }
 
-// find returns what a name stands for, or false if there is no such thing.
+// find returns the target of a name, or false if it does not exist.
 func find(v *engine.View, namespace, name string) (t target, ok bool, err error) {
 	ns, ok := v.Namespace(namespace)
 	if !ok {
@@ -288,8 +287,8 @@ func find(v *engine.View, namespace, name string) (t target, ok bool, err error)
 	return t, false, nil
 }
 
-// findAgain is find for a query of several pages: inc is what the page before has read, 0 on the
-// first.
+// findAgain is find for a query of several pages: inc is the incarnation read by the previous page,
+// 0 on the first.
 func findAgain(v *engine.View, namespace, name string, inc incarnation) (t target, ok bool, err error) {
 	t, ok, err = find(v, namespace, name)
 	if ok && inc != 0 && inc != t.open.inc {
@@ -298,7 +297,7 @@ func findAgain(v *engine.View, namespace, name string, inc incarnation) (t targe
 	return t, ok, err
 }
 
-// oldest returns the time before which nothing is kept of a target.
+// oldest returns the time before which a target keeps nothing.
 func (t *target) oldest(now int64) int64 {
 	if t.tier == nil {
 		return t.open.policy.oldest(now)
@@ -313,7 +312,7 @@ func (t *tier) oldest(now int64) int64 {
 	return now - t.ttl
 }
 
-// gone reports whether the points of a range are not all there any more while rollups of them are.
+// gone reports whether some points of a range have been removed while their rollups exist.
 func (t *target) gone(from, now int64) bool {
 	if t.tier != nil {
 		return false
@@ -322,8 +321,8 @@ func (t *target) gone(from, now int64) bool {
 	return from < kept && t.open.content.oldest < kept && len(t.open.policy.tiers) > 0
 }
 
-// keptFrom returns the time before which points have been too old, now or before the retention was
-// made longer. There may be such again, which were written since.
+// keptFrom returns the time before which points are too old, or were before the retention was
+// extended. Points before it may exist, if they were written since.
 func (o *open) keptFrom(now int64) int64 { return max(o.policy.oldest(now), o.content.kept) }
 
 // scan makes a scan of a selection over a target.
@@ -335,8 +334,8 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 		from:  sel.From - sel.LookBack, to: min(sel.To, points.MaxTime+1),
 	}
 	s.from = max(s.from, t.oldest(v.Now()))
-	// The limit of series is about those that have points of the range, and those are counted as
-	// they are found. The numbers of all that match the filters are part of the memory of the
+	// The limit of series applies to those with points in the range, which are counted as they are
+	// found. The numbers of all series that match the filters count towards the memory of the
 	// query.
 	found, err := selectSeries(v, t.open.inc, sel.Filters, limits)
 	if err != nil {
@@ -385,13 +384,13 @@ func (q *readQuery) read(v *engine.View) error {
 	return err
 }
 
-// pointBytes is what a point takes in memory.
+// pointBytes is the memory of a point.
 const pointBytes = 16
 
-// errFull ends a scan that has enough for a page.
+// errFull ends a scan when the page is full.
 var errFull = errors.New("page full")
 
-// collect keeps the points of a page.
+// collect adds the points of a page.
 func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 	type member struct {
 		field int
@@ -429,7 +428,7 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 	return err
 }
 
-// goneError says that a query takes points that are not kept any more.
+// goneError reports that a query needs points that are no longer kept.
 func goneError(sel *floql.Selection, kept int64) error {
 	return engine.Errorf(ErrInvalid,
 		"ts: of %q only rollups are kept before %s, and the query takes the points themselves: begin there, aggregate first "+

@@ -23,8 +23,8 @@ func (q *aggregateQuery) answer(v *engine.View) error {
 	return q.refused.note(err)
 }
 
-// aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them
-// are left, those are added.
+// aggregate adds all points of the selection to a Partial. Where points have been removed and
+// rollups remain, it adds the rollups.
 func (q *aggregateQuery) aggregate(v *engine.View) error {
 	q.partial, q.states, q.refused, q.failed = nil, nil, "", nil
 	p, err := pushdown.NewPartial[floql.Series](q.plan, q.selection.Limits)
@@ -58,14 +58,13 @@ func (q *aggregateQuery) aggregate(v *engine.View) error {
 	return err
 }
 
-// asked is the context of a query that is being answered: it is done when nobody waits for the
-// answer any more.
+// asked is the context of a running query: it is done when no caller waits for the answer any more.
 type asked struct {
 	context.Context
 	view *engine.View
 }
 
-// Err returns why the query has to end.
+// Err returns the reason for ending the query.
 func (a asked) Err() error { return a.view.Ended() }
 
 // aggregation adds points to a Partial.
@@ -76,7 +75,7 @@ type aggregation struct {
 	series  map[memberOf]pushdown.PartialSeries
 	latest  memberOf
 	to      pushdown.PartialSeries // latest
-	counted int64                  // bytes of partial that the view knows of
+	counted int64                  // bytes of partial reported to the view
 }
 
 // memberOf is a series of a field.
@@ -85,7 +84,7 @@ type memberOf struct {
 	id    uint32
 }
 
-// member returns what takes the points of a series.
+// member returns the receiver of the points of a series.
 func (a *aggregation) member(field fieldID, id uint32) (pushdown.PartialSeries, error) {
 	m := memberOf{field, id}
 	if a.to != nil && a.latest == m {
@@ -108,11 +107,11 @@ func (a *aggregation) member(field fieldID, id uint32) (pushdown.PartialSeries, 
 	return to, nil
 }
 
-// answerSize is what a series takes in memory beside its states: for itself, and for each of its
+// answerSize is the memory of a series in addition to its states: for itself, and for each of its
 // tags.
 func answerSize(tags tagList) int { return 200 + 100*len(tags) }
 
-// grown tells the view how much the states take.
+// grown reports the memory of the states to the view.
 func (a *aggregation) grown() {
 	if n := a.partial.Bytes(); n > a.counted {
 		a.view.Holds(int(n - a.counted))
@@ -128,7 +127,7 @@ func (a *aggregation) points() error {
 	return a.heldPoints()
 }
 
-// heldPoints adds them once the blocks have been read.
+// heldPoints adds the points of the scan once the blocks have been read.
 func (a *aggregation) heldPoints() error {
 	return a.runHeld(frontOf(math.MinInt64), func(at spot, times []int64, values []float64) error {
 		to, err := a.member(a.fields[at.field], at.series)
@@ -143,8 +142,8 @@ func (a *aggregation) heldPoints() error {
 	})
 }
 
-// compute adds points that go through expressions first, which may cost so much that it looks after
-// every point whether the query has ended.
+// compute adds points that go through expressions first. Expressions may cost so much that it
+// checks after every point whether the query has ended.
 func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values []float64) error {
 	for len(times) > 0 {
 		atOnce := to.AtOnce()
@@ -164,8 +163,8 @@ func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values [
 	return nil
 }
 
-// withRollups adds rollups up to the first bucket of a tier that has all its points, and points
-// from there on. Of several tiers the finest one counts that has the time.
+// withRollups adds rollups up to the first bucket of which a tier has all points, and points from
+// there on. Of several tiers it uses the finest one that covers the time.
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy
 	kept := a.open.keptFrom(now)
@@ -180,13 +179,13 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	}
 	slices.SortFunc(usable, func(x, y *tier) int { return cmp.Compare(x.every, y.every) })
 	split := a.partial.Split(kept)
-	var ranges []tierRange // the newest first
+	var ranges []tierRange // newest first
 	for _, t := range usable {
 		begin, end := max(sel.From, a.partial.Split(max(t.oldest(now), a.open.content.wholeFrom(t.id), sel.From))), split
 		if n := len(ranges); n > 0 {
 			end = ranges[n-1].from
 		} else if end = ceil(kept, t.every); end > sel.To {
-			end = sel.To - sel.To%t.every // the range is gone to its end: it is exact only if that is one of a bucket
+			end = sel.To - sel.To%t.every // the range is removed to its end: exact only if that is the end of a bucket
 		}
 		if begin < end {
 			ranges = append(ranges, tierRange{t, begin, end})
@@ -201,9 +200,8 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	return a.addRanges(ranges, split)
 }
 
-// addRanges adds the rollups of ranges, the newest of which comes first, and the points from a time
-// on. Buckets whose rollups are still to be computed are read from their points, which stay until
-// then.
+// addRanges adds the rollups of ranges, newest first, and the points from a time on. Buckets whose
+// rollups are not computed yet are read from their points, which are kept until then.
 func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 	end := a.scan.to
 	if a.from = split; len(ranges) > 0 {
@@ -244,10 +242,10 @@ func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 	return points(split, end)
 }
 
-// unrolled returns the buckets of a range whose rollups lack points: those that are still to be
-// computed, and those of points that are not sealed. They ascend, and do not touch.
+// unrolled returns the buckets of a range whose rollups lack points: those not computed yet, and
+// those with unsealed points. They are ascending and do not touch.
 //
-// Errors: ErrInvalid if some of their points may be gone.
+// Errors: ErrInvalid if some of their points may have been removed.
 func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {
 	prefix := tierKey(nil, rowDirty, a.open.inc, r.tier.id)
 	it, err := a.view.Iter(prefix, key.PrefixEnd(prefix))
@@ -291,7 +289,7 @@ func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {
 	return joined, nil
 }
 
-// ceil returns the least multiple that is not before a time.
+// ceil returns the first multiple of every at or after a time.
 func ceil(t, every int64) int64 {
 	if t%every > 0 {
 		t += every
@@ -299,7 +297,7 @@ func ceil(t, every int64) int64 {
 	return t - t%every
 }
 
-// tierRange is the part of a query that comes from a tier.
+// tierRange is the part of a query answered from a tier.
 type tierRange struct {
 	tier     *tier
 	from, to int64
@@ -326,7 +324,7 @@ func (a *aggregation) rollups(r tierRange) error {
 	return nil
 }
 
-// rollupColumnCount is how many columns a rollup has, but for those of sumRests.
+// rollupColumnCount is the number of columns of a rollup, not counting those of sumRests.
 const rollupColumnCount = int(columnSumParts - columnCount + 1)
 
 // rollupField adds the buckets of a field in a partition. All columns have the same buckets.

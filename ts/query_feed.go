@@ -12,24 +12,24 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// feed is the points of one column of a field: of a generation of a partition, or of a block. It is
-// asked for series in ascending order.
+// feed provides the points of one column of a field, from one generation of a partition or from one
+// block. Callers must seek series in ascending order.
 type feed interface {
-	// seek goes to the first run of a series, and returns false if there is none.
+	// seek moves to the first run of a series, and returns false if there is none.
 	seek(id seriesID) (bool, error)
-	// read returns the present run, valid until the feed moves.
+	// read returns the current run, valid until the feed moves.
 	read() (times []int64, values []float64)
-	// next goes to the next run of the series, and returns false if there is none.
+	// next moves to the next run of the series, and returns false if there is none.
 	next() (bool, error)
 	close() error
 }
 
-// chunkFeed reads the pages of a generation. It has one of them in memory.
+// chunkFeed reads the chunks of a generation. It holds one of them in memory.
 type chunkFeed struct {
 	it     *engine.Iter
 	prefix []byte
 	field  fieldID
-	last   seriesID // of the present page
+	last   seriesID // of the current chunk
 	reader points.Reader
 	cursor points.Cursor
 	state  feedState
@@ -40,8 +40,8 @@ type feedState uint8
 
 const (
 	feedNew   feedState = iota
-	feedChunk           // the iterator and the cursor are at a page
-	feedDone            // there are no more pages
+	feedChunk           // the iterator and the cursor are at a chunk
+	feedDone            // no more chunks
 )
 
 func newChunkFeed(v *engine.View, at chunkGroup, generation uint64) (*chunkFeed, error) {
@@ -68,8 +68,8 @@ func (f *chunkFeed) seek(id seriesID) (bool, error) {
 	return f.cursor.Series() == uint32(id), nil
 }
 
-// find goes to the first page that may have points of a series: the last one that begins before it,
-// or the next.
+// find moves to the first chunk that may have points of a series: the last one that starts before
+// it, or the next.
 func (f *chunkFeed) find(id seriesID) error {
 	k := key.AppendInt64(key.AppendUint32(slices.Clone(f.prefix), uint32(id)), math.MinInt64)
 	if f.it.SeekLT(k) {
@@ -81,7 +81,7 @@ func (f *chunkFeed) find(id seriesID) error {
 	return f.enter(f.it.First())
 }
 
-// enter opens the page that the iterator is at.
+// enter opens the chunk at the iterator.
 func (f *chunkFeed) enter(ok bool) error {
 	if !ok {
 		f.state = feedDone
@@ -95,7 +95,7 @@ func (f *chunkFeed) enter(ok bool) error {
 	return openRuns(&f.reader, &f.cursor, row.data, uint16(f.field))
 }
 
-// openRuns makes c stand in front of the points of a field, which there have to be.
+// openRuns moves c before the points of a field, which must exist.
 func openRuns(r *points.Reader, c *points.Cursor, data []byte, field uint16) error {
 	if err := r.Open(data); err != nil {
 		return fmt.Errorf("ts: %w", err)
@@ -124,16 +124,16 @@ func (f *chunkFeed) next() (bool, error) {
 
 func (f *chunkFeed) close() error { return f.it.Close() }
 
-// heldBlock is a block that a query has in memory, with its series in order.
+// heldBlock is a block in the memory of a query, with its series in order.
 type heldBlock struct {
 	block
 	lsn    uint64
 	reader points.Reader
 	runs   []heldRun // instead of points, by field and series
-	split  int64     // how many points were copied for it, 0 if the block lies in one partition
+	split  int64     // number of points copied for it, 0 if the block lies in one partition
 }
 
-// heldRun is points of one series and field, which is its place in the fields of the block.
+// heldRun holds points of one series and field, given by its index in the fields of the block.
 type heldRun struct {
 	field  uint16
 	id     seriesID
@@ -141,11 +141,11 @@ type heldRun struct {
 	values []float64
 }
 
-// fewPoints is how many points of a block and a partition are held as they are: encoded, they would
-// not take less memory.
+// fewPoints is the number of points of a block and a partition that are held unencoded: encoding
+// them would not save memory.
 const fewPoints = 32
 
-// bytes returns the memory that a block takes.
+// bytes returns the memory of a block.
 func (h *heldBlock) bytes() int64 {
 	n := blockBytes + int64(len(h.points)) + seriesBytes*int64(len(h.ids)) + runBytes*int64(len(h.runs))
 	if len(h.runs) > 0 {
@@ -154,7 +154,7 @@ func (h *heldBlock) bytes() int64 {
 	return n
 }
 
-// splitter divides blocks by partitions. Its memory is used again for every block.
+// splitter divides blocks by partitions. Its memory is reused for every block.
 type splitter struct {
 	encoder points.Encoder
 	times   []int64
@@ -162,8 +162,7 @@ type splitter struct {
 	cuts    []cut
 }
 
-// cut is the points of a run that lie in one partition, from one place to another in those of the
-// splitter.
+// cut is the part of a run in one partition, as a range in the points of the splitter.
 type cut struct {
 	partition int64
 	field     uint16
@@ -175,9 +174,9 @@ func (c cut) compare(o cut) int {
 	return cmp.Or(cmp.Compare(c.partition, o.partition), cmp.Compare(c.field, o.field), cmp.Compare(c.id, o.id))
 }
 
-// parts calls keep for what a block has of each partition, as far as there are points of a scan.
-// One that lies in several partitions is decoded once, and the points of the scan are copied for
-// each of them: so none of them goes over the points of the others.
+// parts calls keep with the part of a block in each partition that has points of a scan. A block
+// over several partitions is decoded once, and the points of the scan are copied for each. So
+// reading a partition does not pass over the points of the others.
 func (s *splitter) parts(row []byte, lsn uint64, scan *scan, keep func(partition int64, h *heldBlock) error) error {
 	length := scan.length()
 	b, err := decodeBlock(row)
@@ -226,7 +225,7 @@ func (s *splitter) parts(row []byte, lsn uint64, scan *scan, keep func(partition
 	return nil
 }
 
-// hold copies what a block has of one partition.
+// hold copies the part of a block in one partition.
 func (s *splitter) hold(cuts []cut) (*heldBlock, error) {
 	h := &heldBlock{block: block{span: span{oldest: math.MaxInt64, newest: math.MinInt64}}}
 	for _, c := range cuts {
@@ -257,7 +256,8 @@ func (s *splitter) hold(cuts []cut) (*heldBlock, error) {
 	return h, h.reader.Open(h.points)
 }
 
-// wanted returns whether a run of a block belongs to the fields and series of the scan.
+// wanted returns a function that reports whether a run of a block belongs to the fields and series
+// of the scan.
 func (s *scan) wanted(b *block) func(field uint16, id seriesID) bool {
 	fields := make([]bool, len(b.fields))
 	for i, f := range b.fields {
@@ -269,8 +269,8 @@ func (s *scan) wanted(b *block) func(field uint16, id seriesID) bool {
 	}
 }
 
-// eachRun calls f for the runs of a block, or for those that are wanted: a field by its place in
-// those of the block, and a series.
+// eachRun calls f for the runs of a block, or only for the wanted ones: by the field's index in
+// those of the block, and the series.
 func (b *block) eachRun(wanted func(field uint16, id seriesID) bool,
 	f func(field uint16, id seriesID, times []int64, values []float64)) error {
 	var r points.Reader
@@ -295,7 +295,7 @@ func (b *block) eachRun(wanted func(field uint16, id seriesID) bool,
 	return nil
 }
 
-// holdBlock reads a block. One whose series are not in the order of their numbers is written anew.
+// holdBlock reads a block. If its series are not in the order of their numbers, it is rewritten.
 func holdBlock(row []byte) (*heldBlock, error) {
 	b, err := decodeBlock(row)
 	if err != nil {
@@ -330,7 +330,7 @@ func (h *heldBlock) sort() error {
 // blockFeed reads one field of a block.
 type blockFeed struct {
 	ids    []seriesID
-	at     int // place in ids
+	at     int // index in ids
 	cursor points.Cursor
 }
 
@@ -357,7 +357,7 @@ func (h *heldBlock) feed(field fieldID) (feed, error) {
 	return f, nil
 }
 
-// runFeed reads one field of a block of few points: the runs that are left.
+// runFeed reads one field of a block of few points: the remaining runs.
 type runFeed struct{ runs []heldRun }
 
 func (f *runFeed) seek(id seriesID) (bool, error) {
@@ -379,7 +379,7 @@ func (f *runFeed) close() error { return nil }
 
 func (f *blockFeed) seek(id seriesID) (bool, error) {
 	if f.at < len(f.ids) && f.ids[f.at] < id {
-		if f.at++; f.at < len(f.ids) && f.ids[f.at] < id { // mostly it is the next one
+		if f.at++; f.at < len(f.ids) && f.ids[f.at] < id { // usually it is the next one
 			n, _ := slices.BinarySearch(f.ids[f.at:], id)
 			f.at += n
 		}
@@ -398,8 +398,8 @@ func (f *blockFeed) next() (bool, error) {
 
 func (f *blockFeed) close() error { return nil }
 
-// merger joins feeds of one column of a field: where several have a point of a series at the same
-// time, the last feed's counts.
+// merger joins feeds of one column of a field. Where several feeds have a point of a series at the
+// same time, the last feed wins.
 type merger struct {
 	feeds  []fed
 	active []fed
@@ -407,17 +407,17 @@ type merger struct {
 	values []float64
 	parts  []copiedRun
 	all    []sample
-	bytes  int64 // that may be held to sort points
+	bytes  int64 // memory limit for sorting points
 }
 
-// fed is a feed without the points before a time, and those in holes.
+// fed is a feed without the points before a time and those in holes.
 type fed struct {
 	feed
 	from  int64
 	holes []hole
 }
 
-// copiedRun is a run that was copied: a piece of times and values.
+// copiedRun is a copied run: a range in times and values.
 type copiedRun struct{ from, to int }
 
 type sample struct {
@@ -433,8 +433,8 @@ func (m *merger) close() (err error) {
 	return err
 }
 
-// each calls f with the points of a series from one time up to another, in the order of their
-// times. The slices are valid during the call.
+// each calls f with the points of a series from one time up to another, in order of time. The
+// slices are valid during the call.
 func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values []float64) error) error {
 	m.active = m.active[:0]
 	for _, feed := range m.feeds {
@@ -458,8 +458,8 @@ func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values 
 	return m.join(f)
 }
 
-// eachRun calls f with the runs of the present series of a feed, as far as they are within a range
-// and in no hole.
+// eachRun calls f with the runs of the current series of a feed that are within a range and in no
+// hole.
 func (f fed) eachRun(id seriesID, from, to int64, yield func(times []int64, values []float64) error) error {
 	for ok := true; ok; {
 		times, values := f.read()
@@ -475,7 +475,7 @@ func (f fed) eachRun(id seriesID, from, to int64, yield func(times []int64, valu
 	return nil
 }
 
-// within cuts points to those from one time up to another.
+// within returns the points from one time up to another.
 func within(times []int64, values []float64, from, to int64) ([]int64, []float64) {
 	n := len(times)
 	if times[0] >= from && times[n-1] < to {
@@ -496,7 +496,7 @@ func (m *merger) keep(times []int64, values []float64) error {
 	return nil
 }
 
-// join calls f with all that was kept.
+// join calls f with all points kept.
 func (m *merger) join(f func(times []int64, values []float64) error) error {
 	inOrder := slices.Clone(m.parts)
 	slices.SortStableFunc(inOrder, func(a, b copiedRun) int { return cmp.Compare(m.times[a.from], m.times[b.from]) })

@@ -14,11 +14,11 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// lastPage is how many series a lastQuery answers for at a time.
+// lastPage is the number of series per answer of a lastQuery.
 const lastPage = 1 << 14
 
-// lastQuery asks for the newest point of each series of a selection, in the order of their numbers
-// from one on.
+// lastQuery queries the newest point of each series of a selection, in order of series number, from
+// one on.
 type lastQuery struct {
 	namespace string
 	selection floql.Selection
@@ -26,7 +26,7 @@ type lastQuery struct {
 	first     seriesID // if inc is not 0
 
 	points  []lastPoint
-	next    seriesID // where to go on
+	next    seriesID // series to continue from
 	more    bool
 	refused limitRefusal
 }
@@ -41,10 +41,10 @@ type lastPoint struct {
 // Machine returns engine.MachineTS.
 func (*lastQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*lastQuery) Kind() uint8 { return queryLast }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *lastQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	codeSelection(f, &q.selection)
@@ -52,7 +52,7 @@ func (q *lastQuery) Arguments(f *codec.Fields) {
 	codec.Narrow(f, "first_series", &q.first)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *lastQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "points", &q.points, func(p *lastPoint, f *codec.Fields) {
 		p.tags.codeAs(f, "tags")
@@ -101,8 +101,8 @@ func (q *lastQuery) find(v *engine.View) error {
 }
 
 // newest calls f with the newest point of each series of the scan that has one. It goes back in
-// time only as far as series are left without one, in steps that get longer within the newest
-// partition, where most of them have theirs.
+// time only while series without a point remain. Its steps grow longer within the newest partition,
+// where most series have their newest point.
 func (s *scan) newest(f func(id seriesID, time int64, value float64) error) error {
 	if err := s.hold(); err != nil {
 		return err
@@ -153,10 +153,9 @@ func (s *scan) newest(f func(id seriesID, time int64, value float64) error) erro
 }
 
 // Last iterates over the newest point of a field of each series of a measurement, or of one of its
-// rollups ("cpu:5m:max"), in no order that callers can rely on. Series without a point of the field
-// in the range are left out. Each pair is a sample and nil, or a zero Sample and an error, after
-// which iteration ends. What it costs grows with the number of series, and with how far back in
-// time their newest points are.
+// rollups ("cpu:5m:max"), in no guaranteed order. Series without a point of the field in the range
+// are omitted. Each pair is a sample and nil, or a zero Sample and an error, after which iteration
+// ends. Its cost grows with the number of series, and with the age of their newest points.
 //
 // Options: Tags, Matching, Between. Errors: those of Read.
 func (s *Store) Last(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {

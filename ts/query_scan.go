@@ -12,43 +12,43 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// errMergeBytes says that sorting the points of one series takes more memory than a query has.
+// errMergeBytes reports that sorting the points of one series takes more memory than the query has.
 var errMergeBytes = errors.New("points to sort exceed the memory of a query")
 
-// scan reads the points of a selection in one shard: partition by partition, and in each by fields
-// and series. So the points of a series come in the order of their times.
+// scan reads the points of a selection in one shard: partition by partition, and within each by
+// field and series. So the points of a series come in order of time.
 type scan struct {
 	view   *engine.View
 	open   *open
-	tier   *tier  // nil: the points as they were written
-	stands tierID // the points stand for buckets of this tier that are not computed yet, unless it is rawTier
+	tier   *tier  // nil: the raw points
+	stands tierID // the points replace buckets of this tier that are not computed yet, unless it is rawTier
 	column column
 	fields []fieldID
 	ids    []seriesID
 	from   int64
 	to     int64
 	bytes  int64                  // of memory, see merger
-	blocks map[int64][]*heldBlock // by partition, in the order in which they were written
+	blocks map[int64][]*heldBlock // by partition, in order of writing
 	limits floql.Limits
-	whole  bool  // it takes all series, and there is one field: so many points as are counted
-	page   int64 // how many points fill a page; 0: all are read at once
+	whole  bool  // it takes all series of a single field, so the counts of points apply
+	page   int64 // number of points per page; 0: all are read at once
 	cut    bool  // to is before the end of the range: the blocks of the partitions before it fill a page
 	erased []erasure
-	unseen int // points since it was looked whether somebody still waits
+	unseen int // points since the last check whether a caller still waits
 }
 
-// spot is a place in the order of a scan.
+// spot is a position in the order of a scan.
 type spot struct {
 	partition int64
 	field     int // index in the fields of the scan
 	series    uint32
-	time      int64 // of the next point, if some of the series were told
+	time      int64 // time of the next point, if points of the series were already returned
 }
 
-// frontOf returns where a partition begins.
+// frontOf returns the start of a partition.
 func frontOf(partition int64) spot { return spot{partition: partition, time: math.MinInt64} }
 
-// length returns how long partitions are.
+// length returns the length of partitions.
 func (s *scan) length() int64 {
 	if s.tier != nil {
 		return s.tier.partition(s.open.partition)
@@ -56,7 +56,7 @@ func (s *scan) length() int64 {
 	return s.open.partition
 }
 
-// partitions returns which partitions have points of the range, ascending, with the numbers of
+// partitions returns the partitions that have points of the range, ascending, with the numbers of
 // their generations.
 func (s *scan) partitions(after int64) (all []partitionAt, err error) {
 	id := rawTier
@@ -87,7 +87,7 @@ func (s *scan) partitions(after int64) (all []partitionAt, err error) {
 	return all, err
 }
 
-// partitionAt is a partition and its row, which is empty if it has blocks only.
+// partitionAt is a partition with its row, which is empty if it only has blocks.
 type partitionAt struct {
 	number int64
 	row    partitionRow
@@ -95,9 +95,9 @@ type partitionAt struct {
 
 func (p partitionAt) compare(n int64) int { return cmp.Compare(p.number, n) }
 
-// hold reads the blocks that have points of the range. They are part of the memory of the query.
-// Blocks over many partitions are held only up to the one that fills the page: otherwise each page
-// would write the points of all later ones anew.
+// hold reads the blocks that have points of the range. They count towards the memory of the query.
+// Blocks over many partitions are held only up to the one that fills the page. Otherwise each page
+// would rewrite the points of all later ones.
 func (s *scan) hold() error {
 	if s.tier != nil {
 		return nil
@@ -144,16 +144,16 @@ func (s *scan) hold() error {
 	return err
 }
 
-// What a block takes in memory beside its points: itself, each of its series, and each run of one
-// that is not encoded.
+// Memory of a block in addition to its points: the block, each of its series, and each run of a
+// series that is not encoded.
 const (
 	blockBytes  = 300
 	seriesBytes = 4
 	runBytes    = 64
 )
 
-// feeds fills a merger with what there is of a column of a field in a partition: the generations,
-// then the blocks, in the order in which they replace each other.
+// feeds adds to a merger all feeds of a column of a field in a partition: the generations, then the
+// blocks, in the order in which they replace each other.
 func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 	at := chunkGroup{inc: s.open.inc, partition: p.number, field: field, column: c}
 	if s.tier != nil {
@@ -185,9 +185,9 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 	return nil
 }
 
-// keptFrom returns the time before which points that were written up to an LSN are gone. Those that
-// were too old when a longer retention was set still count for the tiers that there were: their
-// buckets will be made of them.
+// keptFrom returns the time before which points written up to an LSN are gone. Points that were
+// outdated when the retention was extended still count for the tiers of that time, because their
+// buckets will be computed from them.
 func (s *scan) keptFrom(lsn uint64) int64 {
 	if s.stands != rawTier {
 		return s.open.content.keptFor(s.stands, lsn)
@@ -195,7 +195,7 @@ func (s *scan) keptFrom(lsn uint64) int64 {
 	return s.open.content.goneBefore(lsn)
 }
 
-// ended looks now and then whether somebody still waits for the answer, as points are gone through.
+// ended checks at intervals, counted in points, whether a caller still waits for the answer.
 func (s *scan) ended(n int) error {
 	if s.unseen += n; s.unseen < maxUnseen {
 		return nil
@@ -204,13 +204,13 @@ func (s *scan) ended(n int) error {
 	return s.view.Ended()
 }
 
-// maxUnseen is how many points are gone through between two looks: a few milliseconds.
+// maxUnseen is the number of points between two checks: a few milliseconds.
 const maxUnseen = 1 << 17
 
-// run calls f with all points, beginning at a place; f may end the scan with an error.
+// run calls f with all points, from a position on; f may end the scan with an error.
 func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) error) error {
 	if start.partition > floorDiv(s.from, s.length()) {
-		s.from = start.partition * s.length() // the blocks before are not needed
+		s.from = start.partition * s.length() // earlier blocks are not needed
 	}
 	if err := s.hold(); err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *scan) runHeld(start spot, f func(at spot, times []int64, values []float
 	return nil
 }
 
-// atLeast returns how many points there are at least, as far as that is known before they are read.
+// atLeast returns a lower bound for the number of points, as far as known before reading them.
 func (s *scan) atLeast(partitions []partitionAt) (n int64) {
 	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.erased) > 0 ||
 		len(s.open.content.closed) > 0 {
@@ -260,7 +260,7 @@ func (s *scan) atLeast(partitions []partitionAt) (n int64) {
 	return n
 }
 
-// runField goes over the series of one field in a partition.
+// runField processes the series of one field in a partition.
 func (s *scan) runField(p *partitionAt, at spot, f func(at spot, times []int64, values []float64) error) (err error) {
 	m := merger{bytes: s.bytes}
 	defer func() { err = cmp.Or(err, m.close()) }()
@@ -295,7 +295,7 @@ func (s *scan) runField(p *partitionAt, at spot, f func(at spot, times []int64, 
 	return nil
 }
 
-// fieldsOf returns the numbers of the fields that a selection names, of all if it names none.
+// fieldsOf returns the numbers of the fields in a selection, or of all fields if it names none.
 func fieldsOf(o *open, names []string) (fields []fieldID) {
 	for i := range o.fields {
 		if len(names) == 0 || slices.Contains(names, o.fields[i].name) {
@@ -305,7 +305,7 @@ func fieldsOf(o *open, names []string) (fields []fieldID) {
 	return fields
 }
 
-// forQuery returns the tags of a series as queries have them.
+// forQuery returns the tags of a series in the form of queries.
 func (l tagList) forQuery() []floql.Tag {
 	tags := make([]floql.Tag, len(l))
 	for i, t := range l {

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// maxQueryBytes bounds the memory that a query of another process may ask for.
+// maxQueryBytes bounds the memory that a query from another process may request.
 const maxQueryBytes = 1 << 30
 
 // codeSelection codes a selection, limits included, as bytes.

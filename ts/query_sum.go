@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// sumRests reads what the sums of the buckets of a field in a partition have beyond their first two
-// parts: the columns from columnSumRest on, each when the first bucket takes it. Series come in
-// ascending order.
+// sumRests reads the parts of sums beyond their first two, for the buckets of a field in a
+// partition: the columns from columnSumRest on, each opened when the first bucket needs it. Series
+// come in ascending order.
 type sumRests struct {
 	scan      *scan
 	partition *partitionAt
@@ -20,7 +20,7 @@ type sumRests struct {
 	one       []float64
 }
 
-// read reads the parts of the buckets of a series; counts says how many each has.
+// read reads the parts of the buckets of a series; counts are their numbers of parts.
 func (s *sumRests) read(id seriesID, times []int64, counts []float64) error {
 	n := 0
 	for _, c := range counts {

@@ -18,7 +18,7 @@ const (
 	queryLast
 )
 
-// answerer is a query of this package: it knows how to answer itself.
+// answerer is a query of this package that can answer itself.
 type answerer interface {
 	engine.Query
 	answer(v *engine.View) error
@@ -32,15 +32,15 @@ func queryRow[Q any, P interface {
 	return engine.QueryRow[*machine, Q, P](kind, name, func(_ *machine, v *engine.View, q P) error { return q.answer(v) })
 }
 
-// maxResolve is how many series one query looks for.
+// maxResolve is the maximum number of series per query.
 const maxResolve = 4096
 
-// resolveQuery asks for the numbers of series of measurements, by the hashes of their tags.
+// resolveQuery queries the numbers of series of measurements, by the hashes of their tags.
 type resolveQuery struct {
 	namespace string
 	wanted    []wanted
 
-	found  []resolved // result, as wanted
+	found  []resolved // result, parallel to wanted
 	room   int64      // result: for new series in the shard
 	limit  int64      // result
 	spread bool       // result
@@ -52,18 +52,18 @@ type wanted struct {
 }
 
 type resolved struct {
-	inc   incarnation // 0: there is no such measurement
-	ids   []uint64    // of each hash one more than the number of the series, 0 if there is none
+	inc   incarnation // 0: the measurement does not exist
+	ids   []uint64    // for each hash, the number of the series plus one, 0 if it does not exist
 	worst LimitError  // tag and number of values, if there is no room
 }
 
 // Machine returns engine.MachineTS.
 func (*resolveQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*resolveQuery) Kind() uint8 { return queryResolve }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *resolveQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	total := 0
@@ -78,7 +78,7 @@ func (q *resolveQuery) Arguments(f *codec.Fields) {
 
 func codeHash(h *[hashLen]byte, f *codec.Fields) { f.Hex("", h[:]) }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *resolveQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "found", &q.found, func(r *resolved, f *codec.Fields) {
 		f.Uvarint("incarnation", (*uint64)(&r.inc))
@@ -155,7 +155,7 @@ func (q *resolveQuery) resolve(v *engine.View, ns uint32, w *wanted, r *resolved
 		if err != nil {
 			return err
 		}
-		// One that is being retired has to be defined again.
+		// A series being retired has to be defined again.
 		if _, retiring, err := v.Get(seriesKey(nil, rowRetiring, inc, seriesID(id))); err != nil {
 			return err
 		} else if !retiring {
@@ -174,7 +174,7 @@ func (q *resolveQuery) resolve(v *engine.View, ns uint32, w *wanted, r *resolved
 	return it.Close()
 }
 
-// incarnationNow returns the present incarnation of a measurement, or false if there is none.
+// incarnationNow returns the current incarnation of a measurement, or false if it does not exist.
 func incarnationNow(v *engine.View, ns uint32, name string) (incarnation, bool, error) {
 	b, ok, err := v.Get(nameKey(nil, rowName, ns, name))
 	if err != nil || !ok {

@@ -7,21 +7,21 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// How far the rollups of a measurement have come is told by rows that Apply writes, so that every
+// The progress of a measurement's rollups is recorded in rows that Apply writes, so that every
 // replica, and every query, sees the same:
 //
 //	dirty rows         buckets of a tier that are to be computed anew; sealing points marks theirs
 //	content.blocks     no block has points from before blocks.least(); points of blocks are marked when they are sealed
 //	content.lost       of a tier, the time before which raw partitions have been removed after it was made of them
 //
-// A raw partition goes when its points are too old, and no bucket that it has points of can still
-// change: see neededFrom.
+// A raw partition is removed when its points are too old, and no bucket with some of its points can
+// still change: see neededFrom.
 
-// iterate opens an iterator, of a view or of a command.
+// iterate opens an iterator of a view or a command.
 type iterate func(lower, upper []byte) (*engine.Iter, error)
 
-// firstDirty returns the first range of dirty buckets of a tier, and where it ends, or false if
-// there is none. Later ranges begin behind it.
+// firstDirty returns the first range of dirty buckets of a tier, and its end, or false if there is
+// none. Later ranges begin after it.
 func firstDirty(iter iterate, inc incarnation, id tierID) (until int64, d dirty, ok bool, err error) {
 	prefix := tierKey(nil, rowDirty, inc, id)
 	it, err := iter(prefix, key.PrefixEnd(prefix))
@@ -35,9 +35,9 @@ func firstDirty(iter iterate, inc incarnation, id tierID) (until int64, d dirty,
 	return until, d, ok, cmp.Or(err, it.Close())
 }
 
-// rolledUpTo returns the time before which every bucket of a tier holds all points that were
-// written into it: the begin of its first dirty bucket, or of the bucket of the oldest point that
-// is in a block, or math.MaxInt64 if there is neither.
+// rolledUpTo returns the time before which every bucket of a tier contains all points written into
+// it. That is the start of its first dirty bucket, or of the bucket of the oldest point in a block,
+// or math.MaxInt64 if there is neither.
 func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 	rolled := o.content.blocks.least()
 	if o.content.blocks.points > 0 {
@@ -51,9 +51,9 @@ func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 }
 
 // neededFrom returns the time from which on points are kept: those that are not too old, and those
-// of buckets that are still to be computed, or may be once more, as points are still taken for
-// them. So a bucket is always computed of all its points, also one that is longer than points are
-// kept. It also returns the tier that needs the oldest of them, nil if none needs any.
+// of buckets still to be computed, or perhaps recomputed because they can still receive points. So
+// a bucket is always computed from all its points, even if it is longer than the retention. It also
+// returns the tier that needs the oldest points, nil if none needs any.
 func (o *open) neededFrom(now int64, iter iterate) (needed int64, by *tier, err error) {
 	oldest := o.policy.oldest(now)
 	needed = oldest
@@ -64,7 +64,7 @@ func (o *open) neededFrom(now int64, iter iterate) (needed int64, by *tier, err 
 			return 0, nil, err
 		}
 		from := min(bucketOf(oldest, t.every), rolled)
-		if from = max(from, bucketOf(t.oldest(now), t.every)); from < needed { // what the tier does not keep need not be made
+		if from = max(from, bucketOf(t.oldest(now), t.every)); from < needed { // buckets beyond the tier's TTL need not be computed
 			needed, by = from, t
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// rowVersion begins the rows whose layout may change.
+// rowVersion is the first byte of rows whose layout may change.
 const rowVersion = 1
 
 // fieldID is the number of a field in a measurement, counted from 0.
 type fieldID uint16
 
-// encode and decode go by the same function of a row, so that they can not differ.
+// encode and decode use the same function of a row, so that they cannot differ.
 func encode[T any](dst []byte, row *T, code func(*T, *codec.Coder)) []byte {
 	c := codec.NewEncoder(dst)
 	code(row, &c)
@@ -33,7 +33,7 @@ func decode[T any](b []byte, what string, code func(*T, *codec.Coder)) (row T, e
 	return row, nil
 }
 
-// must is for what Apply reads: it wrote it.
+// must returns a value that Apply reads and has itself written.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -48,19 +48,19 @@ func codeVersion(c *codec.Coder) {
 	}
 }
 
-// measurement is the row of what a measurement is. A field's number is its place in the list.
+// measurement is the row that describes a measurement. A field's number is its index in the list.
 type measurement struct {
 	ns        uint32
 	name      string
 	createdAt int64
 	partition int64 // length of a partition of tier 0, ms
 	fields    []field
-	// Parts of it in other shards that have been announced here, where it lives, and not withdrawn:
-	// in the order in which they came.
+	// At its home: parts in other shards that have been announced and not withdrawn, in order of
+	// arrival.
 	elsewhere []announcement
 }
 
-// announcement says that a shard of a spread namespace has a part of a measurement.
+// announcement reports that a shard of a spread namespace has a part of a measurement.
 type announcement struct {
 	shard engine.ShardID
 	inc   incarnation
@@ -103,45 +103,44 @@ func decodeMeasurement(b []byte) (measurement, error) {
 
 func (m *measurement) encode(dst []byte) []byte { return encode(dst, m, (*measurement).code) }
 
-// content is the row of what is in a measurement, in one shard.
+// content is the row with the contents of a measurement in one shard.
 type content struct {
-	series     uint32 // how many there are
+	series     uint32 // number of series
 	nextSeries uint32
-	points     int64 // written, corrected when they are sealed and merged
+	points     int64 // written; corrected when they are sealed and merged
 	blocks     waiting
-	sealed     uint64 // LSN: blocks up to it are in pages
+	sealed     uint64 // LSN: blocks up to it are in chunks
 	last       uint64 // LSN of the last write
-	oldest     int64  // least and greatest time ever written, ms; oldest is greater if there is none
+	oldest     int64  // lowest and highest time ever written, ms; oldest is greater if there is none
 	newest     int64
-	shape      uint64 // LSN of the last change of pages other than that some were added
+	shape      uint64 // LSN of the last change of chunks other than additions
 	rolled     uint64 // LSN of the view of the last rollup
-	expired    uint64 // LSN of the last time that retention has removed something
-	swept      uint64 // LSN up to which series without points have left
-	erased     uint32 // rows of deletions of time ranges
-	deleted    uint32 // series whose points may still be in pages
-	retiring   uint32 // series that are being retired
-	timer      int64  // when retention looks again, 0: never
-	kept       int64  // points from before this time have been too old once: what there is of them was written later
+	expired    uint64 // LSN of the last removal by retention
+	swept      uint64 // LSN up to which series without points have been removed
+	erased     uint32 // number of rows of deletions of time ranges
+	deleted    uint32 // number of deleted series whose points may still be in chunks
+	retiring   uint32 // number of series being retired
+	timer      int64  // next time of the retention timer, 0: none
+	kept       int64  // points before this time were outdated at some point: those that exist were written later
 	closed     []closing
 	lost       []lost // of tiers, ascending
-	// of tiers, ascending: buckets that begin earlier lack points that retention had removed before
-	// the tier was made, or are gone
+	// of tiers, ascending: earlier buckets lack points that retention had removed before the tier
+	// was added, or are gone
 	since []lost
 }
 
-// closing says that a longer retention was set: points from before a time were too old by then, and
-// those of them that had been written up to an LSN stay gone, though they may still be in blocks
-// and pages.
+// closing records that the retention was extended. Points before a time were outdated by then.
+// Those of them written up to an LSN stay gone, though they may still be in blocks and chunks.
 //
-// Tiers that there were by then are made of those points all the same: pages keep them until that
+// The tiers of that time are computed from those points all the same: chunks keep them until that
 // is done. Later tiers have lower bounds.
 type closing struct {
 	before int64
 	upTo   uint64
-	tiers  tierID // tiers of lower numbers are those that there were
+	tiers  tierID // tiers with lower numbers existed then
 }
 
-// How often a retention may be made longer before what was too old has been removed: at the home of
+// How often a retention may be extended before outdated points have been removed: at the home of
 // the measurement, and elsewhere, where points may be removed later.
 const (
 	maxClosings = 16
@@ -154,11 +153,11 @@ func (l *closing) code(c *codec.Coder) {
 	c.Uint16((*uint16)(&l.tiers))
 }
 
-// lost says that points from before a time were removed after a tier had been made of them: buckets
-// that begin earlier can not be computed anew.
+// lost records that points before a time were removed after a tier had been computed from them:
+// earlier buckets cannot be recomputed.
 type lost struct {
 	tier   tierID
-	before int64 // begin of a bucket
+	before int64 // start of a bucket
 }
 
 func (l *lost) code(c *codec.Coder) {
@@ -166,7 +165,7 @@ func (l *lost) code(c *codec.Coder) {
 	c.Varint(&l.before)
 }
 
-// lostBefore returns the time before which no bucket of a tier can be computed anew.
+// lostBefore returns the time before which no bucket of a tier can be recomputed.
 func (n *content) lostBefore(id tierID) int64 {
 	for _, l := range n.lost {
 		if l.tier == id {
@@ -176,7 +175,7 @@ func (n *content) lostBefore(id tierID) int64 {
 	return minTime
 }
 
-// wholeFrom returns the time from which the buckets of a tier are complete.
+// wholeFrom returns the time from which on the buckets of a tier are complete.
 func (n *content) wholeFrom(id tierID) int64 {
 	for _, s := range n.since {
 		if s.tier == id {
@@ -186,11 +185,11 @@ func (n *content) wholeFrom(id tierID) int64 {
 	return minTime
 }
 
-// lose notes that points from before a time are removed, of which a tier has been made.
+// lose records the removal of points before a time, from which a tier has been computed.
 func (n *content) lose(t *tier, before int64) { n.lost = raise(n.lost, t, before) }
 
-// raise moves the time of a tier to the first bucket that begins at or after one, unless it is
-// later already.
+// raise moves the time of a tier to the first bucket that begins at or after a time, unless it is
+// already later.
 func raise(all []lost, t *tier, before int64) []lost {
 	before = ceil(before, t.every)
 	i, ok := slices.BinarySearchFunc(all, t.id, func(l lost, id tierID) int { return int(l.tier) - int(id) })
@@ -201,7 +200,7 @@ func raise(all []lost, t *tier, before int64) []lost {
 	return all
 }
 
-// kept returns the time before which a tier is not made of what was written up to an LSN.
+// keptFor returns the time before which a tier is not computed from writes up to an LSN.
 func (n *content) keptFor(id tierID, lsn uint64) int64 {
 	before := int64(minTime)
 	for _, l := range n.closed {
@@ -212,8 +211,8 @@ func (n *content) keptFor(id tierID, lsn uint64) int64 {
 	return before
 }
 
-// goneBefore returns the time before which what was written up to an LSN is gone, whatever the
-// retention says now.
+// goneBefore returns the time before which writes up to an LSN are gone, whatever the current
+// retention.
 func (n *content) goneBefore(lsn uint64) int64 {
 	before := int64(minTime)
 	for _, l := range n.closed {
@@ -224,28 +223,28 @@ func (n *content) goneBefore(lsn uint64) int64 {
 	return before
 }
 
-// closesBetween reports whether a longer retention was set between two writes: they are not to be
-// in one generation, as other points of them are gone.
+// closesBetween reports whether the retention was extended between two writes. They must then not
+// share a generation, because different points of them are gone.
 func (n *content) closesBetween(before, after uint64) bool {
 	return slices.ContainsFunc(n.closed, func(l closing) bool { return before <= l.upTo && l.upTo < after })
 }
 
-// waiting counts what is not sealed.
+// waiting counts unsealed blocks and points.
 type waiting struct {
 	points int64
 	bytes  int64
 	since  int64 // stamp of the oldest block, 0: there is none
 	// No point of a block up to the LSN turn is before oldest, and no point of a later one before
-	// later. Two marks that take turns follow the blocks as they are sealed, without looking at all
+	// later. The two marks alternate and follow the blocks as they are sealed, without reading all
 	// of them.
 	oldest, later int64
 	turn          uint64
 }
 
-// add notes the time of the oldest point of a block.
+// add records the time of the oldest point of a block.
 func (w *waiting) add(oldest int64) { w.later = min(w.later, oldest) }
 
-// sealed notes that blocks up to an LSN are pages now, of those up to last.
+// sealed records that blocks up to an LSN, of those up to last, are now chunks.
 func (w *waiting) sealed(upTo, last uint64) {
 	if upTo >= w.turn {
 		w.oldest, w.later, w.turn = w.later, math.MaxInt64, last
@@ -292,16 +291,16 @@ func decodeContent(b []byte) (content, error) { return decode(b, "content", (*co
 
 func (n *content) encode(dst []byte) []byte { return encode(dst, n, (*content).code) }
 
-// policy is the row of how long a measurement keeps what. Its home, the shard of its name, has the
-// newest version; others are told.
+// policy is the row of a measurement's retention and tiers. Its home, the shard of its name, has
+// the newest version and sends it to the others.
 type policy struct {
 	version uint64
 	rawTTL  int64 // ms, 0: for ever
 	tiers   []tier
-	next    tierID // what the next tier gets for a number
+	next    tierID // number of the next tier
 }
 
-// tier is a rollup: the aggregates of each bucket of so many ms, kept for so long.
+// tier is a rollup: the aggregates of each bucket, with the length of buckets and their TTL.
 type tier struct {
 	id    tierID
 	every int64 // ms
@@ -317,8 +316,8 @@ func (t *tier) code(c *codec.Coder) {
 	}
 }
 
-// partition returns the length of the partitions of a tier, ms: a multiple of its buckets, so that
-// runs are long enough.
+// partition returns the length of the partitions of a tier in ms: a multiple of its buckets, long
+// enough for long runs.
 func (t *tier) partition(raw int64) int64 {
 	const buckets = 1024
 	n := max(buckets, (raw+t.every-1)/t.every)
@@ -340,7 +339,7 @@ func decodePolicy(b []byte) (policy, error) { return decode(b, "policy", (*polic
 
 func (p *policy) encode(dst []byte) []byte { return encode(dst, p, (*policy).code) }
 
-// limitRow is the row of how many series a namespace may have, over all shards.
+// limitRow is the row of a namespace's maximum number of series, over all shards.
 type limitRow struct {
 	version uint64
 	limit   uint64
@@ -354,12 +353,12 @@ func (l *limitRow) code(c *codec.Coder) {
 
 func decodeLimit(b []byte) (limitRow, error) { return decode(b, "limit", (*limitRow).code) }
 
-// tagList is a tag set: names in order, each once, none empty.
+// tagList is a tag set: names in order, unique and not empty.
 type tagList []tag
 
 type tag struct{ name, value string }
 
-// list codes tags, whatever their order.
+// list codes tags, in any order.
 func (l *tagList) list(c *codec.Coder) {
 	codec.List(c, (*[]tag)(l), func(c *codec.Coder, t *tag) {
 		c.String(&t.name)
@@ -378,8 +377,9 @@ func (l *tagList) code(c *codec.Coder) {
 	}
 }
 
-// identity returns by what a series is found, and by what it is recognised: of two series with one
-// number, an old one and its successor, the fingerprints differ. No fingerprint is 0.
+// identity returns the hash by which a series is found, and the fingerprint by which it is
+// recognised. If two series have one number, an old one and its successor, their fingerprints
+// differ. No fingerprint is 0.
 func (l tagList) identity() (hash [hashLen]byte, fingerprint uint64) {
 	sum := sha256.Sum256(encode(nil, &l, (*tagList).code))
 	copy(hash[:], sum[:hashLen])
@@ -423,7 +423,7 @@ func decodeSeries(b []byte) (seriesRow, error) { return decode(b, "series", (*se
 
 func (s *seriesRow) encode(dst []byte) []byte { return encode(dst, s, (*seriesRow).code) }
 
-// tagRow is the row of a tag: how many distinct values it has, and how many series have it.
+// tagRow is the row of a tag: the number of distinct values, and of series that have it.
 type tagRow struct{ values, series uint64 }
 
 func (t *tagRow) code(c *codec.Coder) {
@@ -433,7 +433,7 @@ func (t *tagRow) code(c *codec.Coder) {
 
 func decodeTag(b []byte) (tagRow, error) { return decode(b, "tag", (*tagRow).code) }
 
-// count is a row that is one number.
+// count is a row with a single number.
 type count uint64
 
 func (n *count) code(c *codec.Coder) { c.Uvarint((*uint64)(n)) }

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// block is the row of points of one batch: a header that Apply makes, and points as the caller has
-// encoded them, in which a series is its place in ids and a field its place in fields.
+// block is the row with the points of one batch: a header written by Apply, and points as encoded
+// by the caller. In them a series is its index in ids and a field its index in fields.
 type block struct {
 	ids    []seriesID
 	fields []fieldID
@@ -18,9 +18,9 @@ type block struct {
 	points []byte // see package internal/points
 }
 
-// span says how many points there are, and from when to when.
+// span holds the number of points and their time range.
 type span struct {
-	points         int64 // each counts once, however many fields it has
+	points         int64 // each counts once, regardless of its fields
 	oldest, newest int64 // ms
 }
 
@@ -63,8 +63,8 @@ func (b *block) codeHeader(c *codec.Coder) {
 	c.Varint(&b.span.newest)
 }
 
-// codeIDs codes series: their number, and of each how far it is behind the successor of the one
-// before (varint).
+// codeIDs codes series: their number, and for each its distance from the successor of the previous
+// one (varint).
 func codeIDs(c *codec.Coder, ids *[]seriesID) {
 	n := uint64(len(*ids))
 	if c.Uvarint(&n); c.Reading() {
@@ -88,29 +88,29 @@ func codeIDs(c *codec.Coder, ids *[]seriesID) {
 	}
 }
 
-// partitionRow is the row of a partition: its generations, the oldest first. What is in a later one
-// replaces what an earlier one has of the same time.
+// partitionRow is the row of a partition: its generations, oldest first. Points of a later
+// generation replace those of earlier ones at the same time.
 type partitionRow struct {
 	generations []generation
-	changed     int64 // when something was added last, ms
+	changed     int64 // time of the last addition, ms
 	// Of tier 0; elsewhere they are 0.
-	points int64 // as they count in the measurement: each once, however many fields it has
+	points int64 // as counted in the measurement: each once, regardless of its fields
 	newest int64 // no point is later
 	state  countState
 }
 
-// countState says whether the points of a partition are counted as what they are.
+// countState is the accuracy of the points count of a partition.
 type countState uint8
 
 const (
 	exact       countState = iota
-	overlapping            // some of what was added may be there twice; they are counted again when nothing has been added for a while
-	reduced                // some have been removed; they are counted again at once
+	overlapping            // some additions may be duplicates; points are recounted after a while without additions
+	reduced                // some points were removed; the rest are recounted at once
 )
 
-// generation is what was sealed, or merged, together.
+// generation is a set of chunks sealed or merged together.
 type generation struct {
-	number uint64 // LSN up to which it holds points
+	number uint64 // LSN up to which it contains points
 	chunks int64
 	bytes  int64
 }
@@ -144,7 +144,7 @@ func decodePartition(b []byte) (partitionRow, error) {
 	return decode(b, "partition", (*partitionRow).code)
 }
 
-// find returns the place of a generation, and whether it is there.
+// find returns the index of a generation, and whether it exists.
 func (p *partitionRow) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(p.generations, number, func(g generation, n uint64) int {
 		switch {
@@ -157,13 +157,13 @@ func (p *partitionRow) find(number uint64) (int, bool) {
 	})
 }
 
-// dirty is the row of buckets of a tier that are to be computed anew: those from a time up to the
-// one in its key, ms. Ranges of a tier do not overlap. One that is too large to be computed at once
-// is done bucket by bucket, or, where a few buckets have too many series, by series.
+// dirty is the row of a range of buckets of a tier to recompute: those from a time up to the one in
+// its key, ms. Ranges of a tier do not overlap. A range too large to compute at once is processed
+// bucket by bucket, or, where a few buckets have too many series, by series.
 type dirty struct {
 	from   int64
-	lsn    uint64 // of the last change that has made it larger
-	chunk  int64  // of the buckets before it the series before next are done
+	lsn    uint64 // of the last change that extended it
+	chunk  int64  // in the buckets before it, the series before next are done
 	series uint32
 }
 
@@ -178,11 +178,11 @@ func decodeDirty(b []byte) (dirty, error) { return decode(b, "dirty", (*dirty).c
 
 func (d *dirty) encode(dst []byte) []byte { return encode(dst, d, (*dirty).code) }
 
-// chunkRow is the row of a chunk: what package points says of it, and its points, which alias the
-// row.
+// chunkRow is the row of a chunk: its description by package points, and its points, which alias
+// the row.
 type chunkRow struct {
 	last     seriesID
-	from, to int64 // least and greatest time
+	from, to int64 // lowest and highest time
 	values   int64
 	data     []byte
 }
@@ -206,7 +206,7 @@ func decodeChunk(row []byte) (p chunkRow, err error) {
 	return p, nil
 }
 
-// decodePrints reads a row of fingerprints.
+// decodePrints decodes a row of fingerprints.
 func decodePrints(b []byte, p *[pageSeries]uint64) error {
 	if len(b) != 8*pageSeries {
 		return fmt.Errorf("ts fingerprints row: %w: %d bytes", codec.ErrCorrupt, len(b))
@@ -217,7 +217,7 @@ func decodePrints(b []byte, p *[pageSeries]uint64) error {
 	return nil
 }
 
-// encodePrints lays fingerprints out, u64 each; some is false if there is none.
+// encodePrints encodes fingerprints, u64 each; some is false if there is none.
 func encodePrints(p *[pageSeries]uint64) (row []byte, some bool) {
 	row = make([]byte, 0, 8*pageSeries)
 	for _, v := range p {

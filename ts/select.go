@@ -10,25 +10,24 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// selector finds the series of a measurement for which all filters hold. It begins with the filter
-// that is known to leave the fewest series, and looks at the tags of series themselves as soon as
-// that is less than what the index has to say.
+// selector finds the series of a measurement that match all filters. It starts with the filter
+// known to leave the fewest series, and reads the tags of the series themselves once that is
+// cheaper than the index.
 type selector struct {
 	view   *engine.View
 	inc    incarnation
 	limits floql.Limits
-	ids    []seriesID // ascending; meaningful once narrowed
-	narrow bool       // ids are those that are left
+	ids    []seriesID // ascending; valid once narrow is set
+	narrow bool       // ids are the remaining series
 	tags   map[seriesID]tagList
 }
 
-// fewSeries is how many series are looked at one by one instead of asking the index about a filter:
-// a row of a series costs as much as some dozens of rows of the index, which are next to each
-// other.
+// fewSeries is the number of series up to which each is read on its own instead of using the index
+// for a filter. A row of a series costs as much as some dozens of index rows, which are adjacent.
 const fewSeries = 256
 
-// selectSeries returns the series for which all filters hold, ascending. Their numbers take no more
-// memory than the limits allow.
+// selectSeries returns the series that match all filters, ascending. The memory of their numbers
+// stays within the limits.
 func selectSeries(v *engine.View, inc incarnation, filters []floql.Filter, limits floql.Limits) (*selector, error) {
 	s := &selector{view: v, inc: inc, limits: limits, tags: make(map[seriesID]tagList)}
 	equal, others, err := s.order(filters)
@@ -51,14 +50,14 @@ func selectSeries(v *engine.View, inc incarnation, filters []floql.Filter, limit
 	return s, s.all()
 }
 
-// counted is a filter for a value, and how many series have that.
+// countedFilter is a filter for a value, with the number of series that have it.
 type countedFilter struct {
 	filter floql.Filter
 	series uint64
 }
 
-// order sorts filters: those for one value by how many series have it, and the others with those
-// first that select. If a value is nowhere, no series is left.
+// order sorts filters: those for one value by number of series, the others with selecting ones
+// first. If a value does not exist, no series is left.
 func (s *selector) order(filters []floql.Filter) (equal []countedFilter, others []floql.Filter, err error) {
 	for _, f := range filters {
 		if f.Op != floql.Equal || f.Value == "" {
@@ -84,7 +83,8 @@ func (s *selector) order(filters []floql.Filter) (equal []countedFilter, others 
 	return equal, others, nil
 }
 
-// rank is 0 for filters that select series by what they have, and 1 for those that leave out.
+// rank is 0 for filters that select series by a value they have, and 1 for those that exclude
+// series.
 func rank(f *floql.Filter) int {
 	if f.Matches("") {
 		return 1
@@ -120,7 +120,7 @@ func (s *selector) keepIf(keep func(seriesID) (bool, error)) error {
 	return nil
 }
 
-// apply keeps the series for which a filter holds that is not for a single value.
+// apply keeps the series that match a filter for more than a single value.
 func (s *selector) apply(f floql.Filter) error {
 	if s.narrow && len(s.ids) <= fewSeries {
 		return s.keepIf(func(id seriesID) (bool, error) {
@@ -128,7 +128,7 @@ func (s *selector) apply(f floql.Filter) error {
 			return f.Matches(tags.get(f.Tag)), err
 		})
 	}
-	leaves := f.Matches("") // series without the tag stay, so those are subtracted that have it with another value
+	leaves := f.Matches("") // series without the tag stay, so series with other values of it are subtracted
 	found, err := s.having(f.Tag, &f, !leaves)
 	if err != nil {
 		return err
@@ -146,8 +146,8 @@ func (s *selector) apply(f floql.Filter) error {
 	return nil
 }
 
-// having returns the series that have the tag with a value for which the filter holds or, if
-// matches is false, does not hold. Values are skipped whole.
+// having returns the series that have the tag with a value that matches the filter or, if matches
+// is false, does not match. It skips whole values.
 func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []seriesID, err error) {
 	prefix := key.AppendString(incKey(nil, rowPosting, s.inc), []byte(tag))
 	lower, upper := prefix, key.PrefixEnd(prefix)
@@ -159,7 +159,7 @@ func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []se
 		lower = key.AppendString(slices.Clone(prefix), []byte(f.Value))
 		upper = key.PrefixEnd(lower)
 	case matches:
-		// The last two bytes of an encoded string are its end, which a prefix has not.
+		// The last two bytes of an encoded string are its end, which a prefix does not have.
 		start := key.AppendString(slices.Clone(prefix), []byte(f.Prefix()))
 		lower = start[:len(start)-2]
 		upper = key.PrefixEnd(lower)
@@ -201,7 +201,7 @@ func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []se
 	return found, err
 }
 
-// all makes ids those of all series.
+// all sets ids to all series.
 func (s *selector) all() error {
 	prefix := incKey(nil, rowSeries, s.inc)
 	it, err := s.view.Iter(prefix, key.PrefixEnd(prefix))
@@ -218,8 +218,7 @@ func (s *selector) all() error {
 	return cmp.Or(err, it.Close())
 }
 
-// checkRoom returns a *floql.LimitError if n more numbers of series than are kept already take too
-// much memory.
+// checkRoom returns a *floql.LimitError if n more series numbers would exceed the memory limit.
 func (s *selector) checkRoom(n int) error {
 	return s.limits.CheckBytes(seriesBytes * int64(n+len(s.ids)))
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// source is the measurements of a namespace for queries. Each shard reads, and aggregates, what it
-// has.
+// source provides the measurements of a namespace to queries. Each shard reads and aggregates its
+// own part.
 type source struct {
 	store *Store
-	exact bool // refuse ranges that only rollups are left of
+	exact bool // refuse ranges of which only rollups remain
 }
 
 var _ pushdown.Aggregator[floql.Selection, floql.Series] = source{}
@@ -60,7 +60,7 @@ func (s source) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.C
 	}
 }
 
-// seriesField names a series of one shard and a field.
+// seriesField identifies a series of one shard and a field.
 type seriesField struct {
 	id    seriesID
 	field string
@@ -107,12 +107,12 @@ func (s source) Aggregate(ctx context.Context, sel floql.Selection, p pushdown.P
 }
 
 // Query evaluates a FloQL query over the time series of the namespace, see package floql. Windows
-// are aggregated where the points are, so that buckets travel and not points; where points are
-// gone, the rollups that are left of them are taken if they give the same answer.
+// are aggregated in the shards, so that buckets are transferred and not points. Where points have
+// been removed, the remaining rollups are used if they give the same answer.
 //
-// Options: floql.Options. Errors: *floql.Error for what is wrong with the query, with its position;
-// *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points that only rollups are left
-// of; ErrUnavailable; that of ctx.
+// Options: floql.Options. Errors: *floql.Error for a mistake in the query, with its position;
+// *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points of which only rollups
+// remain; ErrUnavailable; that of ctx.
 func (s *Store) Query(ctx context.Context, query string, opts ...floql.Options) (*floql.Result, error) {
 	var o floql.Options
 	if len(opts) > 0 {
@@ -121,14 +121,14 @@ func (s *Store) Query(ctx context.Context, query string, opts ...floql.Options) 
 	return floql.Eval(ctx, source{s, true}, query, o)
 }
 
-// Sample is a point of one field as it is read.
+// Sample is one point of one field.
 type Sample struct {
 	Time  time.Time
 	Value float64
-	Tags  []floql.Tag // of its series, sorted; shared by all of its samples: not to be changed
+	Tags  []floql.Tag // of its series, sorted; shared by all of its samples: do not modify
 }
 
-// ReadOption says which points Store.Read and Store.Last read.
+// ReadOption selects which points Store.Read and Store.Last read.
 type ReadOption interface{ applyRead(*readOptions) }
 
 type readOption func(*readOptions)
@@ -148,13 +148,13 @@ func Between(from, to time.Time) ReadOption {
 }
 
 // Read iterates over the points of a field of a measurement, or of one of its rollups
-// ("cpu:5m:max"): those of each series in the order of their times, while those of several series
-// take turns. Each pair is a sample and nil, or a zero Sample and an error, after which iteration
-// ends; nothing runs before the first step, and break or a done ctx releases everything. A
-// measurement, field or series that does not exist has no points.
+// ("cpu:5m:max"). Points of each series come in order of time; those of several series alternate.
+// Each pair is a sample and nil, or a zero Sample and an error, after which iteration ends; nothing
+// runs before the first step, and break or a done ctx releases everything. A measurement, field or
+// series that does not exist has no points.
 //
-// Options: Tags, Matching, Between. Errors: ErrInvalid for names out of their limits; ErrConflict
-// if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
+// Options: Tags, Matching, Between. Errors: ErrInvalid for malformed names; ErrConflict if the
+// measurement is deleted in the meantime; ErrUnavailable; that of ctx.
 func (s *Store) Read(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		for c, err := range s.columns(ctx, measurement, field, opts) {
@@ -171,7 +171,7 @@ func (s *Store) Read(ctx context.Context, measurement, field string, opts ...Rea
 	}
 }
 
-// columns reads what Read reads, in columns.
+// columns reads the points of Read, in columns.
 func (s *Store) columns(ctx context.Context, measurement, field string, opts []ReadOption) iter.Seq2[floql.Column, error] {
 	sel, err := readSelection(measurement, field, opts)
 	if err != nil {
@@ -193,8 +193,8 @@ func readSelection(measurement, field string, opts []ReadOption) (floql.Selectio
 	return sel, cmp.Or(bad, err)
 }
 
-// readBytes is what a page of points may take of memory: all that a shard has not sealed, and as
-// much for sorting.
+// readBytes is the memory limit of a page of points: all unsealed bytes of a shard, and as much for
+// sorting.
 const readBytes = 2 * maxUnsealed
 
 func (o *readOptions) selection(measurement, field string) (floql.Selection, error) {
@@ -230,13 +230,13 @@ func (o *readOptions) selection(measurement, field string) (floql.Selection, err
 	return sel, err
 }
 
-// nearMillis returns a time in ms, or the nearest that is a little before or behind all points.
+// nearMillis converts a time to ms, or to the nearest value a little before or after all points.
 func nearMillis(t time.Time) int64 {
 	s := max(min(t.Unix(), points.MaxTime/1000+1), points.MinTime/1000-1)
 	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
 }
 
-// ceilMillis returns the first ms that is not before a time.
+// ceilMillis returns the first ms at or after a time.
 func ceilMillis(t time.Time) int64 {
 	ms := nearMillis(t)
 	if t.Nanosecond()%1_000_000 > 0 {

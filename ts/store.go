@@ -26,21 +26,21 @@ func newStore(s engine.Scope) *Store { return &Store{scope: s, cache: newCache()
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// MaxErrors is how many refused points a Result tells of.
+// MaxErrors is the maximum number of refused points listed in a Result.
 const MaxErrors = 100
 
-// Result says what became of points.
+// Result is the outcome of a write.
 type Result struct {
 	Written int // points that are committed and visible
-	Refused int // points, or lines, that were not written at all
-	Strings int // fields that were left out because they are strings
-	// Errors says why of the first 100 that were refused.
+	Refused int // points, or lines, of which nothing was written
+	Strings int // fields dropped because they are strings
+	// Errors are the reasons for the first 100 refused points.
 	Errors []PointError
 }
 
-// PointError says why a point was refused.
+// PointError is the reason why a point was refused.
 type PointError struct {
-	At  int // index of the point from 0; of WriteLine the line's number from 1
+	At  int // index of the point from 0; for WriteLine the number of the line from 1
 	Err error
 }
 
@@ -49,7 +49,7 @@ func (e PointError) Error() string { return fmt.Sprintf("point %d: %v", e.At, e.
 // Unwrap returns the reason.
 func (e PointError) Unwrap() error { return e.Err }
 
-// Err returns nil if all was written, else the first reason why something was not.
+// Err returns nil if everything was written, else the first reason.
 func (r Result) Err() error {
 	if r.Refused == 0 {
 		return nil
@@ -57,16 +57,16 @@ func (r Result) Err() error {
 	return fmt.Errorf("ts: %d of %d points refused, the first: %w", r.Refused, r.Written+r.Refused, r.Errors[0])
 }
 
-// Write writes points, in batches: one command per shard for each. A point of a series and time
-// that has one replaces its fields. The time of points that have none is that of the call. When
-// Write returns nil, all points are committed (see floe.Config.Durability) and visible; they can be
-// written again without harm.
+// Write writes points, in batches: one command per shard for each. A point with the series and time
+// of an existing one replaces its fields. Points without a time have that of the call. When Write
+// returns nil, all points are committed (see floe.Config.Durability) and visible; writing them
+// again is safe.
 //
-// If some are refused, the others are written, and the error is the first reason: ErrInvalid for
-// names, tags, fields and values out of their limits, for times before what the retention keeps or
-// more than a day from now; *LimitError, which is ErrBusy, if there is no room for new series;
-// ErrBusy if too much is not sealed yet. Errors other than those, as ErrUnavailable and that of
-// ctx, leave open how much was written.
+// If some points are refused, the others are written, and the error is the first reason. The
+// reasons are ErrInvalid for names, tags, fields and values out of range, and for times before the
+// retention or more than a day from now; *LimitError, which is ErrBusy, if there is no room for new
+// series; ErrBusy if too many points are unsealed. After other errors, such as ErrUnavailable and
+// that of ctx, it is unknown how many points were written.
 func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 	var result Result
 	b := s.newBatch(&result)
@@ -96,7 +96,7 @@ func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 	return result, result.Err()
 }
 
-// addPoint adds a point, or returns why it is refused.
+// addPoint adds a point, or returns the reason for refusing it.
 func (b *batch) addPoint(i int, p *Point) error {
 	if len(p.Fields) == 0 {
 		return engine.Errorf(ErrInvalid, "ts: a point without fields")
@@ -120,7 +120,7 @@ func (b *batch) addPoint(i int, p *Point) error {
 		return err
 	}
 	m := &b.measurements[b.series[series].measurement]
-	for guess, name := range slices.Sorted(maps.Keys(p.Fields)) { // new fields get their numbers in this order
+	for guess, name := range slices.Sorted(maps.Keys(p.Fields)) { // new fields are numbered in this order
 		f, err := m.field([]byte(name), Float, guess)
 		if err != nil {
 			b.abandon()
@@ -132,24 +132,23 @@ func (b *batch) addPoint(i int, p *Point) error {
 	return nil
 }
 
-// SetRetention sets how long a measurement, which need not exist, keeps its points and which
-// rollups it has. Points older than RawTTL are invisible at once and removed in the background. A
-// rollup that is added is computed from the points that exist; a rollup that is left out is
-// removed. Points that exceed the previous RawTTL do not come back with a longer one; from then on
-// such times can be written again.
+// SetRetention sets the retention and rollups of a measurement, which need not exist. Points older
+// than RawTTL are invisible at once and removed in the background. An added rollup is computed from
+// the existing points; a rollup not listed is removed. Points older than the previous RawTTL do not
+// come back with a longer one; from then on such times can be written again.
 //
 // Points are removed only after all rollups of that time have been computed, so a call that sets
 // RawTTL and rollups of existing points loses nothing. A partition also stays as long as one of its
-// buckets can still take points: with buckets of 30 days, points stay on disk for up to RawTTL and
-// 30 days. Buckets whose points have been removed are final: points written there later, under a
-// longer RawTTL, do not change them.
+// buckets can still receive points: with buckets of 30 days, points stay on disk for up to RawTTL
+// plus 30 days. Buckets whose points have been removed are final: points written there later, under
+// a longer RawTTL, do not change them.
 //
-// In a spread namespace SetRetention and SetSeriesLimit return when all shards have the setting, or
-// after about a second if one of them can not be reached: it has it later. Operations in
+// In a spread namespace, SetRetention and SetSeriesLimit return when all shards have the setting,
+// or after about a second if a shard is unreachable: it gets the setting later. Operations in
 // transactions do not wait.
 //
-// Errors: ErrInvalid for a retention out of its limits; ErrBusy if it has been made longer 16 times
-// before what was too old has been removed.
+// Errors: ErrInvalid for a retention out of range; ErrBusy if it has been extended 16 times before
+// outdated points were removed.
 func (s *Store) SetRetention(ctx context.Context, measurement string, r Retention) error {
 	return s.tell(ctx, measurement, setRetentionOp(measurement, r))
 }
@@ -164,8 +163,8 @@ func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) erro
 	return err
 }
 
-// SetSeriesLimit sets how many series the namespace may have: those that exist stay, also beyond
-// it. By default it is a million. In a spread namespace each shard has its share.
+// SetSeriesLimit sets the maximum number of series of the namespace; existing series stay, also
+// beyond it. The default is a million. In a spread namespace each shard has its share.
 //
 // Errors: ErrInvalid for a limit that is not 1-2^31.
 func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
@@ -195,13 +194,13 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Delete removes the series of a measurement that carry all of the tags, whatever others they have,
-// and for which all filters hold (see Matching), with their points, and returns how many, also
-// beside an error. No query finds them any more when it returns; their room on disk comes back
-// later. It goes in steps of up to 1,000.
+// Delete deletes the series of a measurement that have all of the tags, and maybe others, and match
+// all filters (see Matching), with their points. It returns the number of series, also with an
+// error. When it returns, no query finds them; their disk space is freed later. It proceeds in
+// steps of up to 1,000.
 //
 // Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which
-// would be Store.Delete; ErrConflict if it was deleted and made again meanwhile.
+// would be Store.Delete; ErrConflict if it was deleted and recreated in the meantime.
 func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters ...floql.Filter) (deleted int64, err error) {
 	s := l.store
 	if len(tags)+len(filters) == 0 {
@@ -228,11 +227,11 @@ func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters 
 	}
 }
 
-// flush writes what the batch holds.
+// flush writes the batch.
 //
-// Each round looks for the series that are not known, and sends one write to each shard. What a
-// shard takes for stale is looked for anew: its cache entry was of a series that has been deleted,
-// of a write that was lost with its tail, or of another cluster that answers at the same address.
+// Each round looks up unknown series, and sends one write to each shard. Series that a shard
+// reports as stale are looked up again: the series was deleted, its write was lost with the tail of
+// the log, or the address now belongs to another cluster.
 func (b *batch) flush(ctx context.Context) error {
 	for setbacks := 0; b.pending > 0; {
 		before := b.pending
@@ -253,8 +252,8 @@ func (b *batch) flush(ctx context.Context) error {
 	return nil
 }
 
-// maxSetbacks is how often a batch may make no progress: somebody deletes its series as fast as
-// they are written.
+// maxSetbacks is how often a batch may make no progress: another client deletes its series as fast
+// as they are written.
 const maxSetbacks = 8
 
 func (b *batch) refuseAll(err error) {
@@ -265,7 +264,7 @@ func (b *batch) refuseAll(err error) {
 	}
 }
 
-// identify finds the series that are not known.
+// identify looks up unknown series.
 func (b *batch) identify(ctx context.Context) error {
 	if err := engine.CheckWritable(b.store.Namespace()); err != nil {
 		return err
@@ -318,8 +317,8 @@ func (b *batch) identify(ctx context.Context) error {
 	return nil
 }
 
-// resolve asks a shard for the numbers of series. If it has no room for those that are not there,
-// their points are refused without writing anything.
+// resolve queries a shard for the numbers of series. If it has no room for those that do not exist,
+// their points are refused without a write.
 func (b *batch) resolve(ctx context.Context, shard engine.ShardID, unknown []int32) error {
 	q := resolveQuery{namespace: b.store.Namespace()}
 	places := make(map[int32]int)
@@ -363,7 +362,7 @@ func (b *batch) resolve(ctx context.Context, shard engine.ShardID, unknown []int
 	return nil
 }
 
-// learn notes the number of a series.
+// learn records the number of a series.
 func (b *batch) learn(i int32, inc incarnation, id seriesID) *member {
 	s := &b.series[i]
 	s.member = &member{
@@ -372,7 +371,7 @@ func (b *batch) learn(i int32, inc incarnation, id seriesID) *member {
 	return s.member
 }
 
-// refuseSeries refuses all points of series for which there is no room.
+// refuseSeries refuses all points of series without room.
 func (b *batch) refuseSeries(series []int32, err *LimitError) {
 	now := time.Now()
 	for _, i := range series {
@@ -382,7 +381,7 @@ func (b *batch) refuseSeries(series []int32, err *LimitError) {
 	b.refuseErrors()
 }
 
-// refuseErrors refuses all points of series that can not be written.
+// refuseErrors refuses all points of series that cannot be written.
 func (b *batch) refuseErrors() {
 	for i := range b.rows {
 		if r := &b.rows[i]; !r.done && b.series[r.series].err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// MaxTagValues is how many values of a tag TagValues tells.
+// MaxTagValues is the maximum number of values of a tag that TagValues returns.
 const MaxTagValues = 1000
 
-// TagValues is a tag of a measurement, and the values that it has.
+// TagValues is a tag of a measurement, with its values.
 type TagValues struct {
 	Key       string
 	Values    []string // in order, up to MaxTagValues
@@ -51,7 +51,7 @@ func (s *Store) TagValues(ctx context.Context, measurement string) ([]TagValues,
 	return tags, nil
 }
 
-// join adds what another shard has of the tag.
+// join adds the values of the tag in another shard.
 func (t *TagValues) join(o TagValues) {
 	t.Values = append(t.Values, o.Values...)
 	slices.Sort(t.Values)
@@ -61,27 +61,27 @@ func (t *TagValues) join(o TagValues) {
 	}
 }
 
-// tagsQuery asks for the tags of a measurement.
+// tagsQuery queries the tags of a measurement.
 type tagsQuery struct {
 	namespace, name string
 
-	found bool // result: there is the measurement
+	found bool // result: the measurement exists
 	tags  []TagValues
 }
 
 // Machine returns engine.MachineTS.
 func (*tagsQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// Kind tells the query from others.
+// Kind identifies the kind of query.
 func (*tagsQuery) Kind() uint8 { return queryTags }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *tagsQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("measurement", &q.name)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *tagsQuery) Results(f *codec.Fields) {
 	f.Found(&q.found)
 	codec.ListOf(f, "tags", &q.tags, func(t *TagValues, f *codec.Fields) {

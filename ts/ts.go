@@ -19,33 +19,33 @@ const (
 	DefaultSeriesLimit = 1000000 // series of a namespace, see Store.SetSeriesLimit
 )
 
-// A point may be up to a day in the future: clocks differ, but a time that is far off is a mistake,
-// and would keep its partition open.
+// A point may be up to a day in the future: clocks differ, but a time far in the future is a
+// mistake, and would keep its partition open.
 const maxAhead = 24 * time.Hour
 
 // minPartition is the shortest partition, ms.
 const minPartition = int64(time.Hour / time.Millisecond)
 
-// rawPartition is the length of a partition of points as they were written, ms.
+// rawPartition is the length of a partition of raw points, ms.
 const rawPartition = int64(24 * time.Hour / time.Millisecond)
 
 // The errors of the store; the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the measurement does not exist
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
-	ErrConflict = engine.ErrConflict // the measurement has changed while something was done to it
-	ErrBusy     = engine.ErrBusy     // too much has been written that is not sealed yet
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or exceeds its limits
+	ErrConflict = engine.ErrConflict // the measurement changed during the operation
+	ErrBusy     = engine.ErrBusy     // too many points are unsealed
 )
 
-// Point is what is written: values of some fields of a series at a time.
+// Point is a point to write: values of some fields of a series at a time.
 type Point struct {
 	Measurement string             // 1-255 bytes of UTF-8 without control characters
-	Tags        map[string]string  // with the measurement they name the series; up to 64 of them
+	Tags        map[string]string  // with the measurement they identify the series; up to 64
 	Fields      map[string]float64 // at least one; all finite
-	Time        time.Time          // rounded down to ms; the zero time is that of the call
+	Time        time.Time          // rounded down to ms; zero means the time of the call
 }
 
-// FieldType is what a field was written as first. All values are kept as float64.
+// FieldType is the type of a field at its first write. All values are stored as float64.
 type FieldType uint8
 
 // The types of fields.
@@ -71,15 +71,15 @@ type Field struct {
 	Type FieldType
 }
 
-// Retention is how long a measurement keeps its points, and their rollups. The zero value keeps
-// points for ever, and has no rollups.
+// Retention sets how long a measurement keeps its points, and its rollups. The zero value keeps
+// points for ever and has no rollups.
 type Retention struct {
-	RawTTL     time.Duration // of the points as they were written; 0: for ever
+	RawTTL     time.Duration // of the raw points; 0: for ever
 	Downsample []Downsample  // up to 8, of different lengths
 }
 
-// String says how long points are kept, as "7d", "36h" or "∞", and each rollup with it: "7d, 5m for
-// 90d, 1h for ∞".
+// String returns the retention of points, as "7d", "36h" or "∞", followed by each rollup: "7d, 5m
+// for 90d, 1h for ∞".
 func (r Retention) String() string {
 	text := formatTTL(r.RawTTL)
 	for _, d := range r.Downsample {
@@ -100,36 +100,36 @@ func formatTTL(d time.Duration) string {
 }
 
 // Downsample is a rollup: count, sum, min, max, first and last of each bucket of time. It is
-// readable as "<measurement>:<every>:<aggregate>", and queries over points that are gone use it by
-// themselves.
+// readable as "<measurement>:<every>:<aggregate>". Queries over removed points use it
+// automatically.
 type Downsample struct {
-	Every time.Duration // length of a bucket: at least a second, in whole ms
-	TTL   time.Duration // how long the buckets are kept; 0: for ever
+	Every time.Duration // length of a bucket: at least 1 s, in whole ms
+	TTL   time.Duration // retention of the buckets; 0: for ever
 }
 
-// Is reports whether the rollup is the one that names of rollups have a length for, such as "5m" in
-// "cpu:5m:max".
+// Is reports whether the rollup has the length that names of rollups write as every, such as "5m"
+// in "cpu:5m:max".
 func (d Downsample) Is(every string) bool {
 	length, err := parseEvery(every)
 	return err == nil && length == d.Every
 }
 
-// Measurement is what there is of a measurement.
+// Measurement holds the figures of a measurement.
 type Measurement struct {
 	Name      string
 	CreatedAt time.Time
-	Fields    []Field // in the order in which they were first written
-	Series    int64   // how many series it has
-	Points    int64   // each once, however many fields it has; what was written twice, or is deleted, leaves the count some minutes later
-	// No point is before Oldest and none is after Newest; both are zero without points. There are
-	// points at both until some are deleted or expire. From then on they may be up to a day off,
-	// and for some minutes after a write Newest may still be that of a deleted point.
+	Fields    []Field // in order of first write
+	Series    int64   // number of series
+	Points    int64   // each once, regardless of its fields; duplicates and deleted points are subtracted some minutes later
+	// No point is before Oldest and none is after Newest; both are zero without points. Points
+	// exist at both until some are deleted or expire. From then on they may be up to a day off, and
+	// for some minutes after a write Newest may still be that of a deleted point.
 	Oldest    time.Time
 	Newest    time.Time
 	Retention Retention
 	// Held is the number of points that stay on disk after Retention.RawTTL, which Points does not
-	// count, and HeldBy the rollup that is still to be computed from them. Both are zero if no
-	// rollup holds points back.
+	// count. HeldBy is the rollup that must still be computed from them. Both are zero if no rollup
+	// holds points back.
 	Held   int64
 	HeldBy Downsample
 
@@ -142,15 +142,15 @@ type Series struct {
 	Tags        map[string]string
 }
 
-// LimitError says that there is no room for new series. It is ErrBusy: series that exist are
-// written all the same, and room comes back when series are deleted or have no points left.
+// LimitError reports that there is no room for new series. It is ErrBusy: existing series can still
+// be written, and series that are deleted or have no points left free room.
 type LimitError struct {
 	Namespace string
-	Limit     int64 // of the namespace; in a spread one the share of one shard
-	Room      int64 // how many more there may be
-	Wanted    int64 // how many more this call would have made
+	Limit     int64 // of the namespace; in a spread namespace, the share of one shard
+	Room      int64 // remaining number of series
+	Wanted    int64 // number of new series of this call
 	Tag       string
-	Values    int64 // the tag of the measurement with the most values has so many
+	Values    int64 // number of values of the tag that has the most of them
 	Spread    bool
 }
 
@@ -170,19 +170,19 @@ func (e *LimitError) Error() string {
 // Unwrap returns ErrBusy.
 func (e *LimitError) Unwrap() error { return ErrBusy }
 
-// Lasts returns true: what comes from other shards, such as the records of a job, does not wait
-// until there is room.
+// Lasts returns true: messages from other shards, such as the records of a job, do not wait for
+// room.
 func (e *LimitError) Lasts() bool { return true }
 
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "measurement %q not found", name) }
 
-// reservedName is taken by the address of queries in the HTTP API.
+// reservedName is the path of queries in the HTTP API.
 const reservedName = "floql"
 
-// aggregates are what rollups are called by, behind the last colon of their names.
+// aggregates are the aggregate names of rollups, after the last colon of their names.
 var aggregates = []string{"count", "sum", "min", "max", "first", "last"}
 
-// checkMeasurement returns ErrInvalid for what no measurement may be called.
+// checkMeasurement returns ErrInvalid for an invalid measurement name.
 func checkMeasurement(name string) error {
 	if err := engine.CheckName("measurement", name); err != nil {
 		return err
@@ -196,7 +196,7 @@ func checkMeasurement(name string) error {
 	return nil
 }
 
-// splitRollup takes the name of a rollup apart, such as "cpu:5m:max".
+// splitRollup splits the name of a rollup, such as "cpu:5m:max".
 func splitRollup(name string) (of string, every time.Duration, aggregate string, ok bool) {
 	rest, aggregate, _ := cutLast(name)
 	of, length, found := cutLast(rest)
@@ -220,14 +220,13 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// everyUnits are the units of the lengths in names of rollups.
+// everyUnits are the units of lengths in names of rollups.
 var everyUnits = []struct {
 	name string
 	unit time.Duration
 }{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
 
-// formatEvery writes a length as names of rollups have it: a number of the largest unit that
-// divides it.
+// formatEvery formats a length for names of rollups: a number of the largest unit that divides it.
 func formatEvery(d time.Duration) string {
 	for _, u := range everyUnits {
 		if d%u.unit == 0 {
@@ -237,7 +236,7 @@ func formatEvery(d time.Duration) string {
 	return d.String()
 }
 
-// parseEvery reads what formatEvery writes, and other numbers of one unit.
+// parseEvery parses the output of formatEvery, and other numbers of one unit.
 func parseEvery(s string) (time.Duration, error) {
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 	for _, u := range everyUnits {
@@ -255,13 +254,13 @@ func parseEvery(s string) (time.Duration, error) {
 	return 0, engine.Errorf(ErrInvalid, "ts: %q is no length of a rollup, such as 5m", s)
 }
 
-// Bounds of the buckets of rollups.
+// Limits of rollup buckets.
 const (
 	minEvery = time.Second
 	maxEvery = 366 * 24 * time.Hour
 )
 
-// check returns ErrInvalid for a retention out of its limits.
+// check returns ErrInvalid for a retention out of range.
 func (r Retention) check() error {
 	if r.RawTTL < 0 || r.RawTTL != 0 && r.RawTTL < time.Second {
 		return engine.Errorf(ErrInvalid, "ts: RawTTL of %v is less than 1s", r.RawTTL)
@@ -285,7 +284,7 @@ func (r Retention) check() error {
 	return nil
 }
 
-// checkTag returns ErrInvalid for a tag that a series can not have.
+// checkTag returns ErrInvalid for an invalid tag.
 func checkTag(name, value string) error {
 	switch {
 	case name == "" || value == "":
@@ -300,5 +299,5 @@ func checkTag(name, value string) error {
 	return nil
 }
 
-// checkField returns ErrInvalid for what no field may be called.
+// checkField returns ErrInvalid for an invalid field name.
 func checkField(name string) error { return engine.CheckName("field", name) }

@@ -9,8 +9,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they
-// are, and that what it remembers is what they say.
+// Verify checks that all rows of the machine are consistent, see the comment on rows, and that its
+// memory matches them.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, m: m, names: a.Names(), all: make(map[incarnation]bool), counts: make(map[uint32]*nsCounts)}
 	for _, step := range []func() error{v.unknownRows, v.measurements, v.nameRows, v.orphans, v.timers, v.totals} {
@@ -21,8 +21,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the measurements one by one. What it keeps is a number for each, and a few
-// bits for each series of the present one.
+// verifier walks over the measurements one by one. It keeps a number for each, and a few bits for
+// each series of the current one.
 type verifier struct {
 	*engine.Audit
 	m        *machine
@@ -32,10 +32,10 @@ type verifier struct {
 	unsealed int64
 }
 
-// nsCounts is what there is in a namespace.
+// nsCounts are the counts of a namespace.
 type nsCounts struct{ measurements, series, points int64 }
 
-// unknownRows reports rows that are of no kind.
+// unknownRows reports rows of unknown kind.
 func (v *verifier) unknownRows() error { return v.UnknownRows("ts", allKinds) }
 
 func (v *verifier) measurements() error {
@@ -67,12 +67,12 @@ func (v *verifier) measurements() error {
 	})
 }
 
-// isHome reports whether the shard is the one that counts a measurement.
+// isHome reports whether the shard is the home of a measurement, which counts it.
 func (v *verifier) isHome(ns uint32, name string) bool {
 	return int(ns) >= len(v.names) || v.Here(v.names[ns], name)
 }
 
-// nameRows checks the rows that are found by the name of a measurement, or of a namespace.
+// nameRows checks the rows keyed by the name of a measurement, or by namespace.
 func (v *verifier) nameRows() error {
 	if err := v.Scan([]byte{rowName}, []byte{rowName + 1}, func(k, value []byte) error {
 		if inc, err := decodeCount(value); err != nil || len(k) <= nameAt || !v.all[incarnation(inc)] {
@@ -98,7 +98,7 @@ func (v *verifier) nameRows() error {
 	})
 }
 
-// orphans reports rows of no measurement.
+// orphans reports rows without a measurement.
 func (v *verifier) orphans() error {
 	for i := range ofIncarnation {
 		kind := ofIncarnation[i]
@@ -135,8 +135,8 @@ func (v *verifier) firstIncarnation(lower, upper []byte) (inc incarnation, found
 	return inc, found, it.Close()
 }
 
-// timers checks that every timer has a reason; that every reason has a timer is checked where the
-// reason is.
+// timers checks that every timer has a reason; each reason itself is checked to have a timer
+// elsewhere.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		if len(token) != numberAt || token[0] != tokenRetention {
@@ -154,7 +154,7 @@ func (v *verifier) timers() error {
 	})
 }
 
-// totals checks what is counted over all measurements.
+// totals checks the counts over all measurements.
 func (v *verifier) totals() error {
 	for i := range v.names {
 		ns := uint32(i)

@@ -9,14 +9,14 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// auditedMeasurement is a measurement while it is checked.
+// auditedMeasurement is a measurement being checked.
 type auditedMeasurement struct {
 	*verifier
 	*open
-	live     seriesSet // series that exist
-	leaving  seriesSet // and those that were deleted and may have points
+	live     seriesSet // existing series
+	leaving  seriesSet // deleted series that may still have points
 	tags     int64     // of all series
-	points   int64     // as partitions and blocks count them
+	points   int64     // as counted by partitions and blocks
 	values   int64     // of the partition being checked
 	reader   points.Reader
 	ofChunks map[uint64]generation // of the partition being checked
@@ -40,7 +40,7 @@ func (a *auditedMeasurement) check() error {
 	return nil
 }
 
-// each calls f for the rows of a kind, whose keys have to have at least a length.
+// each calls f for the rows of a kind, whose keys must have at least a length.
 func (a *auditedMeasurement) each(kind byte, length int, f func(k, value []byte) error) error {
 	prefix := incKey(nil, kind, a.inc)
 	return a.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
@@ -99,7 +99,7 @@ func (a *auditedMeasurement) hashes() error {
 	return err
 }
 
-// postings checks postings against what is counted of values and tags: all are in the same order.
+// postings checks postings against the counts of values and tags: all are in the same order.
 func (a *auditedMeasurement) postings() error {
 	var name, value []byte
 	var series, values, ofTag uint64
@@ -193,7 +193,7 @@ func (a *auditedMeasurement) prints() error {
 	return err
 }
 
-// leavers checks the series that have been deleted and that are being retired.
+// leavers checks the series that are deleted and those being retired.
 func (a *auditedMeasurement) leavers() error {
 	n := uint32(0)
 	if err := a.each(rowDeleted, seriesKeyLen, func(k, value []byte) error {
