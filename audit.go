@@ -15,69 +15,70 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Streams in the namespace "_system" that record what users of keys have done: an AuditEntry as a
-// JSON document in each record.
+// Streams in the namespace "_system" that record actions of API keys. Each record is an AuditEntry
+// as a JSON document.
 const (
-	// AuditStream has changes of data, refusals and wrong keys, up to 90 days and a million entries
-	// of them.
+	// AuditStream records changes of data, refused requests and wrong keys: up to 90 days and a
+	// million entries.
 	AuditStream = "audit"
-	// AuditKeysStream has changes of keys, and what may have been one. It keeps all of them, so
-	// that no amount of other entries can push one out. Changes that were refused are in
-	// AuditStream.
+	// AuditKeysStream records changes of keys, including those that may not have happened. It has
+	// no limits, so other entries cannot push one out. Refused changes are in AuditStream.
 	AuditKeysStream = "audit-keys"
 )
 
-// AuditEntry says who has done what. Changes of keys, and changes by requests of the dashboard,
-// have an entry each. What comes through the port for clients, perhaps a hundred thousand times a
-// second, is summed up: what the same key has done from the same address with the same action,
-// namespace and result within about a second is one entry. Refusals for lack of rights are summed
-// up by key, address and result, at both ports, and Action and Namespace are those of the first
-// one. A key has at most 10 entries a second in the long run, and 100 in a burst: what exceeds that
-// is summed up by result.
+// AuditEntry records an action of an API key. Each change of a key and each change made through the
+// dashboard has its own entry. Requests at the client port, up to perhaps a hundred thousand a
+// second, are aggregated: requests of one key with the same address, action, namespace and result
+// within about a second share one entry. Requests refused for missing rights, at either port, are
+// aggregated by key, address and result; Action and Namespace are those of the first one. A key has
+// at most 10 entries a second on average, and 100 in a burst. Further entries are aggregated by
+// result.
 type AuditEntry struct {
-	At        int64  `json:"at"`              // ms since the epoch; of several, when the first was done
+	At        int64  `json:"at"`              // ms since the epoch; of the first one if aggregated
 	Key       string `json:"key"`             // id
 	Name      string `json:"name"`            // of the key
 	Role      Role   `json:"role"`            // of the key, "" without one
-	From      string `json:"from"`            // address
-	Action    string `json:"action"`          // such as "PUT /api/v1/kv/namespaces/shop/keys/a", or "kv put" through the port for clients
-	Namespace string `json:"namespace"`       // "" if it is about none
-	Result    string `json:"result"`          // "ok", or what went wrong; of a sum only of what kind that was
-	Count     int64  `json:"count,omitempty"` // how often, of a sum
-	Until     int64  `json:"until,omitempty"` // when the last was done, of a sum
+	From      string `json:"from"`            // client address
+	Action    string `json:"action"`          // such as "PUT /api/v1/kv/namespaces/shop/keys/a", or "kv put" at the client port
+	Namespace string `json:"namespace"`       // "" if the action concerns none
+	Result    string `json:"result"`          // "ok" or the error; if aggregated, only the kind of error
+	Count     int64  `json:"count,omitempty"` // number of actions, if aggregated
+	Until     int64  `json:"until,omitempty"` // ms since the epoch of the last one, if aggregated
 }
 
-// Bounds of AuditStream: what is older or more goes.
+// Limits of AuditStream; older and excess entries are removed.
 const (
 	auditAge = 90 * 24 * time.Hour
 	auditLen = 1_000_000
 )
 
-// How long entries may take to be written: while the node runs, and when it is closed.
+// Timeouts for writing entries, while the node runs and when it closes.
 const (
 	auditTime = 5 * time.Second
 	auditLast = 500 * time.Millisecond
 )
 
-// Sums of audits.
+// Limits of aggregation.
 const (
 	auditEvery = time.Second
-	// maxSums bounds the different ones within that time. What is beyond is summed up by key alone.
+	// maxSums bounds the number of sums within that time. Beyond it, actions are aggregated by key
+	// alone.
 	maxSums = 10_000
-	// sumsBurst and sumsRate, of a second, bound those of a key: nobody fills the stream alone.
+	// sumsBurst and sumsRate (per second) limit the sums of a key, so that no key fills the stream
+	// alone.
 	sumsBurst = 100
 	sumsRate  = 10
 )
 
-// sums gathers what clients do until it is written.
+// sums aggregates actions of clients until they are written.
 type sums struct {
-	mu    sync.Mutex // guards what follows; nothing is called under it
+	mu    sync.Mutex // guards the fields below; no calls under it
 	all   map[sumOf]*sum
 	rates map[*auth.Grant]*sumRate
 }
 
-// sumRate counts the entries of a key: each takes a token of sumsBurst, which come back at
-// sumsRate.
+// sumRate is the token bucket of a key's entries: each takes one of sumsBurst tokens, which are
+// refilled at sumsRate.
 type sumRate struct {
 	tokens float64
 	at     int64 // ms
@@ -88,7 +89,7 @@ func (r *sumRate) refill(now int64) {
 	r.at = now
 }
 
-// sumOf is what entries are summed up by.
+// sumOf is the key by which entries are aggregated.
 type sumOf struct {
 	grant                           *auth.Grant
 	from, action, namespace, result string
@@ -96,23 +97,23 @@ type sumOf struct {
 
 type sum struct {
 	count, first, last int64
-	action, namespace  string // of the first one
+	action, namespace  string // of the first action
 }
 
 const various = "various"
 
-// refused is add for what a key has no right to: by what names it was tried makes no further
-// entries.
+// refused is add for an action that the key has no right to. Action and namespace are not part of
+// the sum, so trying many names makes no further entries.
 func (s *sums) refused(k sumOf, now int64) {
 	action, namespace := k.action, k.namespace
 	k.action, k.namespace = "", ""
 	s.addAs(k, action, namespace, now)
 }
 
-// add notes something.
+// add counts an action.
 func (s *sums) add(k sumOf, now int64) { s.addAs(k, k.action, k.namespace, now) }
 
-// addAs notes something whose entry shows this action and namespace.
+// addAs counts an action, in an entry that shows the given action and namespace.
 func (s *sums) addAs(k sumOf, action, namespace string, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,14 +134,14 @@ func (s *sums) addAs(k sumOf, action, namespace string, now int64) {
 	one.last = now
 }
 
-// allow reports whether a key may have one more entry, which is not a sum.
+// allow reports whether a key may have another entry that is not a sum.
 func (s *sums) allow(grant *auth.Grant, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allowLocked(grant, now)
 }
 
-// allowLocked reports whether a key may have one more entry of its own.
+// allowLocked reports whether a key may have another entry of its own.
 func (s *sums) allowLocked(grant *auth.Grant, now int64) bool {
 	r := s.rates[grant]
 	if r == nil {
@@ -157,8 +158,7 @@ func (s *sums) allowLocked(grant *auth.Grant, now int64) bool {
 	return true
 }
 
-// forgetLocked drops the rates of keys that have all their tokens, those of keys that are gone
-// among them.
+// forgetLocked drops the rates of keys that have all their tokens, including those of revoked keys.
 func (s *sums) forgetLocked(now int64) {
 	for grant, r := range s.rates {
 		if r.refill(now); r.tokens == sumsBurst {
@@ -167,7 +167,7 @@ func (s *sums) forgetLocked(now int64) {
 	}
 }
 
-// take returns what there is, in the order of time.
+// take removes and returns the sums as entries, in order of time.
 func (s *sums) take(now int64) (entries []AuditEntry) {
 	s.mu.Lock()
 	all := s.all
@@ -186,20 +186,20 @@ func (s *sums) take(now int64) (entries []AuditEntry) {
 	return entries
 }
 
-// of says whose entry it is, nil being the host program.
+// of sets the key of the entry; nil is the host program.
 func (e *AuditEntry) of(grant *auth.Grant) {
 	if grant != nil {
 		k := grant.Key()
-		if e.Key, e.Name = k.ID, k.Name; k.ID != "" { // nobody's grant has neither key nor role
+		if e.Key, e.Name = k.ID, k.Name; k.ID != "" { // the grant without a key has no role
 			e.Role = Role(k.Role.String())
 		}
 	}
 }
 
-// Audit appends an entry to AuditStream. At, Result and the fields of the key are filled in; err is
-// the outcome of the action. An action that the key has no right to is summed up with others, and
-// written about a second later. Audit does nothing if there is no key store, and through a Client.
-// An entry that could not be written is logged.
+// Audit appends an entry to AuditStream. It fills in At, Result and the fields of the key; err is
+// the outcome of the action. Actions that the key has no right to are aggregated, and written about
+// a second later. Audit does nothing without a key store, or through a Client. Failures to write an
+// entry are logged.
 func (h *Holder) Audit(ctx context.Context, e AuditEntry, err error) {
 	if _, remote := h.of.db.(*Client); remote || h.grant.IsOpen() {
 		return
@@ -207,8 +207,8 @@ func (h *Holder) Audit(ctx context.Context, e AuditEntry, err error) {
 	h.of.note(ctx, AuditStream, h.grant, e, err)
 }
 
-// note appends an entry about what a holder did, nil being the host program. It goes on when ctx
-// ends: whoever hangs up has done it all the same.
+// note appends an entry about an action of a holder, or with nil of the host program. It continues
+// when ctx ends: an action counts even if the client has disconnected.
 func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e AuditEntry, err error) {
 	if errors.Is(err, ErrUnauthorized) {
 		g.record(grant, e.From, e.Action, e.Namespace, err)
@@ -216,7 +216,7 @@ func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e
 	}
 	e.At, e.Result = time.Now().UnixMilli(), "ok"
 	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrExists) {
-		name = AuditStream // nothing has changed, and what is refused can be tried without end
+		name = AuditStream // nothing has changed, and refused actions can be repeated without end
 	}
 	if name == AuditStream && !g.sums.allow(grant, e.At) {
 		g.sums.add(sumOf{grant: grant, action: various, result: kindOf(err)}, e.At)
@@ -229,7 +229,7 @@ func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e
 	g.write(context.WithoutCancel(ctx), name, e)
 }
 
-// record notes what a client did; it is written later, so that nobody waits for it.
+// record counts an action of a client. It is written later, so that no client waits for it.
 func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, err error) {
 	k, now := sumOf{grant, from, action, namespace, kindOf(err)}, time.Now().UnixMilli()
 	if errors.Is(err, ErrUnauthorized) {
@@ -239,11 +239,10 @@ func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, e
 	g.sums.add(k, now)
 }
 
-// wrongKeyEvery is how often, at most, wrong keys are logged.
+// wrongKeyEvery is the minimum interval between log lines about wrong keys.
 const wrongKeyEvery = 10 * time.Second
 
-// wrongKey notes that a wrong key has come from an address: a sum in the audit, and a line in the
-// log now and then.
+// wrongKey records a wrong key from an address: as a sum in the audit, and occasionally in the log.
 func (g *gatekeeper) wrongKey(from string) {
 	now := time.Now().UnixMilli()
 	g.sums.add(sumOf{from: from, action: "present a key", result: "wrong key"}, now)
@@ -253,7 +252,7 @@ func (g *gatekeeper) wrongKey(from string) {
 	}
 }
 
-// kindOf says in a word what went wrong, so that entries can be summed up by it.
+// kindOf returns the kind of an error in a word or two, so that entries can be aggregated by it.
 func kindOf(err error) string {
 	if err == nil {
 		return "ok"
@@ -274,7 +273,7 @@ func kindOf(err error) string {
 	return "failed"
 }
 
-// runAudit writes what clients did, until ctx is done.
+// runAudit writes the actions of clients, until ctx is done.
 func (g *gatekeeper) runAudit() {
 	tick := time.NewTicker(auditEvery)
 	defer tick.Stop()
@@ -292,11 +291,11 @@ func (g *gatekeeper) runAudit() {
 	}
 }
 
-// usesEvery is how often a node looks which keys were used.
+// usesEvery is the interval at which a node records which keys were used.
 const usesEvery = 30 * time.Second
 
-// noteUses notes when keys were used. What could not be noted is the next time, if the key is used
-// again.
+// noteUses records when keys were used. A use that could not be recorded is recorded the next time,
+// if the key is used again.
 func (g *gatekeeper) noteUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
@@ -305,7 +304,7 @@ func (g *gatekeeper) noteUses(ctx context.Context) {
 	}
 }
 
-// flush writes what clients have done so far.
+// flush writes the actions aggregated so far.
 func (g *gatekeeper) flush(ctx context.Context) {
 	for part := range slices.Chunk(g.sums.take(time.Now().UnixMilli()), stream.MaxBatch) {
 		g.write(ctx, AuditStream, part...)
@@ -347,12 +346,12 @@ func (g *gatekeeper) append(ctx context.Context, name string, messages []stream.
 	return g.send(ctx, stream.AppendManyOp(name, messages))
 }
 
-// secrets are keys and session tokens, wherever somebody has put them by mistake.
+// secrets matches keys and session tokens, which users may have put anywhere by mistake.
 var secrets = regexp.MustCompile(`floe_s[kt]_[0-9A-Za-z_-]+`)
 
 func withoutSecrets(text string) string { return secrets.ReplaceAllLiteralString(text, "***") }
 
-// send writes to the system namespace, which is closed to users.
+// send writes to the system namespace, which users cannot write to.
 func (g *gatekeeper) send(ctx context.Context, op engine.Operation) error {
 	o := engine.OpOf(op)
 	cmd, err := o.Limit(g.base.maxValue())

@@ -12,16 +12,17 @@ import (
 	"github.com/floedb/floe/internal/transport"
 )
 
-// Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may
-// be used by many goroutines at once.
+// Client is a connection to a node or cluster in other processes, with the same stores as a Node.
+// Its methods are safe for concurrent use.
 //
-// It asks the leader of each shard, finds the next one when that changes, and connects again by
-// itself, to any member of the cluster, until the ctx of a call ends. Reads are repeated until they
-// are answered, writes only while they have certainly not happened; one whose answer got lost is
-// ErrUnknownOutcome. A call is ErrUnavailable only if nodes answer, and for 5 seconds none of them
-// knows a leader or can help otherwise. Watches, Follow and everything that waits outlast that too:
-// they go on, where they were, until their ctx ends. A call whose ctx has ended returns ctx's
-// error, which matches none of floe's; a write may have happened then.
+// Calls go to the leader of the shard. If the leader changes or a connection breaks, the client
+// finds the new leader or reconnects, to any member of the cluster. It does so until the ctx of the
+// call ends. Reads are retried until they are answered. Writes are retried only if they have
+// certainly not happened; if the answer to a write is lost, the error is ErrUnknownOutcome. A call
+// fails with ErrUnavailable only if nodes answer, but for 5 seconds none of them has a leader or
+// can help otherwise. Watches, Follow and other waiting calls outlast such outages: they resume at
+// their position, until their ctx ends. A call whose ctx has ended returns ctx's error, which
+// matches none of floe's; a write may have happened then.
 type Client struct {
 	stores
 	door *transport.Client
@@ -47,14 +48,14 @@ func TLS(c *tls.Config) DialOption { return dialOption(func(o *dialOptions) { o.
 // accept any client.
 func APIKey(key string) DialOption { return dialOption(func(o *dialOptions) { o.key = key }) }
 
-// maxKeyText is more than any key has.
+// maxKeyText is more than the length of any key.
 const maxKeyText = 1024
 
-// Dial connects to a node, or to a cluster by some or all of its nodes, each as host:port. It
-// returns when one of them has answered. ctx bounds that only.
+// Dial connects to a node, or to a cluster by the addresses of some or all of its nodes, each as
+// host:port. It returns when one of them has answered. ctx only bounds connecting.
 //
-// Errors: ErrInvalid without an address, or for one that is not host:port; ErrUnauthorized if they
-// want another key; ErrUnavailable, within 5 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address, or for one that is not host:port; ErrUnauthorized if the
+// nodes reject the key; ErrUnavailable, within 5 seconds, with the reason for each address.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
@@ -72,7 +73,7 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	for _, opt := range opts {
 		opt.applyDial(&o)
 	}
-	if len(o.key) > maxKeyText { // a node would not even read it
+	if len(o.key) > maxKeyText { // a node would refuse to read it
 		return nil, engine.Errorf(ErrUnauthorized, "floe: dial: wrong API key: it has %d bytes", len(o.key))
 	}
 	door, err := transport.Dial(ctx, transport.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls, Key: auth.Secret(o.key)}, addrs)
@@ -87,24 +88,24 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	return c, nil
 }
 
-// Keys returns the API keys of the node or cluster. What changes or lists them takes the role
+// Keys returns the API keys of the node or cluster. Listing and changing keys requires the role
 // admin.
 func (c *Client) Keys() *Keys { return &Keys{gate: &c.gate} }
 
-// Stats returns figures about the node that is asked, whichever that is.
+// Stats returns figures about the node that answers the call, which can be any node.
 func (c *Client) Stats(ctx context.Context) (Stats, error) { return decodeStats(c.door.Stats(ctx)) }
 
-// StatsOf returns what a node of the cluster, by its id, says about itself, through the one that
-// Stats would ask. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not
-// answer that one; ctx's.
+// StatsOf returns the figures of the node with an id, queried through the node that Stats would
+// ask. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer that
+// node; ctx's.
 func (c *Client) StatsOf(ctx context.Context, id uint64) (Stats, error) {
-	if id == 0 { // would be the one that is asked
+	if id == 0 { // 0 would mean the answering node
 		return Stats{}, noNode(id)
 	}
 	return decodeStats(c.door.StatsOf(ctx, id))
 }
 
-// Close ends the connections and returns when all goroutines have ended. Calls that wait get
+// Close closes the connections and returns when all goroutines have ended. Waiting calls fail with
 // ErrClosed. A second Close does nothing.
 func (c *Client) Close() error {
 	c.door.Close()

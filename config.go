@@ -17,90 +17,93 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// Durability says when a write is acknowledged.
+// Durability sets when a write is acknowledged.
 type Durability uint8
 
-// The durabilities.
+// Durability levels.
 const (
-	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even
-	// in a power failure of all nodes.
+	// Sync acknowledges a write when it is fsynced on a quorum: no acknowledged write is lost, not
+	// even in a power failure of all nodes.
 	Sync Durability = 0
-	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of
-	// the process loses nothing that was acknowledged, a power failure at most the last interval.
-	// It is for a node alone: what one shard sends another is delivered when it is fsynced, and all
-	// shards share one log, so a power failure that takes a delivery back takes back what the
-	// sender has forgotten because of it, and exactly once holds. On nodes with logs of their own
-	// it would not: there the target could lose that it has applied a message, or the sender that
-	// it has been told, and a message would be applied twice or never. So a cluster is always Sync,
-	// and says so in its log when Async was asked for.
+	// Async acknowledges a write when it is written to the log, and fsyncs within
+	// Config.SyncInterval. A crash of the process loses no acknowledged write; a power failure
+	// loses at most the last interval.
+	//
+	// Async is for a single node. A message between shards is delivered when it is fsynced, and all
+	// shards share one log. A power failure that undoes a delivery therefore also undoes the
+	// sender's removal of the message, so delivery stays exactly-once. Nodes with logs of their own
+	// could lose only one of the two: the target its applied message, or the sender the
+	// acknowledgement. The message would then be applied twice or never. A cluster therefore always
+	// uses Sync, and logs it if Async was configured.
 	Async Durability = 1
 )
 
 // String returns "sync" or "async".
 func (d Durability) String() string { return shard.Durability(d).String() }
 
-// Config says how to open a node. The zero value is a node in memory.
+// Config configures a node. The zero value is an in-memory node.
 type Config struct {
-	// DataDir is the directory of the node, created when missing and locked while the node is open.
+	// DataDir is the directory of the node, created if missing and locked while the node is open.
 	// "" keeps everything in memory, for tests.
 	DataDir string
-	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created: 0 takes
-	// what is there, or 4.
+	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created. 0 means
+	// that of the directory, or 4 for a new one.
 	Shards int
-	// Durability is Sync unless set to Async.
+	// Durability is Sync by default.
 	Durability Durability
-	// SyncInterval is how late an Async write may be fsynced. 0 means 100 ms.
+	// SyncInterval is the maximum delay until an Async write is fsynced. 0 means 100 ms.
 	SyncInterval time.Duration
-	// ClockCatchUp is how far the time of a node that is alone may be ahead of its clock, because
-	// it once ran with a clock that was ahead, to be slowed: time never goes back, but runs at half
-	// speed, so that timeouts take twice as long, until the clock has caught up. With a larger lead
-	// it runs as fast as the clock and keeps the lead. 0 means 7 days.
+	// ClockCatchUp is the largest lead that a single node's time may have over its clock and still
+	// be slowed down. Such a lead is left if the node once ran with a clock that was ahead. Time
+	// does not go back: it runs at half speed, so timeouts take twice as long, until the clock has
+	// caught up. With a larger lead, time runs as fast as the clock and keeps the lead. 0 means 7
+	// days.
 	ClockCatchUp time.Duration
 	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a
 	// DataDir and 16 MiB without.
 	CacheSize int64
-	// Memory is what the node may take in all, in bytes, at least 64 MiB: caches, queues,
-	// connections and calls get their parts of it, and what is beyond a part is ErrBusy. It does
-	// not bound the program around the node: see runtime/debug.SetMemoryLimit. 0 means no budget:
-	// each part has its own bound then, and all of them used up at once take a few gigabytes.
+	// Memory is the memory budget of the node in bytes, at least 64 MiB. Caches, queues,
+	// connections and calls get parts of it; requests beyond a part are rejected with ErrBusy. It
+	// does not bound the host program: see runtime/debug.SetMemoryLimit. 0 means no budget: each
+	// part then has its own bound, and together they can take a few gigabytes.
 	Memory int64
-	// MaxConnections is how many connections clients and other nodes may have open. 0 means as many
-	// as Memory allows, or 10,000.
+	// MaxConnections is the maximum number of open connections from clients and other nodes. 0
+	// means as many as Memory allows, or 10,000.
 	MaxConnections int
-	// MaxInFlight is how many calls of clients may be under way, and MaxWaiting how many may wait
-	// for something to happen beside them; more are ErrBusy. 0 means as many as Memory allows, or
-	// 65,536 and 100,000.
+	// MaxInFlight is the maximum number of client calls in flight. MaxWaiting is the maximum number
+	// of calls that wait for an event, which are counted separately. Further calls are ErrBusy. 0
+	// means as many as Memory allows, or 65,536 and 100,000.
 	MaxInFlight, MaxWaiting int
 	// MaxValueSize is the largest value or payload in bytes, at most 16 MiB. 0 means 1 MiB.
 	MaxValueSize int
 	// Listen is the address, host:port, for clients and for the other nodes of a cluster. "" means
-	// none; in a cluster, the node's own of Peers.
+	// none; in a cluster, the node's address in Peers.
 	Listen string
-	// NodeID is the node's own of Peers, not 0.
+	// NodeID is the ID of this node in Peers, not 0.
 	NodeID uint64
-	// Peers are the nodes of a cluster, this one too: 3 or 5 as a rule, 7 at most. They are fixed
-	// when the directory is created. nil is a node alone, and so is a cluster of one: it needs no
-	// Secret, and others can not join it later.
+	// Peers are the nodes of a cluster, including this one: usually 3 or 5, at most 7. They are
+	// fixed when the directory is created. nil means a single node, as does one peer: it needs no
+	// Secret, and other nodes cannot join it later.
 	Peers []Peer
-	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for
-	// all.
+	// Secret authenticates the nodes of a cluster to each other. It has at least 16 bytes and is
+	// the same on all nodes.
 	Secret []byte
-	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs,
+	// TLS encrypts connections to Listen and those the node opens to others: Certificates, RootCAs,
 	// ClientCAs. nil means clear text.
 	TLS *tls.Config
-	// Insecure lets clients of other machines do everything while there is no key store. Without it
-	// they are refused with ErrUnauthorized until then, unless TLS demands certificates of them
-	// (RequireAndVerifyClientCert). Clients of this machine and the other nodes of the cluster are
-	// not concerned.
+	// Insecure gives clients on other machines full access while there is no key store. Without it
+	// they are refused with ErrUnauthorized until then, unless TLS requires client certificates
+	// (RequireAndVerifyClientCert). Clients on this machine and the other nodes of the cluster are
+	// not affected.
 	Insecure bool
-	// Funcs are the Go functions that operators of stream-processing jobs call by their names, see
-	// processing.Func. In a cluster all nodes should have the same.
+	// Funcs are the Go functions that operators of stream-processing jobs call by name, see
+	// processing.Func. All nodes of a cluster should have the same ones.
 	Funcs map[string]processing.Func
-	// Logger hears of changes of state and background failures, not of requests. nil means no log.
+	// Logger receives changes of state and background failures, not requests. nil means no log.
 	Logger *slog.Logger
 }
 
-// check returns ErrInvalid naming every bad field, and makes Listen what it is by default.
+// check returns ErrInvalid naming every bad field, and sets the default of Listen.
 func (c *Config) check() error {
 	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval,
 		CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
@@ -139,7 +142,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// limits returns what the node bounds itself by.
+// limits returns the resource limits of the node.
 func (c *Config) limits() *budget.Limits {
 	l := budget.Default()
 	if c.Memory > 0 {
@@ -169,8 +172,8 @@ func (c *Config) limits() *budget.Limits {
 
 // Peer is a node of a cluster.
 type Peer struct {
-	ID   uint64 // not 0, different for each node, and never given to another one
-	Addr string // where the other nodes and clients reach it, host:port
+	ID   uint64 // not 0, unique in the cluster, never reused for another node
+	Addr string // host:port at which clients and other nodes reach it
 }
 
 func members(peers []Peer) []transport.Member {
@@ -181,7 +184,7 @@ func members(peers []Peer) []transport.Member {
 	return all
 }
 
-// clusterFaults returns what is wrong with the fields for a cluster.
+// clusterFaults returns the errors of the fields for a cluster.
 func (c *Config) clusterFaults() (bad []error) {
 	if len(c.Peers) == 0 {
 		if c.NodeID > 1 {
@@ -216,7 +219,7 @@ const (
 	minSecret = 16
 )
 
-// isHostPort reports whether one can listen at an address, or dial it, for all that its form says.
+// isHostPort reports whether an address has the form required for listening and dialing.
 func isHostPort(addr string) bool {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {

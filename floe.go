@@ -8,12 +8,12 @@
 //	_, err = store.Put(ctx, "greeting", []byte("hello"))
 //	entry, err := store.Get(ctx, "greeting")
 //
-// Every write is a command in the log of one of the node's shards; what is acknowledged is durable
-// and visible. A transaction (Txn) changes anything in a namespace together or not at all. A Client
-// (Dial) is a node or a cluster in other processes; DB is what it shares with a Node, and what a
-// program should be written against. The errors of all packages are the values below.
+// Every write is a command in the log of one of the node's shards; an acknowledged write is durable
+// and visible. A transaction (Txn) changes any items of a namespace atomically. A Client (Dial)
+// connects to a node or a cluster in other processes. DB is the interface that Client and Node
+// share; programs should be written against it. The errors of all packages are the values below.
 //
-// Tests open a node in memory in one line: OpenMemory(t).
+// Tests open an in-memory node in one line: OpenMemory(t).
 package floe
 
 import (
@@ -32,11 +32,11 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// Version is the version of this program, as /cluster/stats reports it.
+// Version is the version of floe, as /cluster/stats reports it.
 const Version = "0.1.0"
 
-// build names the program in data directories: the version, and what of its sources is known, as in
-// "floe 0.1.0 (4f2a9c1d03be, modified)".
+// build identifies the program in data directories: the version, and the known details of its
+// sources, as in "floe 0.1.0 (4f2a9c1d03be, modified)".
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -50,7 +50,7 @@ func build() string {
 	}
 	for _, s := range info.Settings {
 		switch {
-		case info.Main.Path != modulePath: // they are about the program around the node
+		case info.Main.Path != modulePath: // they are about the host program
 		case s.Key == "vcs.revision" && len(details) == 0:
 			details = append(details, s.Value[:min(len(s.Value), 12)])
 		case s.Key == "vcs.modified" && s.Value == "true":
@@ -65,28 +65,28 @@ func build() string {
 
 const modulePath = "github.com/floedb/floe"
 
-// The errors of floe; the same values in every package. Use errors.Is.
+// Errors of floe; the same values in every package. Use errors.Is.
 var (
 	ErrNotFound = engine.ErrNotFound // the named thing does not exist
-	ErrConflict = engine.ErrConflict // a condition of the operation, a revision, bound or receipt, does not hold
-	ErrExists   = engine.ErrExists   // the thing to be created exists already
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
-	ErrBusy     = engine.ErrBusy     // something bounded is full; the same call may succeed later
-	// there is no leader, nobody can be reached, or the node has failed; the message says which
+	ErrConflict = engine.ErrConflict // a condition of the operation (a revision, bound or receipt) does not hold
+	ErrExists   = engine.ErrExists   // the thing to create already exists
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or exceeds its limits
+	ErrBusy     = engine.ErrBusy     // a bounded resource is full; the same call may succeed later
+	// no leader, no reachable node, or the node has failed; the message says which
 	ErrUnavailable    = engine.ErrUnavailable
 	ErrInUse          = engine.ErrInUse          // another node has the data directory; also ErrUnavailable
-	ErrReadOnly       = engine.ErrReadOnly       // the disk is full: reads and what frees space go on; also ErrUnavailable
+	ErrReadOnly       = engine.ErrReadOnly       // the disk is full: reads and operations that free space still work; also ErrUnavailable
 	ErrUnknownOutcome = engine.ErrUnknownOutcome // a write that may or may not have happened; also ErrUnavailable
 	ErrClosed         = engine.ErrClosed         // the node or client has been closed
-	ErrUnauthorized   = engine.ErrUnauthorized   // the credentials are missing, wrong or not sufficient
+	ErrUnauthorized   = engine.ErrUnauthorized   // the credentials are missing, wrong or insufficient
 )
 
-// DB is what a Node and a Client share, so that a program need not know whether its data is in its
-// own process. Only floe implements it: methods may be added. All may be called by many goroutines
-// at once, also after Close: what they return then answers ErrClosed.
+// DB is the interface that Node and Client share, so that a program does not depend on whether its
+// data is in its own process. Only floe implements it: methods may be added. All methods are safe
+// for concurrent use, also after Close: calls on what they return then fail with ErrClosed.
 type DB interface {
-	// KV, Stream, Queue, TS, Action, Workflow and Processing return the stores of a namespace,
-	// which need no Close.
+	// KV, Stream, Queue, TS, Action, Workflow and Processing return the stores of a namespace.
+	// Stores need no Close.
 	KV(namespace string, opts ...AccessOption) *kv.Store
 	Stream(namespace string, opts ...AccessOption) *stream.Store
 	Queue(namespace string, opts ...AccessOption) *queue.Store
@@ -98,13 +98,13 @@ type DB interface {
 	FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error)
 	// Txn starts a transaction over the primitives of a namespace.
 	Txn(namespace string) *Txn
-	// Namespaces returns what creates and lists namespaces.
+	// Namespaces returns the handle that creates and lists namespaces.
 	Namespaces(opts ...AccessOption) *Namespaces
 	// Keys returns the API keys.
 	Keys() *Keys
-	// Stats returns figures about the node, for a Client about the one that it asks.
+	// Stats returns figures about the node, or for a Client about the node that answers it.
 	Stats(ctx context.Context) (Stats, error)
-	// Close ends all that waits, with ErrClosed.
+	// Close ends all waiting calls with ErrClosed.
 	Close() error
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/floedb/floe/internal/primitive"
 )
 
-// Role says what the holder of a key may do.
+// Role is the set of rights of a key.
 type Role string
 
-// The roles; each includes those before.
+// The roles; each includes those before it.
 const (
-	RoleRead  Role = "read"  // look at data
+	RoleRead  Role = "read"  // read data
 	RoleWrite Role = "write" // change data
-	RoleAdmin Role = "admin" // make and revoke keys, and look at the namespaces that begin with "_"
+	RoleAdmin Role = "admin" // create and revoke keys, and read namespaces that begin with "_"
 )
 
 // Key is an API key without its secret.
@@ -29,10 +29,10 @@ type Key struct {
 	ID         string // 16 hexadecimal digits
 	Name       string // what its owner calls it, "" if nothing
 	Role       Role
-	Namespaces []string // that it is for, in order; nil: all
+	Namespaces []string // namespaces it is valid for, in order; nil: all
 	CreatedAt  time.Time
-	ExpiresAt  time.Time // when it stops being good, zero: never
-	LastUsedAt time.Time // within about five minutes; zero: never used. Only List fills it in
+	ExpiresAt  time.Time // expiry, zero: never
+	LastUsedAt time.Time // accurate to about five minutes; zero: never used. Only List fills it in
 }
 
 func newKey(k auth.Key) Key {
@@ -40,19 +40,20 @@ func newKey(k auth.Key) Key {
 		ExpiresAt: k.Expires, LastUsedAt: k.Used}
 }
 
-// Keys are the API keys of a node or cluster. As long as there is no key store, everybody who can
-// reach a node may do everything; from Bootstrap on clients and users of the dashboard need a key.
-// A program that has opened a Node may do everything with it: it needs none.
+// Keys manages the API keys of a node or cluster. Without a key store, anyone who can reach a node
+// has full access. After Bootstrap, clients and users of the dashboard need a key. A program that
+// has opened a Node has full access to it and needs no key.
 //
-// Of a key, which is floe_sk_<id>_<secret>, the nodes keep a hash. Whoever is connected with a key
-// that is revoked is cut off: his calls that wait end with ErrUnauthorized, and his sessions are
-// over, on the node that was asked before Revoke returns, on others as soon as they hear of it.
+// A key has the form floe_sk_<id>_<secret>; the nodes store only a hash. Revoking a key cuts off
+// its connections: waiting calls fail with ErrUnauthorized and sessions end. On the node that
+// handles the call, this happens before Revoke returns; on others, as soon as the change reaches
+// them.
 type Keys struct {
 	gate  *gatekeeper
-	grant *auth.Grant // of who uses them; nil: somebody who may do everything
+	grant *auth.Grant // of the caller; nil: full access
 }
 
-// allowed returns ErrUnauthorized for who may not change the keys.
+// allowed returns ErrUnauthorized unless the caller may change the keys.
 func (k *Keys) allowed() error {
 	if k.grant == nil {
 		return nil
@@ -63,7 +64,7 @@ func (k *Keys) allowed() error {
 // KeyOption describes a new key.
 type KeyOption interface{ applyKey(*keyOptions) }
 
-// BootstrapOption describes the first key. Each one is a KeyOption too.
+// BootstrapOption describes the first key. Every BootstrapOption is also a KeyOption.
 type BootstrapOption interface {
 	KeyOption
 	applyFirst(*keyOptions)
@@ -89,9 +90,9 @@ func KeyName(name string) BootstrapOption {
 	return firstOption{func(o *keyOptions) { o.name = name }}
 }
 
-// ForNamespaces makes a key good for these namespaces only, 1 to 64. An admin key is for all. With
-// such a key no workflows can be created and no jobs of stream processing submitted or restored:
-// their definitions can reach into other namespaces.
+// ForNamespaces restricts a key to 1 to 64 namespaces. An admin key is valid for all. A restricted
+// key cannot create workflows, or submit or restore stream-processing jobs: their definitions can
+// reach into other namespaces.
 func ForNamespaces(names ...string) KeyOption {
 	return keyOption(func(o *keyOptions) {
 		o.namespaces = slices.Clone(names)
@@ -99,22 +100,22 @@ func ForNamespaces(names ...string) KeyOption {
 	})
 }
 
-// KeyExpires makes a key good until a time, in steps of a millisecond, which has to be in the
-// future. Connections and sessions that were begun with it end then. It stays in the list until it
+// KeyExpires makes a key valid until a time, in steps of a millisecond, which must be in the
+// future. Connections and sessions opened with the key end then. The key stays in the list until it
 // is revoked.
 func KeyExpires(at time.Time) KeyOption { return keyOption(func(o *keyOptions) { o.expires = &at }) }
 
-// KeepKey has keep called with a key, and as its holder shows it, before there is the key: it is
-// not made if keep fails, and what keep has stored is of no use if it could not be made. So no key
-// is lost because the program ends, or can not write, when it has just been made: of the first one
-// that would lock everybody out.
+// KeepKey sets a function that stores a key before it is created. It is called with the key, and
+// with the form its holder presents. If keep fails, the key is not created; if the creation fails,
+// the stored key is useless. So no key is lost because the program exits, or cannot write, right
+// after creating it. For the first key, that would lock out everyone.
 func KeepKey(keep func(k Key, key string) error) BootstrapOption {
 	return firstOption{func(o *keyOptions) { o.keep = keep }}
 }
 
-// Bootstrap makes the key store, with a first key, an admin's. It returns the key as its holder
-// shows it, which nobody can ever read again. Through a Client that works from the machine of the
-// node only.
+// Bootstrap creates the key store and a first key with the role admin. It returns the key in the
+// form its holder presents, which cannot be read again. Through a Client it works only from the
+// machine of the node.
 //
 // Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; ErrInvalid for malformed
 // options; that of KeepKey.
@@ -129,10 +130,10 @@ func (k *Keys) Bootstrap(ctx context.Context, opts ...BootstrapOption) (Key, str
 	return k.created(ctx, "bootstrap with")(k.gate.gate.Bootstrap(ctx, key, keep))
 }
 
-// Create makes a key, and returns it as its holder shows it, which nobody can ever read again. A
-// key with the role write that is for all namespaces can create 1,000 of them, deleted ones
-// included: then commands that name a new one are refused with ErrUnauthorized. An admin key has no
-// such limit.
+// Create creates a key and returns it in the form its holder presents, which cannot be read again.
+// A key with the role write for all namespaces can create 1,000 namespaces, including deleted ones:
+// after that, commands that name a new namespace are refused with ErrUnauthorized. An admin key has
+// no such limit.
 //
 // Options: KeyName, ForNamespaces, KeyExpires, KeepKey. Errors: ErrInvalid for an unknown role or
 // malformed options; ErrConflict if there is no key store; ErrBusy if there are 1000 keys;
@@ -188,8 +189,8 @@ func (k *Keys) created(ctx context.Context, verb string) func(auth.Key, auth.Sec
 	}
 }
 
-// audit notes what the host program, or a holder in it, has done to the keys. What is done through
-// a Client the node notes.
+// audit records a change of the keys by the host program, or by a holder in it. The node records
+// changes made through a Client.
 func (k *Keys) audit(ctx context.Context, what string, err error) {
 	if _, remote := k.gate.db.(*Client); remote {
 		return
@@ -212,7 +213,7 @@ func (k *Keys) Get(ctx context.Context, id string) (Key, error) {
 
 // Page returns a page of the keys, in order of their ids.
 //
-// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000 and for what is no
+// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000 and for a malformed
 // cursor; ErrConflict if there is no key store; ErrUnauthorized without the role admin.
 func (k *Keys) Page(ctx context.Context, opts ...PageOption) (page Page[Key], err error) {
 	l, err := engine.ListingOf(opts)
@@ -247,8 +248,8 @@ func (k *Keys) list(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Revoke ends a key for good, by its id. Errors: ErrNotFound; ErrConflict if there is no key store,
-// and for the last admin key that never expires; ErrUnauthorized without the role admin.
+// Revoke permanently revokes the key with an id. Errors: ErrNotFound; ErrConflict if there is no
+// key store, and for the last admin key without an expiry; ErrUnauthorized without the role admin.
 func (k *Keys) Revoke(ctx context.Context, id string) error {
 	if err := k.allowed(); err != nil {
 		return err
@@ -259,7 +260,7 @@ func (k *Keys) Revoke(ctx context.Context, id string) error {
 }
 
 // Enabled reports whether there is a key store. Errors: ErrUnavailable while that is not known yet;
-// through a Client ErrUnauthorized, if its key is no admin's.
+// through a Client ErrUnauthorized, if its key does not have the role admin.
 func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return false, err
@@ -268,15 +269,15 @@ func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 }
 
 // MayLook reports whether stale reads (see Stale) may be answered although it is not known whether
-// there are keys: no leader can be found, and the replica of this node, which is all that is left,
-// knows of none. Through a Client it is false.
+// there are keys: no leader is reachable, and the local replica, which is all that is left, has no
+// keys. Through a Client it is false.
 func (k *Keys) MayLook() bool { return k.gate.gate.MayLook() }
 
-// OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key
-// expires or is revoked before or CloseSession is called; and when it ends. from is the address of
-// whoever shows the key, without a port.
+// OpenSession returns a session token for a key, and when it expires. The token is valid for 12
+// hours on every node, unless the key expires or is revoked earlier or CloseSession is called. from
+// is the address of the client that presents the key, without a port.
 //
-// Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong one
+// Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong key
 // after 10 of them within a minute from an address.
 func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string, ends time.Time, err error) {
 	if err := k.gate.start(ctx); err != nil {
@@ -286,12 +287,12 @@ func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string,
 	return string(secret), ends, err
 }
 
-// CloseSession ends a session before its time: its token is good for nothing any more, on the node
-// that was asked before CloseSession returns, on others as soon as they hear of it. Requests that
-// were begun with it go on. It does nothing if there is no key store.
+// CloseSession ends a session early. Its token becomes invalid on the node that handles the call
+// before CloseSession returns, and on others as soon as the change reaches them. Requests already
+// started with the token continue. CloseSession does nothing if there is no key store.
 //
-// Errors: ErrUnauthorized for a token that is not good; ErrBusy if 100 sessions of the key that
-// would not be over yet have been ended.
+// Errors: ErrUnauthorized for an invalid token; ErrBusy if 100 sessions of the key that have not
+// yet expired were already closed.
 func (k *Keys) CloseSession(ctx context.Context, token string) error {
 	if err := k.gate.start(ctx); err != nil {
 		return err
@@ -299,9 +300,9 @@ func (k *Keys) CloseSession(ctx context.Context, token string) error {
 	return k.gate.gate.EndSession(ctx, auth.Secret(token))
 }
 
-// Authenticate returns who has a session token. If there is no key store that is somebody who may
-// do everything, whatever the token. Errors: ErrUnauthorized for a token that is none, or whose
-// time or key is over; ErrUnavailable while the keys are not known yet.
+// Authenticate returns the holder of a session token. If there is no key store, the holder has full
+// access, whatever the token. Errors: ErrUnauthorized for a malformed token, or if the session has
+// ended or its key is no longer valid; ErrUnavailable while the keys are not known yet.
 func (k *Keys) Authenticate(ctx context.Context, token string) (*Holder, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return nil, err
@@ -313,8 +314,8 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Holder, error) 
 	return &Holder{grant: grant, ends: ends, of: k.gate}, nil
 }
 
-// AuthenticateKey is Authenticate for the key itself, from an address without a port, as Prometheus
-// and other programs show it with each request. Errors: those of OpenSession.
+// AuthenticateKey is Authenticate for the key itself, presented from an address without a port.
+// Prometheus and other programs present a key with each request. Errors: those of OpenSession.
 func (k *Keys) AuthenticateKey(ctx context.Context, key, from string) (*Holder, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return nil, err
@@ -326,14 +327,14 @@ func (k *Keys) AuthenticateKey(ctx context.Context, key, from string) (*Holder, 
 	return &Holder{grant: grant, of: k.gate}, nil
 }
 
-// Holder is who has shown a key or a session, for as long as it is good.
+// Holder is an authenticated caller, by key or session, for as long as that is valid.
 type Holder struct {
 	grant *auth.Grant
 	ends  time.Time
 	of    *gatekeeper
 }
 
-// Key returns the key. It has no ID if there is no key store, and then the role admin.
+// Key returns the key. If there is no key store, it has no ID and the role admin.
 func (h *Holder) Key() Key {
 	if h.grant.IsOpen() {
 		return Key{Role: RoleAdmin}
@@ -341,10 +342,10 @@ func (h *Holder) Key() Key {
 	return newKey(h.grant.Key())
 }
 
-// Ends returns when the session is over, zero if it is none.
+// Ends returns the expiry of the session, or zero if the holder has none.
 func (h *Holder) Ends() time.Time { return h.ends }
 
-// Require returns ErrUnauthorized unless the holder's role is at least this one.
+// Require returns ErrUnauthorized unless the holder's role includes role.
 func (h *Holder) Require(role Role) error {
 	r, err := auth.ParseRole(string(role))
 	if err != nil {
@@ -353,11 +354,11 @@ func (h *Holder) Require(role Role) error {
 	return h.grant.Require(r)
 }
 
-// RequireNamespace returns ErrUnauthorized unless the key is for a namespace.
+// RequireNamespace returns ErrUnauthorized unless the key is valid for a namespace.
 func (h *Holder) RequireNamespace(name string) error { return h.grant.About(name) }
 
-// While returns a context that is done when ctx is, or when the key is revoked. Its cancel function
-// has to be called.
+// While returns a context that is done when ctx is, or when the key is revoked. The caller must
+// call its cancel function.
 func (h *Holder) While(ctx context.Context) (context.Context, context.CancelFunc) {
 	return h.grant.While(ctx)
 }
@@ -365,8 +366,8 @@ func (h *Holder) While(ctx context.Context) (context.Context, context.CancelFunc
 // Err returns ErrUnauthorized if the key has been revoked, or nil.
 func (h *Holder) Err() error { return h.grant.Err() }
 
-// DB returns the node, or the client, as far as the holder may use it: what he may not is
-// ErrUnauthorized, before it reaches a shard. It needs no Close.
+// DB returns the node or client restricted to the holder's rights: other operations fail with
+// ErrUnauthorized before they reach a shard. It needs no Close.
 func (h *Holder) DB() DB {
 	if h.grant.IsOpen() {
 		return h.of.db
@@ -374,17 +375,17 @@ func (h *Holder) DB() DB {
 	return h.of.view(h.grant)
 }
 
-// gatekeeper is the gate of a node or a client, and what belongs to it.
+// gatekeeper is the gate of a node or a client, with its state.
 type gatekeeper struct {
 	gate *auth.Gate
 	base *stores
 	db   DB
 	log  *slog.Logger
 
-	wrongTold atomic.Int64 // when wrong keys were logged last, in ms
-	wrong     atomic.Int64 // keys since
+	wrongTold atomic.Int64 // when wrong keys were last logged, in ms
+	wrong     atomic.Int64 // wrong keys since then
 
-	audited atomic.Bool // the streams of the audit are there
+	audited atomic.Bool // the audit streams exist
 	sums    sums
 
 	ctx     context.Context
@@ -396,7 +397,7 @@ type gatekeeper struct {
 	views map[*auth.Grant]*granted
 }
 
-// open makes the gate of what the stores are of.
+// open creates the gate in front of base.
 func (g *gatekeeper) open(node uint64, base *stores, db DB, log *slog.Logger) {
 	g.gate, g.base, g.db, g.log = auth.NewGate(node), base, db, log
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -406,7 +407,7 @@ func (g *gatekeeper) open(node uint64, base *stores, db DB, log *slog.Logger) {
 	}
 }
 
-// run makes the gate learn what keys there are, until close.
+// run makes the gate load the keys and follow their changes, until close.
 func (g *gatekeeper) run() {
 	g.begin.Do(func() {
 		g.running.Go(func() { g.gate.Run(g.ctx) })
@@ -416,8 +417,8 @@ func (g *gatekeeper) run() {
 	})
 }
 
-// start is run for a Client. Few Clients have anything to do with keys; that its own key does not
-// let it is said at once.
+// start is run for a Client. It is called on first use, because few Clients need keys. If the
+// Client's own key has no right to them, start fails at once.
 func (g *gatekeeper) start(ctx context.Context) error {
 	if g.gate.Known() {
 		return nil
@@ -438,8 +439,8 @@ func (g *gatekeeper) close() {
 	g.running.Wait()
 }
 
-// view returns the stores behind a door that looks what the holder may do. It is kept as long as
-// there is the grant: what it knows of namespaces is costly to find.
+// view returns the stores behind a door that checks the holder's rights. It is kept as long as the
+// grant exists, because its namespace cache is costly to build.
 func (g *gatekeeper) view(grant *auth.Grant) *granted {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -456,7 +457,7 @@ func (g *gatekeeper) view(grant *auth.Grant) *granted {
 	return v
 }
 
-// granted is what Holder.DB returns.
+// granted is the DB that Holder.DB returns.
 type granted struct {
 	stores
 	of    *gatekeeper

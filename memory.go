@@ -1,18 +1,19 @@
 package floe
 
-// TB is what OpenMemory needs of a test; *testing.T, *testing.B and *testing.F have it.
+// TB is the part of testing.TB that OpenMemory needs; *testing.T, *testing.B and *testing.F have
+// it.
 type TB interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 }
 
-// OpenMemory returns a new node in memory, for a test, and closes it when the test ends:
+// OpenMemory returns a new in-memory node for a test, and closes it when the test ends:
 //
 //	node := floe.OpenMemory(t)
 //
-// It is a node like any other, with one shard, that takes a millisecond or two to open and needs no
-// directory and no network.
+// It is a regular node with one shard. It opens in a millisecond or two and needs no directory and
+// no network.
 func OpenMemory(t TB) *Node {
 	t.Helper()
 	node, err := Open(Config{Shards: 1})

@@ -8,12 +8,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Namespaces creates and lists the namespaces of a node or cluster. A first write to a name creates
-// its namespace as well, not spread; "default" always exists; names that begin with "_" are floe's
-// own.
+// Namespaces creates and lists the namespaces of a node or cluster. The first write to a name also
+// creates its namespace, not spread. "default" always exists. Names that begin with "_" are
+// reserved.
 type Namespaces struct{ all engine.Namespaces }
 
-// NamespaceOption changes what Create makes.
+// NamespaceOption is an option of Create.
 type NamespaceOption interface{ applyNamespace(*namespaceOptions) }
 
 type spreadOption struct{}
@@ -22,11 +22,11 @@ func (spreadOption) applyNamespace(o *namespaceOptions) { o.spread = true }
 
 type namespaceOptions struct{ spread bool }
 
-// Spread makes the namespace spread over all shards by key, stream partition, queue and run: for
-// data that outgrows one core or one leader. Transactions in it need names with a common {tag}.
+// Spread spreads the namespace over all shards by key, stream partition, queue and run, for data
+// that outgrows one core or one leader. Transactions in it need names with a common {tag}.
 func Spread() NamespaceOption { return spreadOption{} }
 
-// NamespaceStats describe a namespace. Nothing is counted for them.
+// NamespaceStats describes a namespace. Reading it scans nothing.
 type NamespaceStats struct {
 	Name      string
 	Spread    bool // its contents are spread over all shards
@@ -34,15 +34,15 @@ type NamespaceStats struct {
 	Counts    Counts
 }
 
-// Counts say how much is in a namespace.
+// Counts are the numbers of items in a namespace.
 type Counts struct {
 	Keys     int64 // KV: keys that exist
 	KeyBytes int64 // KV: bytes of their keys and values
-	// KV: reads answered by the nodes that were asked, ever; a node that is killed forgets up to
+	// KV: total reads answered by the nodes that were asked; a node that is killed loses up to
 	// those of its last five minutes
 	KeyReads     int64
-	KeySets      int64 // KV: values written, ever
-	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
+	KeySets      int64 // KV: total values written
+	KeyDeletes   int64 // KV: total keys deleted, not counting expired ones
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
 	Streams      int64
 	Queues       int64
@@ -51,20 +51,19 @@ type Counts struct {
 	Points       int64 // of all series, see ts.Measurement
 	Actions      int64
 	Workflows    int64
-	Jobs         int64 // of stream processing that are not cancelled
+	Jobs         int64 // stream-processing jobs that are not cancelled
 
-	// Runs of workflows: those that have not ended, and how many there ever were, by how they have
-	// ended.
+	// Runs of workflows: those that have not ended, then totals: started, and ended by outcome.
 	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64
-	Signals                                                                         int64 // that runs of workflows have got, ever
-	Timers                                                                          int64 // of runs of workflows that have gone off, ever
-	Steps                                                                           int64 // that runs of workflows have begun, ever
+	Signals                                                                         int64 // total signals received by workflow runs
+	Timers                                                                          int64 // total timers of workflow runs that have fired
+	Steps                                                                           int64 // total steps started by workflow runs
 	// of workflows that are neither paused nor disabled
 	Schedules           int64
-	CompensationsFailed int64 // of runs of workflows, ever
+	CompensationsFailed int64 // total failed compensations of workflow runs
 }
 
-// Create makes a namespace.
+// Create creates a namespace.
 //
 // Options: Spread. Errors: ErrExists; ErrConflict if a deleted namespace of that name had the other
 // placement; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, or
@@ -82,23 +81,23 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 }
 
 // Delete removes an empty namespace: one without keys, streams, queues, measurements, actions,
-// workflows, active runs of workflows, or jobs that are not cancelled. What else it keeps is
+// workflows, active runs of workflows, or jobs that are not cancelled. Its remaining data is
 // removed too: the history of keys, the runs of deleted workflows, cancelled jobs, the retention of
 // measurements, the limit of series, and all counts.
 //
-// The first write to the name creates the namespace again, unless it was spread: then Create has
-// to, and writes are refused with ErrNotFound until it has. A name can only be created again with
-// the placement it had, and still counts towards the 100,000 namespaces of a shard. After
-// ErrUnknownOutcome or a ctx error some shards of a spread namespace may refuse writes: repeat the
-// call, or call Create. If something is written while the call removes these, it fails with
-// ErrConflict, and what it has removed by then stays removed.
+// The first write to the name creates the namespace again, unless it was spread. A spread namespace
+// must be recreated with Create; until then, writes fail with ErrNotFound. A name can only be
+// recreated with the placement it had, and still counts towards the 100,000 namespaces of a shard.
+// After ErrUnknownOutcome or a ctx error, some shards of a spread namespace may refuse writes:
+// repeat the call, or call Create. If the namespace is written to during the removal, Delete fails
+// with ErrConflict, and what it has removed by then stays removed.
 //
 // Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default",
 // which always exists, and for names that begin with "_".
 func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
 
-// Get returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound;
-// ErrInvalid for a name that no namespace can have.
+// Get returns the stats of a namespace, with counts summed over its shards. Errors: ErrNotFound;
+// ErrInvalid for a malformed name.
 func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceStats, error) {
 	info, err := n.all.Get(ctx, name)
 	return newNamespaceStats(info), err
@@ -107,7 +106,7 @@ func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceStats, erro
 // Page returns a page of the namespaces, in order of their names.
 //
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
-// more than 255 bytes, and a cursor that is no name with the prefix.
+// more than 255 bytes, and a cursor that is not a name with the prefix.
 func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
 	l, err := engine.ListingOf(opts)
 	if err != nil {

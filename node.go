@@ -19,7 +19,7 @@ import (
 	"github.com/floedb/floe/internal/transport"
 )
 
-// Node is an open data node. Its methods may be used by many goroutines at once.
+// Node is an open data node. Its methods are safe for concurrent use.
 type Node struct {
 	stores
 	host  *shard.Host
@@ -30,22 +30,22 @@ type Node struct {
 	wire  *engine.Wire // of a node that listens
 }
 
-// Open opens the node of a data directory, or creates it. Alone, it returns once all its shards can
-// be written to; in a cluster it returns when it takes part, and calls wait, up to 5 seconds, for
-// the leaders that the nodes elect. It brings the state forward from the log, so after a crash it
-// takes up to a few seconds.
+// Open opens the node of a data directory, or creates it. A single node is returned once all its
+// shards accept writes. In a cluster Open returns once the node takes part; calls then wait up to 5
+// seconds for the nodes to elect leaders. Open replays the log, so after a crash it takes up to a
+// few seconds.
 //
-// It waits for no other node, and for a disk only as long as that answers: a disk that is stuck for
-// 20 seconds fails it. OpenContext bounds it otherwise.
+// Open waits for no other node. It waits for the disk only while it responds: a disk that is stuck
+// for 20 seconds makes Open fail. Use OpenContext for another bound.
 //
-// Errors: ErrInvalid naming every bad field, or what does not fit if the directory is of another
-// format, has another number of shards or another cluster, or is a file; ErrInUse if another node,
-// of this or another process, has the directory; ErrUnavailable with what else was found, such as
-// damage, missing permissions, or a port that is taken. The directory is as it was then.
+// Errors: ErrInvalid naming every bad field, or the mismatch if the directory has another format,
+// number of shards or cluster, or is a file; ErrInUse if another node, of this or another process,
+// has the directory; ErrUnavailable for other problems, such as damage, missing permissions, or a
+// port in use. The directory is unchanged then.
 func Open(c Config) (*Node, error) { return OpenContext(context.Background(), c) }
 
-// OpenContext is Open that gives up when ctx is done, releases what it has opened, and returns
-// ctx's error. The context is of no use to the node once it is open.
+// OpenContext is Open that stops when ctx is done, releases what it has opened, and returns ctx's
+// error. The node does not use ctx once it is open.
 func OpenContext(ctx context.Context, c Config) (*Node, error) {
 	n, err := openNode(ctx, c)
 	if err != nil {
@@ -54,8 +54,8 @@ func OpenContext(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// classified makes errors of opening match a sentinel: what is not the caller's mistake, nor the
-// end of his context, is a node that is not available.
+// classified makes errors of opening match a sentinel: an error that is neither the caller's
+// mistake nor the end of the caller's ctx is ErrUnavailable.
 func classified(err error) error {
 	for _, kind := range []error{ErrInvalid, ErrUnavailable, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, kind) {
@@ -65,12 +65,12 @@ func classified(err error) error {
 	return &openError{err}
 }
 
-// openError is ErrUnavailable with the error that is the reason.
+// openError is ErrUnavailable with its cause.
 type openError struct{ err error }
 
 func (e *openError) Error() string { return e.err.Error() }
 
-// Unwrap returns ErrUnavailable and the reason.
+// Unwrap returns ErrUnavailable and the cause.
 func (e *openError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
 
 func openNode(ctx context.Context, c Config) (*Node, error) {
@@ -100,7 +100,7 @@ func openNode(ctx context.Context, c Config) (*Node, error) {
 
 func (n *Node) open(ctx context.Context, c Config) error {
 	limits := c.limits()
-	cluster := len(c.Peers) > 1 // a cluster of one node is a node alone: there is nobody to talk to
+	cluster := len(c.Peers) > 1 // a cluster of one is a single node: it has no peers to talk to
 	conf := shard.Config{
 		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CatchUp: c.ClockCatchUp,
 		CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
@@ -158,12 +158,11 @@ func (n *Node) open(ctx context.Context, c Config) error {
 	if n.peer != nil {
 		n.peer.Attach(host, n.encodedStats)
 	}
-	n.gate.run() // by doors that have the host now
+	n.gate.run() // through doors that have the host now
 	return nil
 }
 
-// changed notes what a client has changed, or tried to: the keys at once, anything else with what
-// others do.
+// changed records a client's change or attempted change: of keys at once, all others aggregated.
 func (n *Node) changed(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error) {
 	if what, keys := auth.Changes(cmd); keys {
 		n.gate.note(ctx, AuditKeysStream, g, AuditEntry{From: from, Action: what}, err)
@@ -186,11 +185,12 @@ func (n *Node) encodedStats(ctx context.Context) ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// Addr returns where the node listens for clients and other nodes, nil if it does not.
+// Addr returns the address at which the node listens for clients and other nodes, nil if it does
+// not.
 func (n *Node) Addr() net.Addr { return n.addr }
 
-// Stats returns figures about the node, which it has at hand. ErrClosed once it is being closed; a
-// node that has failed still tells them.
+// Stats returns figures about the node, from memory. It returns ErrClosed once the node is closing;
+// a failed node still returns its figures.
 func (n *Node) Stats(context.Context) (Stats, error) {
 	given, err := n.host.Stats()
 	s := newStats(given)
@@ -201,7 +201,7 @@ func (n *Node) Stats(context.Context) (Stats, error) {
 	return s, err
 }
 
-// addrOf returns where a node of the cluster listens, "" for a node alone that does not.
+// addrOf returns the address of a node of the cluster, "" for a single node that does not listen.
 func (n *Node) addrOf(id string) string {
 	for _, p := range n.peers {
 		if strconv.FormatUint(p.ID, 10) == id {
@@ -214,9 +214,8 @@ func (n *Node) addrOf(id string) string {
 	return n.addr.String()
 }
 
-// StatsOf returns what a node of the cluster, by its id, says about itself, asking it if it is
-// another one. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer;
-// ctx's.
+// StatsOf returns the figures of the node with an id, and queries that node if it is another one.
+// Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer; ctx's.
 func (n *Node) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 	switch {
 	case n.peer == nil && id == 1:
@@ -236,21 +235,20 @@ func decodeStats(b []byte, err error) (s Stats, _ error) {
 	return s, err
 }
 
-// Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable
-// until it is opened again.
+// Err returns the error that made the node fail, or nil. A failed node answers only ErrUnavailable
+// until it is reopened.
 func (n *Node) Err() error { return n.host.Err() }
 
-// What Close waits for others. It is a second more for clients that do not take their answers; see
-// transport.Peer.Close.
+// How long Close waits for other nodes. Clients that do not read their answers add up to a second;
+// see transport.Peer.Close.
 const (
-	handOverTime = 2 * time.Second // that they take over what the node leads
-	drainTime    = 4 * time.Second // in all: that, and that writes in flight get their outcome
+	handOverTime = 2 * time.Second // until other nodes lead what the node leads
+	drainTime    = 4 * time.Second // in total, including the outcome of writes in flight
 )
 
-// Close hands what the node leads over to other nodes, writes what is in memory to disk, releases
-// the directory and returns when all goroutines have ended. Calls that wait get ErrClosed. For
-// others it waits for up to 5 seconds, for the disk as long as that takes. A second Close does
-// nothing.
+// Close hands leadership over to other nodes, flushes memory to disk, releases the directory and
+// returns when all goroutines have ended. Waiting calls fail with ErrClosed. Close waits up to 5
+// seconds for other nodes, and for the disk as long as that takes. A second Close does nothing.
 func (n *Node) Close() error {
 	drained := time.Now().Add(drainTime)
 	ctx, cancel := context.WithTimeout(context.Background(), auditLast)

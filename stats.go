@@ -6,17 +6,17 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// Stats are figures about a node, and the cluster as the node sees it.
+// Stats are figures about a node, and about the cluster as the node sees it.
 type Stats struct {
 	Version    string
-	Node       uint64    // that says this
-	Now        time.Time // by its clock
+	Node       uint64    // ID of the node
+	Now        time.Time // by the node's clock
 	Started    time.Time
 	State      NodeState
-	Durability Durability // a node of a cluster is always Sync
-	Commands   int64      // reads and writes, those before restarts too: see Traffic
+	Durability Durability // always Sync on a node of a cluster
+	Commands   int64      // total reads and writes, including before restarts: see Traffic
 	Rate       int64      // reads and writes a second, over the last 10 s
-	Waiting    int        // queries that wait: long polls and watches
+	Waiting    int        // waiting queries: long polls and watches
 	Port       Traffic
 	Disk       DiskStats
 	Nodes      []NodeStats
@@ -29,31 +29,31 @@ type NodeState string
 // The states of a node.
 const (
 	StateOK             NodeState = "ok"
-	StateNoQuorum       NodeState = "no quorum"       // there is a shard to which the node can not write, itself or through its leader
+	StateNoQuorum       NodeState = "no quorum"       // the node cannot write to a shard, itself or through its leader
 	StateReplicasDiffer NodeState = "replicas differ" // a shard is stopped on the node because its replica differs from the others
 	StateFailed         NodeState = "failed"
 )
 
-// Traffic is what goes over the port for clients and other nodes, and over the dashboards of the
-// node (there the bodies of requests and answers). Counts go on after a restart; a node that is
-// killed may lose those of its last five minutes, and one in memory begins at zero.
+// Traffic counts the bytes at the port for clients and other nodes, and at the dashboards of the
+// node (there, bodies of requests and responses). Counts survive a restart; a node that is killed
+// may lose its last five minutes, and an in-memory node starts at zero.
 type Traffic struct {
-	Connections   int   // that others have opened
+	Connections   int   // opened by others
 	BytesReceived int64 // as they came
 	BytesSent     int64
 }
 
-// DiskStats describe the disk under a node's data directory. The bytes are 0 in memory, and where
-// the file system does not tell them.
+// DiskStats describes the disk of a node's data directory. The bytes are 0 in memory, and where the
+// file system does not report them.
 type DiskStats struct {
-	ReadOnly     bool  // the disk is full: what takes space is ErrReadOnly
-	FreeBytes    int64 // at the last look, at most a second ago
-	MinFreeBytes int64 // with less free the node is read-only, up to one and a half times as much
-	Full         int64 // operations that have found no space since the start
-	Slow         int64 // writes and fsyncs that took longer than 2 s since the start
+	ReadOnly     bool  // the disk is full: operations that take space fail with ErrReadOnly
+	FreeBytes    int64 // at the last check, at most a second ago
+	MinFreeBytes int64 // with less free space the node becomes read-only, until one and a half times as much is free
+	Full         int64 // operations since the start that found no space
+	Slow         int64 // writes and fsyncs since the start that took longer than 2 s
 }
 
-// NodeStats describe a node of the cluster as the node that was asked sees it.
+// NodeStats describes a node of the cluster as the answering node sees it.
 type NodeStats struct {
 	ID      string
 	Addr    string // where clients and the other nodes reach it, "" if it does not listen
@@ -62,7 +62,7 @@ type NodeStats struct {
 	Problem string // what is wrong with it, or keeps it and the node that was asked from reaching each other; "" if nothing
 }
 
-// NodeStatus is the status of a node, as the node that was asked sees it.
+// NodeStatus is the status of a node as the answering node sees it.
 type NodeStatus string
 
 // The statuses of a node.
@@ -78,12 +78,12 @@ type NodeRole string
 // NodeActive is the role of a node that has a replica of each shard.
 const NodeActive NodeRole = "active"
 
-// ShardStats describe the node's replica of a shard.
+// ShardStats describes the node's replica of a shard.
 type ShardStats struct {
 	ID      int
-	Leader  uint64 // node, 0: none known
+	Leader  uint64 // node ID, 0: none known
 	Term    uint64 // of raft
-	Commit  uint64 // index of the log up to which the node knows it to be committed
+	Commit  uint64 // index of the log up to which the node has it as committed
 	Applied uint64 // index of the log up to which reads see it
 	LSN     uint64 // of the last change that reads see
 	Queued  int    // proposals waiting
@@ -91,19 +91,19 @@ type ShardStats struct {
 	Problem string // why it is stopped on this node, "" if it is not: only stale reads see it then
 }
 
-// Rates are what a node has done in each of the last seconds, the oldest first: up to 300, all
-// slices of one length.
+// Rates are the node's figures for each of the last seconds, oldest first: up to 300, all slices of
+// equal length.
 type Rates struct {
 	Commands      []int64 // reads and writes
 	BytesReceived []int64 // over the port for clients and other nodes
 	BytesSent     []int64
 }
 
-// AddTraffic adds bytes to Stats.Port that have gone over another port of the program. The
-// dashboard does so for what it serves.
+// AddTraffic adds to Stats.Port bytes that another port of the program has transferred. The
+// dashboard calls it for the requests it serves.
 func (n *Node) AddTraffic(received, sent int64) { n.host.AddTraffic(received, sent) }
 
-// Rates returns what the node has done in each second of the last five minutes.
+// Rates returns the node's figures for each second of the last five minutes.
 func (n *Node) Rates() Rates {
 	commands, received, sent := n.host.Rates()
 	return Rates{Commands: commands, BytesReceived: received, BytesSent: sent}

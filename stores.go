@@ -15,14 +15,14 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// stores are the primitives behind a door: what a Node and a Client have in common.
+// stores are the primitives behind a door: the common part of Node and Client.
 type stores struct {
 	router   *engine.Router // to the leaders
 	stale    *engine.Router // to any replica
 	maxValue func() int
 }
 
-// attach has the workers of all stores listed.
+// attach makes the workers of all stores appear in listings.
 func (s *stores) attach() {
 	registrar := workers.NewRegistrar(s.router)
 	s.router.Attach(registrar)
@@ -30,7 +30,7 @@ func (s *stores) attach() {
 }
 
 // AccessOption changes how the store that an accessor returns reaches its data.
-type AccessOption interface{ applyAccess(access) access } // by value, so that taking a store allocates nothing
+type AccessOption interface{ applyAccess(access) access } // by value, so that getting a store allocates nothing
 
 type access struct{ stale bool }
 
@@ -41,14 +41,14 @@ func (staleOption) applyAccess(a access) access {
 	return a
 }
 
-// Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it
-// may be behind, for as long as it is cut off, but it answers also when there is no leader. Watches
-// and waits follow that replica. Writes are the same.
+// Stale makes reads answer from any available replica, without asking the shard's leader. The
+// replica may lag for as long as it is cut off, but it also answers if there is no leader. Watches
+// and waits follow that replica. Writes are not affected.
 func Stale() AccessOption { return staleOption{} }
 
 func (s *stores) pick(opts []AccessOption) *engine.Router {
 	var a access
-	opts, _ = engine.Given(opts) // a nil one changes nothing: there is no error to say so
+	opts, _ = engine.Given(opts) // a nil option changes nothing: there is no error to return here
 	for _, opt := range opts {
 		a = opt.applyAccess(a)
 	}
@@ -94,11 +94,11 @@ func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
 	return engine.StoreOf[ts.Store](s.pick(opts), namespace, s.maxValue())
 }
 
-// FloQL evaluates a query over the time series of a namespace, see package floql:
-// TS(namespace).Query in short. A namespace that does not exist has no series.
+// FloQL evaluates a query over the time series of a namespace, see package floql. It is short for
+// TS(namespace).Query. A namespace that does not exist has no series.
 //
-// Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it
-// exceeds a limit; ErrInvalid if it needs points that only rollups are kept; ErrUnavailable; that
+// Errors: *floql.Error for a mistake in the query, with its position; *floql.LimitError if it
+// exceeds a limit; ErrInvalid if it needs points of which only rollups remain; ErrUnavailable; that
 // of ctx.
 func (s *stores) FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error) {
 	return s.TS(namespace).Query(ctx, query, opts...)
@@ -109,7 +109,7 @@ func (s *stores) Txn(namespace string) *Txn {
 	return &Txn{*engine.NewTxn(s.router, namespace, s.maxValue())}
 }
 
-// Namespaces returns what creates and lists namespaces.
+// Namespaces returns the handle that creates and lists namespaces.
 func (s *stores) Namespaces(opts ...AccessOption) *Namespaces {
 	return &Namespaces{*engine.NewNamespaces(s.pick(opts))}
 }

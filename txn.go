@@ -15,17 +15,17 @@ type (
 )
 
 // Op is an operation of a transaction: a kv.Op, stream.Op, queue.Op, ts.Op, action.Op or
-// workflow.Op, made by kv.PutOp, workflow.StartOp and their siblings. One that returns something is
-// a kv.OpOf, queue.OpOf and so on, whose Result reads it. It is good for any number of
+// workflow.Op, made by kv.PutOp, workflow.StartOp and similar functions. An operation with a result
+// is a kv.OpOf, queue.OpOf and so on, whose Result reads it. An Op can be used in any number of
 // transactions.
 type Op interface{ operation }
 
 // Condition is a condition of a transaction: a kv.Condition, queue.Condition or stream.Condition,
-// made by kv.RevisionIs, queue.Held, stream.LastIDIs and their siblings. It is good for any number
-// of transactions.
+// made by kv.RevisionIs, queue.Held, stream.LastIDIs and similar functions. It can be used in any
+// number of transactions.
 type Condition interface{ condition }
 
-// Txn collects the parts of a transaction over the primitives of one namespace, up to 1,000 of them
+// Txn collects the parts of a transaction over the primitives of one namespace: up to 1,000 parts
 // and 4 MiB.
 //
 //	incr := kv.IncrOp("orders", 1)
@@ -36,13 +36,13 @@ type Condition interface{ condition }
 //	...
 //	orders, err := incr.Result(res) // an int64
 //
-// All conditions hold and all operations succeed, in order and in one log entry, or nothing
-// happens. In a spread namespace every part has to live in one shard, that is, their names must
-// have a common {tag}. A Txn is for one goroutine.
+// Either all conditions hold and all operations succeed, in order and in one log entry, or nothing
+// happens. In a spread namespace all parts must be in one shard, that is, their names must have a
+// common {tag}. A Txn is not safe for concurrent use.
 type Txn struct{ txn engine.Txn }
 
-// If adds conditions, and returns t. They are checked before the first operation, wherever If
-// stands.
+// If adds conditions and returns t. They are checked before the first operation, regardless of the
+// order of If and Do.
 func (t *Txn) If(conditions ...Condition) *Txn {
 	for _, c := range conditions {
 		t.txn.If(c)
@@ -50,7 +50,7 @@ func (t *Txn) If(conditions ...Condition) *Txn {
 	return t
 }
 
-// Do adds operations, and returns t. Each sees what the ones before it did.
+// Do adds operations and returns t. Each operation sees the effects of those before it.
 func (t *Txn) Do(ops ...Op) *Txn {
 	for _, op := range ops {
 		t.txn.Do(op)
@@ -58,9 +58,9 @@ func (t *Txn) Do(ops ...Op) *Txn {
 	return t
 }
 
-// Commit carries the transaction out. When it returns nil, all of it is committed (see
+// Commit commits the transaction. When it returns nil, all of it is committed (see
 // Config.Durability) and visible. After a ctx error or ErrUnknownOutcome it may or may not have
-// happened, as a whole. Committed again it is carried out again.
+// happened, as a whole. A second Commit applies it again.
 //
 // Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason
 // (ErrConflict, ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has
@@ -76,12 +76,12 @@ func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
 	return &TxnResult{res}, nil
 }
 
-// TxnResult holds what the operations of a committed transaction returned. The Result method of an
-// operation reads it: kv.OpOf.Result and its siblings.
+// TxnResult holds the results of the operations of a committed transaction. The Result method of an
+// operation reads it: kv.OpOf.Result and similar methods.
 type TxnResult struct{ hiddenResult }
 
-// TxnError says which part of a transaction was refused, and why: nothing of the transaction has
-// happened.
+// TxnError names the part of a transaction that was refused, and the reason. The transaction had no
+// effect.
 type TxnError struct {
 	Index     int   // position among the conditions or among the operations, from 0
 	Condition bool  // true: a condition of If, false: an operation of Do

@@ -8,36 +8,36 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// VerifyReport says what Verify has looked at and what is wrong. Its JSON is what floe server
-// verify prints.
+// VerifyReport lists what Verify has checked and the problems it found. floe server verify prints
+// it as JSON.
 type VerifyReport struct {
 	Problems   []string      `json:"problems"`    // each names the file and offset, or the shard and row; at most 1,000
-	Unlisted   int           `json:"unlisted"`    // problems beyond those
-	Format     int           `json:"format"`      // version of the directory's layout; 0: it can not be read
+	Unlisted   int           `json:"unlisted"`    // number of problems beyond those
+	Format     int           `json:"format"`      // version of the directory's layout; 0: it cannot be read
 	CreatedBy  string        `json:"created_by"`  // build of floe that made it, "" if it does not say so
-	WrittenBy  string        `json:"written_by"`  // build that has opened it last
+	WrittenBy  string        `json:"written_by"`  // build that last opened it
 	Shards     int           `json:"shards"`      // 0: the directory was never completed
-	Segments   int           `json:"segments"`    // files of the log
-	LogBytes   int64         `json:"log_bytes"`   // of the log's records
+	Segments   int           `json:"segments"`    // log files
+	LogBytes   int64         `json:"log_bytes"`   // bytes of the log's records
 	Entries    uint64        `json:"entries"`     // in the log, of all shards
 	Tables     int           `json:"tables"`      // files of the state
 	TableBytes int64         `json:"table_bytes"` // of these files
-	Rows       []int64       `json:"rows"`        // of the state, by shard, with the log replayed
-	Elapsed    time.Duration `json:"elapsed_ns"`  // how long it took
+	Rows       []int64       `json:"rows"`        // rows of the state, by shard, with the log replayed
+	Elapsed    time.Duration `json:"elapsed_ns"`  // duration of the verification
 }
 
-// Verify reads all of a node's data directory and reports what is damaged or does not fit together:
-// every record of the log, every block of the state's tables, and, with the log replayed in memory
-// as Open would do it, every row. It changes nothing in the directory, keeps nodes from opening it
-// meanwhile, and needs memory for what a replay writes: about as much as the log holds behind the
-// last flush of the state.
+// Verify reads all of a node's data directory and reports damage and inconsistencies. It checks
+// every record of the log, every block of the state's tables and, with the log replayed in memory
+// as Open would do, every row. It changes nothing in the directory, and keeps nodes from opening it
+// in the meantime. It needs memory for what the replay writes: about as much as the log holds after
+// the last flush of the state.
 //
-// A report without Problems means that Open will succeed and find everything that was ever
-// acknowledged, as far as the directory itself can tell: it can not know of a newest write that
-// never got there, nor that all of it was replaced by an older copy.
+// A report without Problems means that Open will succeed and find every acknowledged write, as far
+// as the directory itself can show. Verify cannot detect that a newest write never reached the
+// directory, or that an older copy replaced all of it.
 //
-// Errors: ErrInUse if a node has the directory; ErrInvalid if it is no data directory; ctx's, and
-// those of reading.
+// Errors: ErrInUse if a node has the directory; ErrInvalid if it is not a data directory; ctx's,
+// and those of reading.
 func Verify(ctx context.Context, dir string) (VerifyReport, error) {
 	report, err := shard.Verify(ctx, shard.VerifyConfig{Dir: dir, Primitives: primitive.All()})
 	return VerifyReport(report), err
