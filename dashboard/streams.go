@@ -230,8 +230,8 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	return messages, err
 }
 
-// goesOn reports whether the stream has further requested messages after one. It queries more than
-// another read would, but does not count as a read.
+// goesOn reports whether the stream has requested messages after last. It uses the stream's
+// statistics, because another read would be counted as one.
 func (q *streamMessagesRequest) goesOn(stats *stream.Stats, last stream.ID) bool {
 	return slices.ContainsFunc(stats.Partitions, func(p stream.PartitionStats) bool {
 		asked := q.partition == nil || *q.partition == int64(p.Partition)
