@@ -2,15 +2,16 @@ package engine
 
 import "time"
 
-// LookAgainAt makes a query that returns ErrWait look again at a time, ms, if nothing wakes it
-// before. Of several times in a look the earliest counts.
+// LookAgainAt makes a query that returns ErrWait run again at a time, in ms, if nothing wakes it
+// earlier. If it is called several times in one run, the earliest time counts.
 func (v *View) LookAgainAt(at int64) {
 	if v.again == 0 || at < v.again {
 		v.again = at
 	}
 }
 
-// untilAgain returns a channel that fires at the time of LookAgainAt, nil if there is none.
+// untilAgain returns a channel that fires at the time of LookAgainAt, or nil if there is no such
+// time.
 func (v *View) untilAgain() <-chan time.Time {
 	if v.again == 0 {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Applied is how far a shard's state has come. It is a row of the state, written with every batch,
-// so the state always knows which part of the log it holds.
+// Applied is the position of a shard's state in the log. It is a row of the state, written with
+// every batch, so the state always records which part of the log it holds.
 type Applied struct {
 	Index uint64 // raft index of the last applied entry
 	Term  uint64 // its term
-	LSN   LSN    // last LSN given out
+	LSN   LSN    // last LSN assigned
 	Stamp int64  // time of the last entry, ms
-	Hash  uint64 // chained over every write since the shard began: equal on replicas of equal index
+	Hash  uint64 // chained over every write since the shard began: equal on replicas at the same index
 }
 
-// Bounds returns the key range of a shard's state: everything a snapshot of it has to hold.
+// Bounds returns the key range of a shard's state, all of which a snapshot must contain.
 func Bounds(shard ShardID) (lower, upper []byte) {
 	return binary.BigEndian.AppendUint16(nil, uint16(shard)), binary.BigEndian.AppendUint16(nil, uint16(shard)+1)
 }
@@ -66,7 +66,7 @@ func readApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	return decodeApplied(row)
 }
 
-// ReadApplied returns how far the state in r has come, zero if it holds nothing of the shard.
+// ReadApplied returns the position of the state in r, or zero if r holds nothing of the shard.
 func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	a, err := readApplied(r, shard)
 	if err != nil {
@@ -75,7 +75,7 @@ func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	return a, nil
 }
 
-// DurableApplied returns the part of Applied that would survive a power failure now: what Pebble
+// DurableApplied returns the Applied that would survive a power failure now: the one that Pebble
 // has flushed.
 func DurableApplied(db *pebble.DB, shard ShardID) (Applied, error) {
 	row := appliedKey(shard)

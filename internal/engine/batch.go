@@ -2,8 +2,8 @@ package engine
 
 import "github.com/floedb/floe/internal/wait"
 
-// batch is what commands have done since the last Commit, and what Commit makes of it. It belongs
-// to the goroutine that applies. The next batch uses its slices and buffers again.
+// batch holds the effects of the commands since the last Commit, and what Commit derives from them.
+// It belongs to the goroutine that applies. The next batch reuses its slices and buffers.
 type batch struct {
 	over     *overlay        // rows
 	answered int             // bytes of results
@@ -14,14 +14,14 @@ type batch struct {
 	row      []byte          // buffer for rows of the engine's own
 
 	// Commit and Executor.Settle fill these, Executor.Ready empties them.
-	due   []wait.Wakeup // for parked takes, which are to be looked at
-	ready []ReadyTake   // takes that found nothing in the batch and have been looked at again
+	due   []wait.Wakeup // for parked takes, which have to be checked again
+	ready []ReadyTake   // takes that found nothing in the batch and have been checked again
 }
 
 // size returns the size of the writes and answers.
 func (b *batch) size() int { return b.over.bytes + b.answered }
 
-// drop forgets what has not been committed.
+// drop discards uncommitted effects.
 func (b *batch) drop() {
 	b.over.reset()
 	b.answered = 0

@@ -6,83 +6,83 @@ import (
 	"math"
 )
 
-// What a command may write and answer, with all that it sets going in its shard: a transaction with
-// its operations, a Fire with its timers, a delivery with its messages. A command that would write
-// or answer more is refused, and nothing of it remains: an answer that is too large to be sent
-// would be an error although the command has happened. Every write counts, also one that replaces
-// another of the same command: it is the work that is bounded, on every replica alike.
+// Limits on what one command may write and answer, including everything it triggers in its shard: a
+// transaction with its operations, a Fire with its timers, a delivery with its messages. A command
+// that exceeds a limit is refused and leaves no effects. An answer too large to send would be an
+// error although the command took effect. Every write counts, even one that overwrites another
+// write of the same command: the limit bounds the work, and equally on every replica.
 //
-// The bytes are four times the largest value, so that one can be overwritten, with its history, and
-// then some; an entry that wrote gigabytes would end the node, and do so again whenever it is
-// opened. So many rows, of the size that most have, come to about as much in memory.
+// The byte limit is four times the largest value, so that a value can be overwritten, with its
+// history, and some room is left. An entry that wrote gigabytes would end the node, and again
+// whenever it is opened. That many rows of typical size take about as much memory.
 const (
 	MaxCommandBytes = 64 << 20
 	MaxCommandRows  = 1 << 18
 )
 
-// MaxAnswerBytes bounds the values in the answer to a query that has no pages.
+// MaxAnswerBytes bounds the values in the answer to an unpaged query.
 const MaxAnswerBytes = 128 << 20
 
-// What one command may write for what is merely due, until it is Full: the rest is for another
-// entry, so that nobody waits for long. One more step comes on top.
+// What one command may write for work that is merely due, until it is Full. The rest goes into
+// another entry, so that other callers do not wait long. One more step comes on top.
 const (
 	fullBytes = 4 << 20
 	fullRows  = 1 << 12
 )
 
-// What the commands of an entry may have written for another one of it to be begun. Together they
-// never write more than one command may.
+// What the commands of an entry may have written before another of its commands starts. Together
+// they never write more than one command may.
 const (
 	fullEntryBytes = 8 << 20
 	fullEntryRows  = 1 << 15
 )
 
-// ErrPutOff is the outcome of a command for which its entry had no room left: nothing was done, and
-// it has to be proposed again.
+// ErrPutOff is the outcome of a command for which its entry had no room left. The command had no
+// effect and must be proposed again.
 var ErrPutOff = errors.New("put off: its entry has written as much as it may")
 
-// work is what has been written; the bytes of answers count too.
+// work is an amount of writes; the bytes of answers count too.
 type work struct{ rows, bytes int }
 
-// exceeds reports whether there is more of something than in o.
+// exceeds reports whether w has more rows or more bytes than o.
 func (w work) exceeds(o work) bool { return w.rows > o.rows || w.bytes > o.bytes }
 
 func (w work) minus(o work) work { return work{w.rows - o.rows, w.bytes - o.bytes} }
 
 func (w *work) add(o work) { *w = work{w.rows + o.rows, w.bytes + o.bytes} }
 
-// budget counts what an entry writes. It is a function of the log: of every call that writes,
-// refused commands included, and not of what the batch being applied happens to hold.
+// budget counts what an entry writes. It is a function of the log: it counts every call that
+// writes, even those of refused commands, and does not depend on the contents of the batch.
 type budget struct {
 	spent   work // by the entry so far
-	before  work // spent when the present command began
+	before  work // spent when the current command started
 	limit   work // of spent
-	first   bool // the present command is the first of its entry
-	overrun bool // the present command has come to the limit, and is being taken back
+	first   bool // the current command is the first of its entry
+	overrun bool // the current command has reached the limit and is being rolled back
 }
 
-// unlimited is for the few rows that sum up an entry.
+// unlimited is for the few rows that summarize an entry.
 var unlimited = work{math.MaxInt, math.MaxInt}
 
 func (tx *Tx) startEntry() { tx.budget = budget{} }
 
-// startCommand begins the count of a command. It returns false if the entry has no room for it: the
-// first always has.
+// startCommand starts counting a command. It returns false if the entry has no room for it; the
+// first command always has room.
 func (tx *Tx) startCommand(first bool) bool {
 	b := &tx.budget
 	b.limit = work{MaxCommandRows, MaxCommandBytes}
 	if !first && (b.overrun || b.spent.exceeds(work{fullEntryRows, fullEntryBytes})) {
-		b.overrun = true // those behind it are put off too
+		b.overrun = true // the commands behind it are put off too
 		return false
 	}
 	b.before, b.first, b.overrun = b.spent, first, false
 	return true
 }
 
-// Full reports whether the command has written so much that what else is due has to wait: a machine
-// then stops, at a place from which it can go on, and schedules a timer for now. It has to get on
-// by one step at least each time its timer fires. Follow-ups that have not run yet count with what
-// they carry, since they are a part of the command.
+// Full reports whether the command has written so much that the remaining due work must wait. A
+// machine then stops at a point from which it can continue, and schedules a timer for now. It must
+// make at least one step each time its timer fires. Follow-ups that have not run yet count with the
+// size of their bodies, since they are part of the command.
 func (tx *Tx) Full() bool {
 	b := &tx.budget
 	done := b.spent.minus(b.before)
@@ -90,20 +90,20 @@ func (tx *Tx) Full() bool {
 	return done.exceeds(work{fullRows, fullBytes})
 }
 
-// A step of a machine: what it may write at most, in tests, when its command is Full already.
+// The most that a step of a machine may write, in tests, when its command is already Full.
 const (
 	stepBytes = 40 << 20
 	stepRows  = 1 << 13
 )
 
-// Worked counts work that writes nothing, as so many rows: what a machine finds due, and has to
-// note in memory alone.
+// Worked counts work without writes as a number of rows: due work that a machine only records in
+// memory.
 func (tx *Tx) Worked(rows int) {
 	tx.budget.spent.rows += rows
 	tx.budget.check()
 }
 
-// checkFull panics if a machine has gone on for longer than it may in a Fire.
+// checkFull panics if a machine has continued in a Fire for longer than it may.
 func (tx *Tx) checkFull(m MachineID) {
 	w := tx.budget.spent.minus(tx.budget.before)
 	if w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
@@ -112,11 +112,11 @@ func (tx *Tx) checkFull(m MachineID) {
 	}
 }
 
-// overrun is the panic that ends a command which writes more than it may. There is no way to go on:
-// what it has read was to be written.
+// overrun is the panic that ends a command that writes more than it may. The command cannot
+// continue, because what it has read was to be written.
 type overrun struct{}
 
-// spend counts a row that is about to be written.
+// spend counts a row before it is written.
 func (tx *Tx) spend(bytes int) {
 	b := &tx.budget
 	b.spent.rows++
@@ -138,7 +138,7 @@ func (b *budget) check() {
 	}
 }
 
-// catch, deferred, turns an overrun into the refusal of what was being done.
+// catch, deferred, turns an overrun into the refusal of the current operation.
 func (tx *Tx) catch(err *error) {
 	if !tx.budget.overrun {
 		return

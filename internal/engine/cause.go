@@ -6,17 +6,17 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-const maxGuessTakes = 8 // takes that are proposed when nothing is known of a cause
+const maxGuessTakes = 8 // takes proposed if nothing is known about a cause
 
-// Cause names a cause of the present command, by a topic. Other commands of the cause are expected
-// to produce items on the same topics, by their follow-ups; see Made.Cause.
+// Cause names a cause of the current command, as a topic. The follow-ups of other commands with the
+// same cause are expected to produce items on the same topics; see Made.Cause.
 func (tx *Tx) Cause(c Topic) {
 	if !slices.Contains(tx.causes, c) {
 		tx.causes = append(tx.causes, c)
 	}
 }
 
-// pullCaused is Pull for what a command of a cause may produce.
+// pullCaused is Pull for the items that a command with a cause may produce.
 func (x *Executor) pullCaused(pulled []*wait.Claim, m Made, limit int) []*wait.Claim {
 	topics, known := x.predictor.Topics(m.Cause)
 	for _, t := range topics {

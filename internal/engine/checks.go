@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// checks are what an executor does in tests only, see Config. All but scanned belongs to the
-// goroutine that applies.
+// checks holds what an executor checks in tests only, see Config. All fields but scanned belong to
+// the goroutine that applies.
 type checks struct {
 	strict    bool
 	forgetful bool
@@ -15,7 +15,7 @@ type checks struct {
 	scanned   atomic.Int64         // rows that queries have read, counted if strict
 }
 
-// watch returns the time that measures what commands take.
+// watch returns the time for measuring commands.
 func (c *checks) watch() time.Duration {
 	if c.stopwatch == nil {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// MachineID names a state machine in the log and in the state's keys; the numbers are part of the
-// format on disk.
+// MachineID identifies a state machine in the log and in state keys. The numbers are part of the
+// on-disk format.
 type MachineID uint8
 
 // The machines of floe.
@@ -26,19 +26,19 @@ const (
 	maxMachines                 = 16
 )
 
-// LSN is a log sequence number: it counts, per shard, the state changes applied so far. Every
-// command, every operation inside a transaction and every timer handed out takes the next one, so
-// no two changes of a shard share an LSN and none is reused.
+// LSN is a log sequence number: it counts the state changes applied in a shard. Every command,
+// every operation of a transaction and every timer handed out takes the next one. So no two changes
+// of a shard share an LSN, and none is reused.
 type LSN uint64
 
 // ShardID numbers the shards of a node from 0.
 type ShardID uint16
 
-// commandVersion is the layout of an encoded command, not the behaviour of a machine: that is the
-// Kind.
+// commandVersion is the layout version of an encoded command. The Kind is the version of a
+// machine's behaviour.
 const commandVersion = 1
 
-// Command is one write of one machine, as it stands in the log:
+// Command is one write of one machine, as stored in the log:
 //
 //	version u8 | machine u8 | kind u8 | flags u8 (1: spread) | namespace (uvarint length, bytes) | body ...
 //
@@ -46,8 +46,8 @@ const commandVersion = 1
 type Command struct {
 	Machine   MachineID
 	Kind      uint8
-	Spread    bool   // routed by name over all shards: the sender believes the namespace to be a spread one
-	Namespace string // empty only for commands of the engine itself
+	Spread    bool   // routed by name over all shards: the sender assumes that the namespace is spread
+	Namespace string // empty only for the engine's own commands
 	Body      []byte
 }
 
@@ -65,7 +65,7 @@ func (c Command) Size() int { return 6 + len(c.Namespace) + len(c.Body) }
 // DecodeCommand reads what AppendTo wrote; Body aliases b.
 func DecodeCommand(b []byte) (Command, error) { return decodeCommand(b, "") }
 
-// decodeCommand is DecodeCommand for one who has the namespace's name already, perhaps.
+// decodeCommand is DecodeCommand for a caller that may already have the namespace's name.
 func decodeCommand(b []byte, namespace string) (Command, error) {
 	r := codec.NewReader(b)
 	if v := r.Byte(); v != commandVersion && r.Err() == nil {
@@ -85,22 +85,22 @@ func decodeCommand(b []byte, namespace string) (Command, error) {
 }
 
 // Op is an operation of a transaction: a command, the name that routes it in a spread namespace,
-// and how to read its result.
+// and the decoder of its result.
 type Op struct {
 	Command Command
-	Route   string // key, queue, stream ...: what is hashed in a spread namespace; "" if any shard will do
-	// RouteTo returns the Route if that depends on the namespace and the number of shards; else it
-	// is nil.
+	Route   string // key, queue, stream ...: hashed in a spread namespace; "" if any shard will do
+	// RouteTo returns the Route if it depends on the namespace and the number of shards; else it is
+	// nil.
 	RouteTo func(namespace string, shards int) string
 	Payload int // bytes of the value or payload, for the node's max_value_size
-	// Limited returns the command's body if it has to carry the node's max_value_size; else it is
+	// Limited returns the command's body if it must carry the node's max_value_size; else it is
 	// nil.
 	Limited func(maxPayload int) []byte
-	Err     error // set when the arguments were invalid: Commit returns it and proposes nothing
+	Err     error // set if the arguments are invalid: Commit returns it and proposes nothing
 	Decode  func(result []byte) (any, error)
 }
 
-// route returns a name that leads to the shard of the operation in a spread namespace.
+// route returns a name that routes to the shard of the operation in a spread namespace.
 func (op *Op) route(namespace string, shards int) string {
 	if op.RouteTo != nil {
 		return op.RouteTo(namespace, shards)
@@ -132,11 +132,11 @@ func CheckPayload(n, maxPayload int) error {
 }
 
 // Entry is the content of one log entry: commands that were proposed together and share the
-// leader's time stamp.
+// leader's timestamp.
 //
 //	version u8 | origin uvarint | sequence uvarint | stamp varint (ms) | command (uvarint length, bytes) ...
 //
-// Origin and Sequence let the proposing node find the callers that wait for the outcomes.
+// Origin and Sequence let the proposing node find the callers waiting for the outcomes.
 type Entry struct {
 	Origin   uint64 // node that proposed it
 	Sequence uint64 // unique per origin since it started

@@ -9,29 +9,29 @@ import (
 	"github.com/floedb/floe/internal/arena"
 )
 
-// committed is the shard's part of the state in Pebble, as the last Commit left it, with the rows
-// of it that are in memory. Any goroutine may use db, table and rows. The iterators and what
-// belongs to them are for the goroutine that applies, which also writes each batch.
+// committed is the shard's part of the state in Pebble as of the last Commit, with its rows that
+// are in memory. Any goroutine may use db, table and rows. The iterators and their fields belong to
+// the goroutine that applies, which also writes each batch.
 //
-// A lookup of a row that the cache may hold asks in this order: the cache; tables, unless the row
-// may be fresh; points.
+// A lookup of a row that the cache may hold searches the cache first, then tables unless the row
+// may be fresh, then points.
 type committed struct {
 	shard ShardID
 	db    *pebble.DB
 	table *table
 	rows  *shardRows // the row cache, as this shard uses it
 
-	points  *pebble.Iterator // over all rows, for lookups of this batch; opened by the first
+	points  *pebble.Iterator // over all rows, for lookups of this batch; opened by the first lookup
 	ranges  *pebble.Iterator // the same for the first rows of ranges: it has bounds, which points must not have
-	reads   arena.Arena      // what the present command has read
+	reads   arena.Arena      // rows read by the current command
 	changed []changedRow     // rows of the batch being written that the cache may hold
 
 	tables  *pebble.Iterator // over what was flushed when it was opened, for lookups of rows that are not fresh
-	durable uint64           // index that tables has come to
+	durable uint64           // raft index of the last entry in tables
 	fresh   freshRows        // rows written since
 	used    bool             // tables has been used since the last ReleaseOld
-	flushed atomic.Bool      // a new tables would come further; any goroutine
-	merged  atomic.Bool      // a new tables would have fewer tables to search, and release old ones; any goroutine
+	flushed atomic.Bool      // reopening tables would include more entries; any goroutine
+	merged  atomic.Bool      // reopening tables would leave fewer of them to search, and release old ones; any goroutine
 }
 
 // caches reports whether the row cache holds rows like this one.
@@ -65,8 +65,8 @@ func (c *committed) lookup(k []byte) (value []byte, ok bool, err error) {
 	return c.reads.Copy(value), ok, err
 }
 
-// seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a
-// Get each.
+// seekAll looks up a row in the whole state. One iterator serves a batch, which is cheaper than a
+// Get for each row.
 func (c *committed) seekAll(k []byte) (value []byte, ok bool, err error) {
 	if c.points == nil {
 		if c.points, err = c.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
@@ -85,8 +85,8 @@ func seek(it *pebble.Iterator, k []byte) (value []byte, ok bool, err error) {
 }
 
 // within returns an iterator over the rows with lower <= key < upper, valid until the next call.
-// Without an upper bound it would go on to the next row, wherever that is, over the remains of all
-// rows that were deleted in between.
+// Without an upper bound it would move to the next row, however far away, over the tombstones of
+// all rows deleted in between.
 func (c *committed) within(lower, upper []byte) (it *pebble.Iterator, err error) {
 	if c.ranges != nil {
 		c.ranges.SetBounds(lower, upper)
@@ -96,9 +96,9 @@ func (c *committed) within(lower, upper []byte) (it *pebble.Iterator, err error)
 	return c.ranges, err
 }
 
-// openTables opens tables if it is time for another one. That is not after every flush: until the
-// tables that flushes add are merged, they would only be more to search. Its bloom filters are
-// asked at the lowest level too, where most rows are.
+// openTables reopens tables if that pays off. It does not after every flush: until the tables that
+// flushes add are merged, they only add to the search. Its bloom filters are used at the lowest
+// level too, where most rows are.
 func (c *committed) openTables() (err error) {
 	c.used = true
 	if c.tables != nil && !c.merged.Load() && (!c.flushed.Load() || c.fresh.rows() < manyFreshRows) {
@@ -143,7 +143,7 @@ func (c *committed) write(over *overlay, index uint64) error {
 	return nil
 }
 
-// noteChanged notes which rows of a batch the cache may hold.
+// noteChanged records which rows of a batch the cache may hold.
 func (c *committed) noteChanged(over *overlay, index uint64) {
 	c.changed = c.changed[:0]
 	for i := range over.ops {
@@ -155,7 +155,7 @@ func (c *committed) noteChanged(over *overlay, index uint64) {
 	}
 }
 
-// endBatch closes what lookups of a batch have opened.
+// endBatch closes the iterators opened by lookups of a batch.
 func (c *committed) endBatch() error {
 	var errs []error
 	for _, it := range [...]**pebble.Iterator{&c.points, &c.ranges} {
@@ -179,16 +179,15 @@ func (c *committed) closeTables() error {
 	return err
 }
 
-// Flushed tells that more of the state has been flushed, Merged that tables of it have become
-// others. Any goroutine may call them.
+// Flushed records that more of the state has been flushed, Merged that some of its tables have been
+// replaced. Any goroutine may call them.
 func (x *Executor) Flushed() { x.committed.flushed.Store(true) }
 
 // Merged is described with Flushed.
 func (x *Executor) Merged() { x.committed.merged.Store(true) }
 
-// ReleaseOld gives back what the executor holds of the database if that keeps old tables from being
-// removed, or has not been used since the last call: it has to be called from time to time. Only
-// for the goroutine that applies.
+// ReleaseOld closes iterators that keep old tables from being removed, or that were not used since
+// the last call. It must be called from time to time, by the goroutine that applies.
 func (x *Executor) ReleaseOld() error {
 	if c := &x.committed; c.used && !c.merged.Load() {
 		c.used = false
@@ -197,6 +196,6 @@ func (x *Executor) ReleaseOld() error {
 	return x.Release()
 }
 
-// Release gives back all that the executor holds of the database, which can be closed then. Only
-// for the goroutine that applies.
+// Release closes everything that the executor has open in the database, which can then be closed.
+// Only the goroutine that applies may call it.
 func (x *Executor) Release() error { return x.committed.release() }

@@ -6,15 +6,15 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Comparison is what a node says of its replica: the state hash it had when an entry had been
-// applied. Replicas that applied the same log have the same one.
+// Comparison is a node's report on its replica: the state hash after an entry was applied. Replicas
+// that applied the same log have the same hash.
 type Comparison struct {
 	Node  uint64
 	Index uint64
 	Hash  uint64
 }
 
-// Compare is the command that tells all replicas of a comparison. It changes nothing.
+// Compare is the command that reports a comparison to all replicas. It changes nothing.
 //
 //	node uvarint | index uvarint | hash u64 little-endian
 func Compare(c Comparison) Command {
@@ -36,13 +36,13 @@ func (tx *Tx) applyCompare(body []byte) error {
 }
 
 // Compared returns the comparisons applied since the last call. Like HashAt it is for the goroutine
-// that applies, and the slice is good until it applies the next entry.
+// that applies. The slice is valid until the next entry is applied.
 func (x *Executor) Compared() []Comparison {
 	c := x.hashes.compared
 	x.hashes.compared = c[:0]
 	return c
 }
 
-// HashAt returns the state hash and the LSN that this replica had when an entry had been applied;
-// ok is false if that was long ago or before it was opened.
+// HashAt returns the state hash and the LSN of this replica after it applied an entry; ok is false
+// if that was too long ago or before the replica was opened.
 func (x *Executor) HashAt(index uint64) (hash uint64, lsn LSN, ok bool) { return x.hashes.at(index) }

@@ -7,33 +7,32 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Counts says what is in a namespace. The numbers are kept by the machines, whose tables say which
-// is whose; nothing is scanned.
+// Counts describes the contents of a namespace. The machines maintain the numbers, and their tables
+// map counters to fields; nothing is scanned.
 type Counts struct {
 	Keys         int64 // KV: keys that exist
 	KeyBytes     int64 // KV: bytes of their keys and values
 	KeyReads     int64 // KV: reads answered by this node
-	KeySets      int64 // KV: values written, ever
-	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
+	KeySets      int64 // KV: total values written
+	KeyDeletes   int64 // KV: total keys deleted, without those that expired
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
 	Streams      int64
 	Queues       int64
 	Measurements int64
 	Series       int64 // time series: of all measurements
-	Points       int64 // time series: written and not gone, see ts.Measurement
+	Points       int64 // time series: written and not removed, see ts.Measurement
 	Actions      int64
 	Workflows    int64
 	Jobs         int64
 
-	// Workflow runs: those that have not ended, and how many there ever were, by how they have
-	// ended.
+	// Workflow runs: the active ones, the total, and the ended ones by outcome.
 	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64
-	Signals                                                                         int64 // that runs have got, ever
-	Timers                                                                          int64 // of runs that have gone off, ever
-	Steps                                                                           int64 // that runs have begun, ever
+	Signals                                                                         int64 // total received by runs
+	Timers                                                                          int64 // total fired in runs
+	Steps                                                                           int64 // total started by runs
 	// of workflows that are neither paused nor disabled
 	Schedules           int64
-	CompensationsFailed int64 // of runs of workflows, ever
+	CompensationsFailed int64 // total, of workflow runs
 }
 
 type countField struct {
@@ -41,7 +40,7 @@ type countField struct {
 	v    *int64
 }
 
-// fields returns the numbers in the order in which they are sent. New ones go to the end.
+// fields returns the numbers in the order in which they are encoded. New ones go to the end.
 func (c *Counts) fields() []countField {
 	return []countField{
 		{"keys", &c.Keys}, {"key_bytes", &c.KeyBytes}, {"key_reads", &c.KeyReads}, {"key_sets", &c.KeySets}, {"key_deletes", &c.KeyDeletes},
@@ -62,7 +61,7 @@ func (c *Counts) code(f *codec.Fields) {
 	}
 }
 
-// checkEmpty refuses to delete a namespace that has something in it.
+// checkEmpty refuses to delete a namespace that is not empty.
 func (c Counts) checkEmpty(namespace string) error {
 	var all []string
 	for _, n := range [...]struct {
@@ -109,7 +108,7 @@ func (t *table) counts(counters []int64, reads int64) (c Counts) {
 	return c
 }
 
-// counterName returns what a counter is called, for messages.
+// counterName returns the name of a counter for messages.
 func (t *table) counterName(i int) string {
 	for id, p := range t.byID {
 		if p != nil && i < t.base[id]+len(p.Counters) {

@@ -8,17 +8,17 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Bounds of one delivery: it becomes one command in the target's log, and what became of it one row
-// there and one command in the sender's.
+// Limits of one delivery. It becomes one command in the target's log. Its outcomes become one row
+// there and one command in the sender's log.
 const (
 	maxDelivery      = 256
 	maxDeliveryBytes = 256 << 10
 	maxOutcomeBytes  = 256 << 10
-	maxResult        = 1 << 20 // of a message that has a reply: beyond it the message is refused
+	maxResult        = 1 << 20 // of a message with a reply: if its result is larger, the message is refused
 )
 
-// delivery is the body of kindDeliver. Number 0 delivers nothing and asks for what is known of the
-// last one.
+// delivery is the body of kindDeliver. Number 0 delivers nothing and requests the outcomes of the
+// last delivery.
 type delivery struct {
 	sender ShardID
 	number uint64
@@ -39,14 +39,14 @@ type message struct {
 	command []byte
 }
 
-// laneOutcome is what became of messages of a lane: those up to a number have been applied or
+// laneOutcome is the outcome of messages of a lane: those up to a number have been applied or
 // refused for good.
 type laneOutcome struct {
 	machine MachineID
 	ns      uint32
 	id      uint64
 	upTo    LSN
-	replies []messageOutcome // those that the sender wants to know, and refusals; in order
+	replies []messageOutcome // replies that the sender requested, and refusals; in order
 }
 
 type messageOutcome struct {
@@ -55,7 +55,7 @@ type messageOutcome struct {
 	err    error
 }
 
-// laneRefusal says that the target can not take the next message of a lane for now.
+// laneRefusal says that the target cannot accept the next message of a lane for now.
 type laneRefusal struct {
 	machine MachineID
 	ns      uint32
@@ -146,7 +146,7 @@ func (r *receipt) code(c *codec.Coder) {
 	codec.List(c, &r.refusals, func(c *codec.Coder, l *laneRefusal) { l.code(c) })
 }
 
-// codeRow codes what the target keeps of a receipt.
+// codeRow codes the part of a receipt that the target stores.
 func (r *receipt) codeRow(c *codec.Coder) {
 	c.Uvarint(&r.number)
 	codec.List(c, &r.outcomes, func(c *codec.Coder, o *laneOutcome) { o.code(c) })
@@ -164,7 +164,7 @@ func decodeReceiptRow(row []byte) (r receipt, err error) {
 	return r, c.Done()
 }
 
-// reply returns the outcome of a message that its sender has to be told, or nil.
+// reply returns the outcome of a message if it has to be sent to the sender, or nil.
 func (o *laneOutcome) reply(n LSN) *messageOutcome {
 	for len(o.replies) > 0 && o.replies[0].number < n {
 		o.replies = o.replies[1:]
@@ -175,8 +175,8 @@ func (o *laneOutcome) reply(n LSN) *messageOutcome {
 	return nil
 }
 
-// applyDeliver applies messages of another shard, each as a unit of its own: one that is refused
-// does not take back the others.
+// applyDeliver applies messages of another shard, each as a unit of its own: a refused message does
+// not roll back the others.
 func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	d, err := decodeDelivery(body)
 	if err != nil {
@@ -190,7 +190,7 @@ func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 		}
 		c := codec.NewEncoder(nil)
 		r.codeRow(&c)
-		tx.budget.limit = unlimited // for the one row that says what is done
+		tx.budget.limit = unlimited // for the one row that records the outcomes
 		tx.setRow(receiptRow(tx.rowKey(machineEngine), d.sender), c.Encoded())
 	}
 	c := codec.NewEncoder(nil)
@@ -198,8 +198,8 @@ func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	return c.Encoded(), nil
 }
 
-// deliver applies the messages of a delivery, lane after lane, until the command is Full: the
-// others have to be delivered again. The error says that there was no room even for the first.
+// deliver applies the messages of a delivery, lane by lane, until the command is Full. The others
+// have to be delivered again. The error says that there was no room even for the first.
 func (tx *Tx) deliver(d *delivery, r *receipt) error {
 	applied, size := 0, 0
 	for i := range d.lanes {
@@ -234,9 +234,9 @@ func (tx *Tx) deliver(d *delivery, r *receipt) error {
 	return nil
 }
 
-// runMessage carries out a command of another shard, or nothing of it. It returns what the sender
-// has to be told, nil if nothing, or why it has to come again. One that writes too much is refused
-// for good only if nothing was written before it.
+// runMessage carries out a command of another shard, completely or not at all. It returns the
+// outcome for the sender, nil if it needs none, or why the message has to be delivered again. A
+// command that writes too much is refused for good only if nothing was written before it.
 func (tx *Tx) runMessage(m *message, alone bool) (tell *messageOutcome, again error) {
 	s := tx.nestedMark()
 	result, err := tx.runForeign(m)
@@ -262,8 +262,7 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	if err := tx.known(cmd, FromShards); err != nil {
 		return nil, err
 	}
-	// No machine sends to a system namespace on its own account: the name came from a definition of
-	// a user.
+	// No machine sends to a system namespace on its own: the name came from a user's definition.
 	if IsSystem(cmd.Namespace) {
 		return nil, CheckWritable(cmd.Namespace)
 	}
@@ -274,12 +273,12 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	}
 	if ns := tx.x.dir.lookup(cmd.Namespace); ns != nil && ns.spread && !cmd.Spread && HomeShard(cmd.Namespace, tx.x.shards) == tx.x.shard {
 		// The home shard knows, and the placement of a namespace never changes: the message would
-		// wait forever, and all behind it.
+		// wait forever, and all messages behind it.
 		return nil, Errorf(ErrInvalid, "namespace %q is spread over all shards, the message is for one in a single shard", cmd.Namespace)
 	}
 	if err := tx.admit(cmd); err != nil {
-		// What this shard knows of the namespace may be out of date, or lost: that is not for the
-		// sender to bear.
+		// This shard's record of the namespace may be outdated or lost, which must not fail the
+		// sender for good.
 		return nil, Errorf(ErrUnavailable, "%v", err)
 	}
 	result, err := tx.run(cmd)
@@ -305,8 +304,8 @@ func (t *table) deliveryShrinks(body []byte) bool {
 	return true
 }
 
-// encoded returns what kind of command it is, nil if it is none that is known; those are refused,
-// and write nothing.
+// encoded returns the type of an encoded command, or nil if it is unknown. Unknown commands are
+// refused and write nothing.
 func (t *table) encoded(command []byte) *CommandType {
 	cmd, err := DecodeCommand(command)
 	if err != nil {

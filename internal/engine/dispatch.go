@@ -10,27 +10,27 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Dispatch delivers what a shard has for one target, as a step function for the shard's leader: it
-// says what to propose next, and is told the outcome. It keeps nothing that matters: each leader
-// begins with a new one.
+// Dispatch delivers a shard's messages for one target. It is a step function for the shard's
+// leader: it returns what to propose next and receives the outcome. It keeps no essential state:
+// each leader starts with a new one.
 //
 //	ask the target for the last delivery -> settle what became of it -> deliver -> settle -> deliver ...
 //
-// A delivery whose outcome is unknown is asked for again. Before the first delivery the sender's
-// own settling has been applied here, and with it everything that earlier leaders have done.
+// A delivery whose outcome is unknown is requested again. Before the first delivery the sender's
+// own settlement has been applied here, and with it everything that earlier leaders did.
 type Dispatch struct {
 	x       *Executor
 	target  ShardID
 	state   dispatchState
-	number  uint64        // of the last delivery that the target has applied
-	settle  []laneOutcome // what became of it
-	waiting []pendingLane // lanes in the order in which they get their turn
-	held    map[lane]hold // those that the target can not take anything of for now
+	number  uint64        // of the last delivery that the target applied
+	settle  []laneOutcome // its outcomes
+	waiting []pendingLane // lanes in the order of their turns
+	held    map[lane]hold // lanes from which the target accepts nothing for now
 	last    []lane        // in the delivery under way; those in which not everything frees space
 
-	seen    uint64 // of the changes of lanes, when waiting was made
-	young   bool   // there may be lanes that waiting lacks: a message was not durable, or a delivery has ended
-	release int64  // when the first lane is no longer held, or NoTimer
+	seen    uint64 // the change count of the lanes when waiting was made
+	young   bool   // waiting may lack lanes: a message was not durable, or a delivery has ended
+	release int64  // time at which the first lane is released, or NoTimer
 }
 
 type dispatchState uint8
@@ -46,12 +46,12 @@ type pendingLane struct {
 	first LSN
 }
 
-// hold is for how long a lane is left alone.
+// hold is how long a lane has to pause.
 type hold struct {
 	until, pause int64 // ms
 }
 
-// Bounds of the pause before a lane's next message is tried again.
+// Limits of the pause before a lane's next message is retried.
 const (
 	minHold = 20
 	maxHold = 2000
@@ -62,15 +62,15 @@ func (x *Executor) NewDispatch(target ShardID) *Dispatch {
 	return &Dispatch{x: x, target: target, held: make(map[lane]hold), young: true}
 }
 
-// Step is what to propose: to a shard, which may be the sender's own.
+// Step is the next proposal, to a shard that may be the sender's own.
 type Step struct {
 	Shard   ShardID
 	Command Command
 }
 
-// Next returns the next step. Without one, until is when to look again at the latest (ms, by the
-// clock of now; NoTimer: not before more was sent or has become durable). Messages sent by entries
-// behind raft index durable stay where they are.
+// Next returns the next step. Without one, until is the latest time to call it again, in ms by the
+// clock of now. NoTimer means not before more messages are sent or become durable. Messages sent by
+// entries behind raft index durable are not delivered.
 func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool, err error) {
 	switch d.state {
 	case dispatchAsks:
@@ -83,7 +83,7 @@ func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool
 	}
 	next := delivery{sender: d.x.shard, number: d.number + 1}
 	for again := true; again && len(next.lanes) == 0 && err == nil; {
-		again = len(d.waiting) > 0 // of these there may be nothing left
+		again = len(d.waiting) > 0 // they may have nothing left
 		until = d.gather(now)
 		err = d.fill(&next, now, durable)
 	}
@@ -99,8 +99,8 @@ func (d *Dispatch) deliver(next delivery) Step {
 	return Step{d.target, Command{Machine: machineEngine, Kind: kindDeliver, Body: c.Encoded()}}
 }
 
-// gather looks which lanes have messages, once all that it knew of have had their turn. It returns
-// when the first one is no longer held.
+// gather finds the lanes that have messages, once all lanes it knew have had their turn. It returns
+// the time at which the first lane is no longer held.
 func (d *Dispatch) gather(now int64) (until int64) {
 	o := &d.x.outbox
 	o.mu.Lock()
@@ -131,8 +131,8 @@ func (d *Dispatch) gather(now int64) (until int64) {
 	return until
 }
 
-// fill adds messages of the lanes that have their turn. A lane that was held gets one: it may have
-// to be held again.
+// fill adds messages of the lanes whose turn it is. A lane that was held gets one message, because
+// it may have to be held again.
 func (d *Dispatch) fill(next *delivery, now int64, durable uint64) error {
 	count, size := 0, 0
 	d.last = d.last[:0]
@@ -200,9 +200,9 @@ func (d *Dispatch) read(l lane, limit, limitBytes int, durable uint64) (lm laneM
 	return lm, size, it.Close()
 }
 
-// Done tells what became of the step that Next returned.
+// Done reports the outcome of the step that Next returned.
 func (d *Dispatch) Done(result []byte, err error, now int64) {
-	d.young = true // whatever became of it, lanes that were passed over have their turn
+	d.young = true // whatever the outcome, skipped lanes have their turn
 	if d.state == dispatchSettles {
 		if err == nil && len(result) == 1 && result[0] == 1 {
 			d.state, d.settle = dispatchDelivers, nil
@@ -239,7 +239,7 @@ func (d *Dispatch) hold(l lane, now int64) {
 	d.release = 0
 }
 
-// failed is for a delivery that has no receipt. A target without space takes what frees some.
+// failed handles a delivery without a receipt. A target without space accepts what frees some.
 func (d *Dispatch) failed(err error, now int64) {
 	switch {
 	case errors.Is(err, ErrReadOnly):

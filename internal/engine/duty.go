@@ -9,38 +9,37 @@ import (
 )
 
 // Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or too
-// undeterministic for Apply.
+// nondeterministic for Apply.
 type Dutiful interface {
 	Duties() []Duty
 }
 
-// Duty is one of them. Run is called when this replica leads the shard and has applied all that
-// earlier leaders have committed; it goes on until ctx is done, which it is when the replica leads
-// no more. The duties of a shard run concurrently.
+// Duty is one of them. Run is called when this replica leads the shard and has applied everything
+// that earlier leaders committed. It continues until ctx is done, which happens when the replica no
+// longer leads. The duties of a shard run concurrently.
 //
-// There is one pattern: compute from a View, then Propose the outcome with the precondition it
-// rests on. Apply checks the precondition and stores; a duty that was overtaken is refused. A duty
-// keeps nothing that matters: it may end at any point, and the next leader's does the same again.
-// If Run returns before ctx is done it is called again, after a pause if it returned an error.
+// There is one pattern: compute from a View, then Propose the result with its precondition. Apply
+// checks the precondition and stores the result; an outdated proposal is refused. A duty keeps no
+// essential state: it may end at any point, and that of the next leader repeats the work. If Run
+// returns before ctx is done it is called again, after a pause if it returned an error.
 type Duty struct {
 	Name string
 	Run  func(ctx context.Context, lead *Lead) error
 }
 
-// LeadDoor is what a Lead stands on: the replica that leads a shard in a term.
+// LeadDoor is the access of a Lead to the replica that leads a shard in a term.
 type LeadDoor interface {
 	// Now returns the shard's time, ms.
 	Now() int64
-	// Propose makes the shard apply a command. It waits while the shard is busy. Errors are as
-	// those of Door.
+	// Propose makes the shard apply a command. It waits while the shard is busy. Errors are those
+	// of Door.
 	Propose(ctx context.Context, cmd Command) ([]byte, error)
-	// Sleep returns when something has come out of wake, when Now has come to a time (NoTimer: it
-	// never does), or with the error of ctx.
+	// Sleep returns when wake has a value, when Now reaches until (NoTimer: never), or with the
+	// error of ctx.
 	Sleep(ctx context.Context, wake <-chan struct{}, until int64) error
 }
 
-// Lead is what a duty has of the replica that leads, for the time of one term. It is for one
-// goroutine.
+// Lead is a duty's access to the leading replica during one term. It is for one goroutine.
 type Lead struct {
 	x       *Executor
 	machine MachineID
@@ -48,14 +47,14 @@ type Lead struct {
 	door    LeadDoor
 }
 
-// LedDuty is a duty with what it needs.
+// LedDuty is a duty with everything it needs to run.
 type LedDuty struct {
 	Duty
 	Machine string
 	Lead    *Lead
 }
 
-// String returns the duty as messages call it.
+// String returns the name of the duty for messages.
 func (d *LedDuty) String() string { return d.Machine + " " + d.Name }
 
 // Dutiful reports whether any machine has duties.
@@ -68,8 +67,7 @@ func (x *Executor) Dutiful() bool {
 	return false
 }
 
-// Duties returns the duties of all machines, for a term of this replica. Each gets a door of its
-// own.
+// Duties returns the duties of all machines, for a term of this replica. Each gets its own door.
 func (x *Executor) Duties(term uint64, door func() LeadDoor) (all []LedDuty) {
 	for id, m := range x.machines {
 		d, ok := m.(Dutiful)
@@ -89,13 +87,13 @@ func (l *Lead) Shard() ShardID { return l.x.shard }
 // Shards returns the number of shards.
 func (l *Lead) Shards() int { return l.x.shards }
 
-// Term returns the term for which the duty is done.
+// Term returns the term in which the duty runs.
 func (l *Lead) Term() uint64 { return l.term }
 
 // Now returns the shard's present time in ms since the epoch.
 func (l *Lead) Now() int64 { return l.door.Now() }
 
-// Mono returns the time of a clock of this process that nobody sets, see View.Mono.
+// Mono returns the time of a clock of this process that is never set, see View.Mono.
 func (l *Lead) Mono() int64 {
 	if mono := l.mono(); mono != nil {
 		return mono()
@@ -110,8 +108,8 @@ func (l *Lead) mono() func() int64 {
 	return nil
 }
 
-// Calls returns how many writes users have asked the shard for since the node began, 0 where that
-// is not counted: what a duty proposes they wait for.
+// Calls returns the number of writes that users sent to the shard since the node started, 0 where
+// they are not counted. These writes wait for what a duty proposes.
 func (l *Lead) Calls() int64 {
 	if c, ok := l.door.(interface{ Calls() int64 }); ok {
 		return c.Calls()
@@ -119,18 +117,17 @@ func (l *Lead) Calls() int64 {
 	return 0
 }
 
-// Patience returns for how long a duty waits that would wait so many ms if nobody was in a hurry:
-// what it gathers, it gathers for so long.
+// Patience returns how long a duty waits, or gathers input, that would wait ms without hurry.
 func (l *Lead) Patience(ms int64) int64 { return ms / l.x.dutySpeedup }
 
-// Awaited reports whether somebody waits for a topic now: a query or a take.
+// Awaited reports whether a query or a take waits for a topic now.
 func (l *Lead) Awaited(t Topic) bool { return l.x.hub.Awaited(t) }
 
-// View calls f with a view of the state that does not change meanwhile; f must not keep it. As a
-// Machine's Query does, f returns ErrWait when there is nothing to do yet, after it has said what
-// it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new
-// view, when one of them has come; what is notified while it looks is not missed. It returns f's
-// error, or that of ctx.
+// View calls f with a view of the state that does not change meanwhile; f must not keep it. Like a
+// Machine's Query, f returns ErrWait if there is nothing to do yet, after it has declared what it
+// waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again with a new
+// view when one of them occurs; notifications during f are not lost. View returns f's error, or
+// that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: scan{ctx: ctx, endless: true}, duty: true}
 	defer func() {
@@ -155,8 +152,7 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 		if !errors.Is(err, ErrWait) {
 			return err
 		}
-		// What happened between looking and subscribing to a topic has woken nobody: look once
-		// more.
+		// A change between the look and the subscription to a topic woke no waiter: look once more.
 		if v.topics() > topics {
 			continue
 		}
@@ -184,10 +180,10 @@ func (v *View) topics() int {
 	return v.waiter.Topics()
 }
 
-// Propose makes the shard apply a command of the machine, one that leaders may send, provided that
-// this replica still leads in the same term. It returns the result when that is visible. Errors:
-// the command's refusal; ErrConflict once another term has begun, when nothing was done;
-// ErrReadOnly; ErrUnknownOutcome and ctx's, after which the next view tells.
+// Propose makes the shard apply a command of the machine, one that leaders may send, if this
+// replica still leads in the same term. It returns the result when that is visible. Errors: the
+// command's refusal; ErrConflict once another term has begun, when nothing was done; ErrReadOnly;
+// ErrUnknownOutcome and ctx's error, after which the next view shows the outcome.
 func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
 	cmd.Machine = l.machine
 	if err := l.x.table.sent(cmd, FromLeaders); err != nil {
@@ -196,7 +192,7 @@ func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
 	return l.door.Propose(ctx, Fenced(l.term, cmd))
 }
 
-// Fenced returns a command that is refused in every term but one: term uvarint | command.
+// Fenced returns a command that is refused in every term except one: term uvarint | command.
 func Fenced(term uint64, cmd Command) Command {
 	return Command{Machine: machineEngine, Kind: kindFenced, Body: cmd.AppendTo(codec.AppendUvarint(nil, term))}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// MaxLooks is how many rows a command may look at, with all that it sets going: those it reads, and
-// those it passes over on its way. In tests one that looks at more ends the node, as one does that
-// writes more than it may.
+// MaxLooks is the maximum number of rows a command may look at, including everything it triggers:
+// the rows it reads and those it skips. In tests a command that looks at more ends the node, as
+// does one that writes more than it may.
 const MaxLooks = 1 << 17
 
-// Cost is what a command takes: work that is counted, and the time by Config.Watch, which decides
-// nothing.
+// Cost is the cost of a command: counted work, and the time by Config.Watch, which affects no
+// decision.
 type Cost struct {
 	Rows  int // written
 	Bytes int // written, and answered
-	Looks int // rows that were looked at
-	Iters int // iterators that were opened
-	Steps int // of these, in the tables of the state: also over the remains of rows, as far as these have not been compacted away
+	Looks int // rows looked at
+	Iters int // iterators opened
+	Steps int // of the iterators in the tables of the state, including those over deleted rows that are not yet compacted away
 	Moves int // positions of the overlay that were sorted, merged or copied
 	Time  time.Duration
 }
@@ -40,11 +40,11 @@ func (t Cost) plus(o Cost) Cost {
 		t.Time + o.Time}
 }
 
-// Effort is what commands of a kind have taken: the most of each measure, whichever took most of
-// it, and all of them together.
+// Effort is the cost of the commands of a kind: the maximum of each measure over all commands, and
+// the total.
 type Effort struct {
-	Command string // such as "kv put" or "engine fire"; "entry" is all that one entry did, "commit" what took a batch of them to the state
-	Count   int64  // how many there were
+	Command string // such as "kv put" or "engine fire"; "entry" is everything one entry did, "commit" the commit of a batch of entries
+	Count   int64  // number of commands
 	Cost
 	Sum Cost
 }
@@ -54,7 +54,7 @@ func (e Effort) String() string {
 		e.Rows, e.Bytes, e.Looks, e.Iters, e.Steps, e.Moves, e.Time.Round(time.Microsecond))
 }
 
-// noteEffort keeps what the command that has just been applied has taken, and checks it. It is for
+// noteEffort records the cost of the command that has just been applied, and checks it. It is for
 // tests.
 func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	x := tx.x
@@ -71,14 +71,14 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	if cost.Looks > MaxLooks {
 		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, cost.Looks, MaxLooks))
 	}
-	// What is merely due is done in parts: a Fire or a settlement is Full, and takes one more step.
+	// Due work is done in parts: a Fire or a settlement is Full, and takes one more step.
 	if due := cmd.Machine == machineEngine && cmd.Kind == kindFire; due && w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
 		panic(fmt.Sprintf("shard %d, index %d: %s goes on although it is full: %d rows with %d bytes", x.shard, tx.index, name, w.rows,
 			w.bytes))
 	}
 }
 
-// noteEntry keeps what an entry has taken, noteCommit what it took to commit a batch.
+// noteEntry records the cost of an entry, noteCommit that of committing a batch.
 func (x *Executor) noteEntry(began time.Duration) {
 	cost := x.tx.entryCost
 	cost.Time = x.checks.watch() - began
@@ -101,8 +101,8 @@ func (c *checks) addEffort(name string, cost Cost) {
 	e.Cost, e.Sum = e.Cost.most(cost), e.Sum.plus(cost)
 }
 
-// Efforts returns what commands of each kind have taken in this executor, if it is a strict one, by
-// their names.
+// Efforts returns the cost of commands of each kind in this executor, by name, if the executor is
+// strict.
 func (x *Executor) Efforts() (all []Effort) {
 	for _, e := range x.checks.efforts {
 		all = append(all, *e)
@@ -111,14 +111,14 @@ func (x *Executor) Efforts() (all []Effort) {
 	return all
 }
 
-// Scanned returns how many rows queries have looked at with iterators, if the executor is a strict
-// one.
+// Scanned returns the number of rows that queries have looked at with iterators, if the executor is
+// strict.
 func (x *Executor) Scanned() int64 { return x.checks.scanned.Load() }
 
-// ForgetEfforts begins to count anew.
+// ForgetEfforts resets the efforts.
 func (x *Executor) ForgetEfforts() { clear(x.checks.efforts) }
 
-// MostEfforts joins the efforts of several executors.
+// MostEfforts merges the efforts of several executors.
 func MostEfforts(parts ...[]Effort) (all []Effort) {
 	most := make(map[string]Effort)
 	for _, e := range slices.Concat(parts...) {
@@ -131,7 +131,8 @@ func MostEfforts(parts ...[]Effort) (all []Effort) {
 	return all
 }
 
-// stepsOf returns how many steps an iterator has taken in the tables, over rows that are gone too.
+// stepsOf returns the number of steps of an iterator in the tables, including those over deleted
+// rows.
 func stepsOf(it *pebble.Iterator) int {
 	stats := it.Stats()
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ForwardSeekCount[pebble.InternalIterCall]

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// Elapsed returns the time of the clock of Mono as finely as the process has it: differences alone
-// mean something. What takes less than a millisecond is measured with it.
+// Elapsed returns the time of Mono's clock in the process's finest resolution. Only differences are
+// meaningful. It measures durations of less than a millisecond.
 func (l *Lead) Elapsed() time.Duration {
 	if d, ok := l.door.(interface{ Elapsed() time.Duration }); ok {
 		return d.Elapsed()
