@@ -1,6 +1,6 @@
-// Package engine is what every primitive of floe plugs into: machines, transactions over them,
-// durable timers, the outbox between shards, namespaces, waiters on topics, and the door through
-// which all reads and writes go.
+// Package engine is the common base of floe's primitives: machines, transactions over them, durable
+// timers, the outbox between shards, namespaces, waiters on topics, and the door through which all
+// reads and writes go.
 //
 // A Machine is the deterministic core of one primitive. The log of a shard holds its commands. An
 // Executor applies them in order, through a Tx, to the shard's part of the state in Pebble. Nothing
@@ -36,7 +36,7 @@
 //	  v
 //	the caller has the result
 //
-// The shard itself proposes, too. What Apply leaves in the state comes back as a command:
+// The shard also proposes commands itself. What Apply leaves in the state comes back as a command:
 //
 //	left by        stored as        read by            comes back as
 //	Tx.Schedule    timer row        Executor.NextDue   Fire, which calls OnTimer
@@ -46,7 +46,7 @@
 // # The parts of an Executor
 //
 // One goroutine at a time applies: it calls Apply, Commit, Restore and what is documented as "for
-// the goroutine that applies". Queries, takes and duties run in goroutines of their own meanwhile.
+// the goroutine that applies". Meanwhile queries, takes and duties run in their own goroutines.
 //
 //	part        what it holds                             used by
 //	batch       what was applied since the last Commit    the goroutine that applies
@@ -61,7 +61,8 @@
 //	predictor   what commands of a cause made             all
 //	checks      what is counted and checked in tests      as its fields say
 //
-// What its mutexes guard. Only directory.order is held while another one is locked: directory.mu.
+// The mutexes and what they guard. Only directory.order is held while another one is locked:
+// directory.mu.
 //
 //	directory.order   namespaces sorted by name
 //	directory.mu      namespaces by name and by number

@@ -32,8 +32,8 @@ const (
 // Restore are called by one goroutine; queries run concurrently and see what Commit made visible.
 //
 // Entries are applied into an overlay and reach Pebble in Commit, together with Applied, as one
-// batch without WAL: after a crash the state is that of some earlier entry and the log brings it
-// forward.
+// batch without WAL. After a crash the state is that of some earlier entry, and the log is replayed
+// from there.
 type Executor struct {
 	shard       ShardID
 	shards      int
@@ -60,23 +60,24 @@ type Executor struct {
 	checks    checks
 }
 
-// Config says what an Executor works on.
+// Config configures an Executor.
 type Config struct {
 	Shard       ShardID
 	Shards      int
 	DB          *pebble.DB
 	Primitives  []Primitive
 	RowCache    *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
-	Compared    bool      // there are other replicas, to compare this one with
-	Strict      bool      // check what takes too long to check always: for tests
+	Compared    bool      // there are other replicas to compare this one with
+	Strict      bool      // run checks that are too slow for production: for tests
 	Forgetful   bool      // machines forget what they remember whenever they may, which must make no difference: for tests
-	DutySpeedup int64     // by how much shorter duties wait, see Lead.Patience; 0: not at all. For tests that last seconds
+	DutySpeedup int64     // factor by which duties wait shorter, see Lead.Patience; 0: 1. For tests that last seconds
 
-	// Watch measures what commands take, if Strict; nil: nobody does. Nothing depends on it.
+	// Watch measures what commands take, if Strict; nil: they are not measured. Nothing depends on
+	// it.
 	Watch func() time.Duration
 }
 
-// NewExecutor returns an executor whose state still has to be read with Restore.
+// NewExecutor returns an executor whose state must still be read with Restore.
 func NewExecutor(c Config) *Executor {
 	t := newTable(c.Primitives)
 	x := &Executor{
@@ -114,11 +115,11 @@ func (x *Executor) machine(id MachineID) Machine {
 	return x.machines[id]
 }
 
-// Suspend has to be called before a snapshot replaces the shard's rows, and Restore afterwards.
+// Suspend must be called before a snapshot replaces the shard's rows, and Restore afterwards.
 func (x *Executor) Suspend() { x.committed.rows.suspend() }
 
-// Restore reads what the state says into memory, after opening and after a snapshot has replaced
-// the shard's rows. Executors of several shards may do so at once.
+// Restore reads the state into memory, after opening and after a snapshot has replaced the shard's
+// rows. Executors of several shards may do so concurrently.
 func (x *Executor) Restore() error {
 	x.committed.rows.suspend()
 	defer x.committed.rows.resume()
@@ -169,7 +170,7 @@ func (x *Executor) restore() error {
 }
 
 func (x *Executor) restoreNamespaces() error {
-	reads := x.dir.reads() // a snapshot knows nothing of them
+	reads := x.dir.reads() // a snapshot does not contain them
 	x.dir.mu.Lock()
 	x.dir.byName, x.dir.byID, x.dir.dirty = make(map[string]*namespace), nil, nil
 	x.dir.mu.Unlock()
@@ -204,14 +205,14 @@ func (x *Executor) scanRows(prefix []byte, f func(k, value []byte) error) error 
 	return it.Close()
 }
 
-// Outcome is what became of one command.
+// Outcome is the outcome of one command.
 type Outcome struct {
 	Result []byte
 	Err    error
 }
 
-// Apply carries out the log entry at index. data is empty for entries that raft itself made. The
-// outcomes, one per command in the order of the entry, are appended to out; they may be told to
+// Apply applies the log entry at index. data is empty for entries that raft itself made. The
+// outcomes, one per command in the order of the entry, are appended to out. They may be returned to
 // callers after Commit. header gives the entry's origin.
 func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header Entry, outcomes []Outcome) {
 	if index != x.applied.Index+1 {
@@ -240,7 +241,7 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 	return header, out
 }
 
-// rowPrefix is how many bytes of a row's key stand before the machine's own.
+// rowPrefix is the number of bytes in a row's key before the machine's own key.
 const rowPrefix = 3
 
 // firstRow returns the first row with lower <= key < upper, valid until the next lookup.
@@ -270,7 +271,7 @@ func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err 
 			value, err := it.ValueAndErr()
 			return it.Key(), value, err == nil, err
 		}
-		valid = it.Next() // deleted by this batch, or first would be at it
+		valid = it.Next() // deleted by this batch: otherwise first would be at it
 	}
 	if err := it.Error(); err != nil {
 		return nil, nil, false, err
@@ -278,7 +279,7 @@ func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err 
 	return firstOf(first)
 }
 
-// firstOf returns a row of this batch that comes before all others, if there is one.
+// firstOf returns a row of this batch that sorts before all others, if there is one.
 func firstOf(op *overlayOp) (k, value []byte, ok bool, err error) {
 	if op == nil {
 		return nil, nil, false, nil
@@ -286,8 +287,8 @@ func firstOf(op *overlayOp) (k, value []byte, ok bool, err error) {
 	return op.key, op.value, true, nil
 }
 
-// endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next
-// entry of the batch.
+// endEntry writes the rows that summarize the entry. The next entry of the batch overwrites them in
+// the overlay.
 func (x *Executor) endEntry() {
 	x.tx.budget.limit = unlimited
 	x.batch.over.settle()
@@ -306,10 +307,10 @@ func (x *Executor) endEntry() {
 	x.batch.over.settle()
 }
 
-// Pending returns the size of the writes and answers that wait for Commit.
+// Pending returns the size of the writes and answers waiting for Commit.
 func (x *Executor) Pending() int { return x.batch.size() }
 
-// Commit makes everything applied since the last Commit visible and wakes who waits for it.
+// Commit makes everything applied since the last Commit visible and wakes its waiters.
 func (x *Executor) Commit() error {
 	b := &x.batch
 	if x.checks.strict {
@@ -345,8 +346,8 @@ func (x *Executor) Commit() error {
 	return nil
 }
 
-// observe hands the changes to the machines that want them, before the overlay gives up the memory
-// of their keys.
+// observe passes the changes to the machines that observe them, before the overlay releases the
+// memory of their keys.
 func (x *Executor) observe() {
 	b := &x.batch
 	for start := 0; start < len(b.changes); {
@@ -372,17 +373,18 @@ func (x *Executor) publish() {
 	x.outbox.publish()
 }
 
-// Applied returns how far the executor has come; only for the goroutine that applies.
+// Applied returns the executor's position in the log; only for the goroutine that applies.
 func (x *Executor) Applied() Applied { return x.applied }
 
-// Waiting returns how many queries wait for topics.
+// Waiting returns the number of queries waiting for topics.
 func (x *Executor) Waiting() int { return x.hub.Waiting() }
 
-// Check refuses a command that no machine of this node knows, or that is not for who has sent it,
+// Check refuses a command that no machine of this node knows, or whose sender may not send it,
 // before it gets into the log.
 func (x *Executor) Check(cmd Command) error { return x.table.check(cmd) }
 
-// Shrinks reports whether a command may be applied while the disk is full; it has passed Check.
+// Shrinks reports whether a command may be applied while the disk is full. The command must have
+// passed Check.
 func (x *Executor) Shrinks(cmd Command) bool { return x.table.shrinks(cmd) }
 
 func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
@@ -410,7 +412,7 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 	panic(fmt.Sprintf("shard %d, index %d: unknown command: engine kind %d", tx.x.shard, tx.index, cmd.Kind))
 }
 
-// Skip is the command that moves the LSN past to, so that numbers given out in a lost tail of the
+// Skip is the command that moves the LSN past to, so that numbers assigned in a lost tail of the
 // log are not used again.
 func Skip(to LSN) Command {
 	return Command{Machine: machineEngine, Kind: kindSkip, Body: codec.AppendUvarint(nil, uint64(to))}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// MaxFollowUps is how many follow-ups one command (a transaction, a message of another shard, a
-// timer) may have, those of follow-ups included. A machine with more to do does a part, see
-// Tx.FollowUpsLeft, and goes on by a timer.
+// MaxFollowUps is the maximum number of follow-ups of one command (a transaction, a message of
+// another shard, a timer), including those of follow-ups. A machine with more to do does a part,
+// see Tx.FollowUpsLeft, and continues by a timer.
 const MaxFollowUps = 1000
 
-// followUp is a command that runs behind the one being applied.
+// followUp is a command that runs after the one being applied.
 type followUp struct {
 	cmd   Command
 	from  MachineID
@@ -18,26 +18,26 @@ type followUp struct {
 	token []byte
 }
 
-// Replier is a Machine that hears what became of commands that it gave away, with Tx.Ask in its own
-// shard or with Tx.Send to another.
+// Replier is a Machine that receives the outcomes of commands it sent, with Tx.Ask in its own shard
+// or with Tx.Send to another.
 type Replier interface {
-	// OnReply handles an outcome. Like OnTimer it can not refuse, and must cope with tokens that no
-	// longer mean anything.
+	// OnReply handles an outcome. Like OnTimer it cannot refuse, and must ignore tokens that are no
+	// longer valid.
 	OnReply(tx *Tx, r Reply)
 }
 
-// Reply is what became of a command.
+// Reply is the outcome of a command.
 type Reply struct {
-	Token  []byte // what the sender gave to Tx.Ask or Tx.Send; valid during the call
+	Token  []byte // given to Tx.Ask or Tx.Send by the sender; valid during the call
 	Result []byte // of the command, if Err is nil
-	Err    error  // its refusal, which is definite and matches a sentinel; nothing of it was done
+	Err    error  // its refusal, which is definite and matches a sentinel; the command had no effect
 }
 
-// Then runs a command of another machine (or of the same) after the present one, as a part of it:
-// both happen, or neither. Follow-ups run in the order of the calls; those of a follow-up come
-// behind all others, so that no machine is called while it is at work. cmd's namespace is that of
-// the present command, whatever it says, and its shard is this one: in a spread namespace the
-// caller knows that the name it is about lives here (see Here), else it is for Send.
+// Then runs a command of another machine (or of the same) after the current one, as a part of it:
+// both happen, or neither. Follow-ups run in the order of the calls. Those of a follow-up run after
+// all others, so that no machine is called while it is running. cmd gets the namespace of the
+// current command, whatever it says, and runs in this shard. In a spread namespace the caller must
+// know that its name lives here (see Here); otherwise use Send.
 //
 // A follow-up that is refused refuses the present command with its own error. Where there is none
 // that could be refused, in OnTimer and OnReply, that panics: there, a command that may be refused
@@ -45,15 +45,15 @@ type Reply struct {
 // what they did.
 func (tx *Tx) Then(cmd Command) { tx.enlist(followUp{cmd: cmd}) }
 
-// Ask is Then for a command that may be refused without refusing the present one: it is carried out
-// with its own follow-ups, or not at all, and what became of it is told to the machine's OnReply,
-// with the token, right afterwards and as part of the same command.
+// Ask is Then for a command whose refusal does not refuse the current one. It is carried out with
+// its own follow-ups, or not at all. The machine's OnReply receives its outcome with the token,
+// right afterwards and as part of the same command.
 func (tx *Tx) Ask(cmd Command, token []byte) {
 	tx.replier(tx.machine)
 	tx.enlist(followUp{cmd: cmd, ask: true, token: bytes.Clone(token)})
 }
 
-// FollowUpsLeft returns how many more follow-ups the present command may have.
+// FollowUpsLeft returns how many more follow-ups the current command may have.
 func (tx *Tx) FollowUpsLeft() int { return MaxFollowUps - tx.followed }
 
 // Here reports whether a name of the command's namespace lives in this shard.
@@ -82,11 +82,11 @@ func (tx *Tx) enlist(f followUp) {
 	tx.follow = append(tx.follow, f)
 }
 
-// work is what the follow-up writes at least, as far as that is known before it runs: its row, with
-// what its body carries.
+// work is the least that the follow-up writes, as far as that is known before it runs: its row,
+// with the content of its body.
 func (f *followUp) work() work {
 	if f.cmd.Machine == 0 {
-		return work{} // it has run
+		return work{} // it has already run
 	}
 	return work{1, len(f.cmd.Body) + len(f.token)}
 }
@@ -108,8 +108,7 @@ func (tx *Tx) replier(id MachineID) Replier {
 	return r
 }
 
-// runFollowUps carries out the follow-ups from a place in the list on, unless there is an error
-// already.
+// runFollowUps runs the follow-ups in the list from base on, unless there is already an error.
 func (tx *Tx) runFollowUps(base int, err error) error {
 	for i := base; i < len(tx.follow) && err == nil; i++ {
 		f := tx.follow[i]
@@ -135,14 +134,14 @@ func (tx *Tx) runFollowUp(f followUp) error {
 	return nil
 }
 
-// runAsked carries out a command with its follow-ups, or nothing of it, and tells the one who
-// asked.
+// runAsked runs a command with its follow-ups, completely or not at all, and sends the outcome to
+// the machine that asked.
 func (tx *Tx) runAsked(f followUp) {
 	s := tx.nestedMark()
 	r := Reply{Token: f.token}
 	if r.Result, r.Err = tx.run(f.cmd); r.Err != nil {
 		if tx.budget.overrun {
-			panic(overrun{}) // there is no room for the reply either
+			panic(overrun{}) // there is no room for the reply
 		}
 		r.Result = nil
 		tx.rollback(s)
@@ -150,14 +149,14 @@ func (tx *Tx) runAsked(f followUp) {
 	tx.reply(f.from, r)
 }
 
-// reply tells a machine what became of its command.
+// reply passes the outcome of a command to the machine that sent it.
 func (tx *Tx) reply(to MachineID, r Reply) {
 	tx.Step()
 	tx.enter(to)
 	tx.replier(to).OnReply(tx, r)
 }
 
-// settled ends the handling of a timer or a reply: its follow-ups can not be refused.
+// settled ends the handling of a timer or a reply, whose follow-ups cannot be refused.
 func (tx *Tx) settled(what string) {
 	if err := tx.runFollowUps(0, nil); err != nil {
 		panic(fmt.Sprintf("shard %d, index %d: a follow-up of %s was refused: %v", tx.x.shard, tx.index, what, err))

@@ -1,14 +1,14 @@
 package engine
 
-// freshRows tells which rows may have been written since an earlier state of the tables. Any other
-// row is in those tables or nowhere, and they say quickly, by their bloom filters, that they do not
-// have it; a memtable has to be searched, which takes several times as long, and the tables of each
-// flush are further filters to ask. Most rows that are written are new ones.
+// freshRows knows which rows may have been written since an earlier state of the tables. Any other
+// row is in those tables or nowhere, and their bloom filters quickly exclude a missing row. A
+// memtable has to be searched, which takes several times as long, and the tables of each flush add
+// more filters to check. Most rows that are written are new ones.
 //
 // It is a list of bloom filters, each for the writes of some entries; one goes when everything in
 // it is in the tables that are asked.
 type freshRows struct {
-	floor   uint64 // index up to which nothing is known: rows written since may be anywhere
+	floor   uint64 // index up to which nothing is known: rows written up to now may be anywhere
 	filters []*freshFilter
 }
 
@@ -23,11 +23,11 @@ type freshFilter struct {
 
 type freshBlock [8]uint64
 
-// Sizes of filters. With 14 bits a row, one in a hundred lookups of other rows is misled.
+// Sizes of filters. With 14 bits per row, the false-positive rate is one in a hundred lookups.
 const (
 	minFreshRows    = 1 << 10
 	maxFreshRows    = 1 << 18
-	maxFreshFilters = 16 // beyond it flushing is stuck
+	maxFreshFilters = 16 // if there are more, flushing is stuck
 	manyFreshRows   = 4 * maxFreshRows
 	freshRowBits    = 14
 )
@@ -35,7 +35,7 @@ const (
 // reset forgets everything, when the state holds the entries up to index.
 func (f *freshRows) reset(index uint64) { *f = freshRows{floor: index} }
 
-// add notes that the entries up to index have written the row with a hash.
+// add records that the entries up to index have written the row with a hash.
 func (f *freshRows) add(hash, index uint64) {
 	filter := f.open()
 	filter.rows++
@@ -47,7 +47,7 @@ func (f *freshRows) add(hash, index uint64) {
 	}
 }
 
-// open returns the filter that has room, a new one of twice the size if the last is full.
+// open returns the filter that has room, or a new one of twice the size if the last is full.
 func (f *freshRows) open() *freshFilter {
 	room := minFreshRows
 	if n := len(f.filters); n > 0 {
@@ -70,7 +70,7 @@ func (f *freshFilter) place(hash uint64) (block *freshBlock, bits uint64) {
 	return &f.blocks[(hash>>32*uint64(len(f.blocks)))>>32], hash * 0x9e3779b97f4a7c15 >> 10
 }
 
-// rows returns how many writes the filters hold.
+// rows returns the number of writes in the filters.
 func (f *freshRows) rows() (n int) {
 	for _, filter := range f.filters {
 		n += filter.rows
@@ -78,7 +78,7 @@ func (f *freshRows) rows() (n int) {
 	return n
 }
 
-// flushed forgets what is in the tables: the entries up to index.
+// flushed drops what is in the tables: the entries up to index.
 func (f *freshRows) flushed(index uint64) {
 	keep := f.filters[:0]
 	for _, filter := range f.filters {
@@ -90,7 +90,7 @@ func (f *freshRows) flushed(index uint64) {
 	f.filters = keep
 }
 
-// may reports whether the row may have been written by an entry behind durable, the last that is in
+// may reports whether the row may have been written by an entry after durable, the last that is in
 // the tables.
 func (f *freshRows) may(hash, durable uint64) bool {
 	if durable < f.floor {

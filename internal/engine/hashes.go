@@ -6,36 +6,36 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// recentHashes is how many entries back a replica knows its hash. A comparison is applied some
-// entries behind the one it is about, and the answers to it some more: as many as are proposed
-// meanwhile, hundreds on a busy shard.
+// recentHashes is for how many past entries a replica keeps its hash. A comparison is applied some
+// entries after the one it is about, and its answers some more: as many as are proposed meanwhile,
+// hundreds on a busy shard.
 const recentHashes = 4096
 
 // hashes chains the writes of all entries into the hash of the state, and holds what replicas need
-// to compare theirs. It belongs to the goroutine that applies.
+// to compare their hashes. It belongs to the goroutine that applies.
 //
 //	hash of entry n = xxhash(hash of entry n-1 | its writes, in their order)
 type hashes struct {
 	digest      xxhash.Digest // of the entry being applied
-	ring        []leftState   // by index of the entry, modulo its length; nil: nothing is remembered
+	ring        []leftState   // by index of the entry, modulo its length; nil: no hashes are kept
 	first, last uint64        // indexes in ring; first is 0 if there are none
 	compared    []Comparison  // applied since the last call of Executor.Compared
 }
 
-// leftState is how an entry left the state.
+// leftState is the state after an entry.
 type leftState struct {
 	hash uint64
 	lsn  LSN
 }
 
-// reset makes the last entry that was applied the only one remembered.
+// reset forgets all entries but the last applied.
 func (h *hashes) reset(a Applied) {
 	h.first, h.last = 0, 0
 	h.compared = h.compared[:0]
 	h.note(a)
 }
 
-// start begins the hash of an entry behind that of the one before.
+// start begins the hash of an entry from that of the previous one.
 func (h *hashes) start(before uint64) {
 	h.digest.Reset()
 	var b [8]byte
@@ -60,7 +60,7 @@ func (h *hashes) write(over *overlay) {
 	}
 }
 
-// note remembers how an entry has left the state.
+// note records the state after an entry.
 func (h *hashes) note(a Applied) {
 	if h.ring == nil {
 		return

@@ -10,11 +10,11 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// MaxHeaderBytes bounds the names and values of the headers of a message together.
+// MaxHeaderBytes is the maximum total size of the names and values of a message's headers.
 const MaxHeaderBytes = 64 << 10
 
-// CheckHeaders returns ErrInvalid for headers that no message can have. The error's text begins
-// with who says so, such as "queue".
+// CheckHeaders returns ErrInvalid if headers are not valid for a message. The error's text begins
+// with who, such as "queue".
 func CheckHeaders(who string, headers map[string]string) error {
 	return checkPairs(who, "header", headers)
 }
@@ -34,8 +34,8 @@ func checkPairs(who, what string, pairs map[string]string) error {
 	return nil
 }
 
-// HeaderBytes returns how long names and values are together, as limits of headers and labels
-// count.
+// HeaderBytes returns the total length of names and values, as counted for the limits of headers
+// and labels.
 func HeaderBytes(headers map[string]string) (size int) {
 	for name, value := range headers {
 		size += len(name) + len(value)
@@ -55,8 +55,8 @@ func AppendHeaders(dst []byte, headers map[string]string) []byte {
 	return dst
 }
 
-// DecodeHeaders reads what AppendHeaders wrote of headers that CheckHeaders lets pass, and nothing
-// else. No bytes are nil.
+// DecodeHeaders decodes the output of AppendHeaders for headers that CheckHeaders accepts, and
+// rejects anything else. No bytes are nil.
 func DecodeHeaders(b []byte) (map[string]string, error) {
 	if len(b) == 0 {
 		return nil, nil

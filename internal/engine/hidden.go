@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// What the package of a primitive shows its users has no exported fields or methods of the engine:
-// it embeds one of the types below, by an unexported alias, and only their unexported methods get
-// through, which the engine alone can call.
+// The public types of a primitive's package have no exported fields or methods of the engine. They
+// embed one of the types below, by an unexported alias. Only its unexported methods are promoted,
+// and only the engine can call those.
 //
 //	type hiddenOp = engine.HiddenOp
 //
 //	// Op is an operation of a transaction, see floe.Txn.
 //	type Op struct{ hiddenOp }
 
-// Operation is what a transaction does: an Op, or one that hides in the type of a primitive.
+// Operation is an operation of a transaction: an Op, or one hidden in the type of a primitive.
 type Operation interface{ operation() *Op }
 
-// Condition is what a transaction asks for: an operation that changes nothing and is refused when
-// it does not hold.
+// Condition is a condition of a transaction: an operation that changes nothing and is refused if
+// the condition does not hold.
 type Condition interface{ condition() *Op }
 
 // Result is the result of a transaction: a *TxnResult, or a pointer to a struct that embeds a
@@ -31,26 +31,26 @@ func (op Op) condition() *Op { return &op }
 
 func (r *TxnResult) result() *TxnResult { return r }
 
-// HiddenOp is an Op that users are given. The zero value is refused.
+// HiddenOp is an Op in a type for users. The zero value is refused.
 type HiddenOp struct{ op *Op }
 
-// Hide returns op for a user.
+// Hide wraps op for a user.
 func Hide(op Op) HiddenOp { return HiddenOp{&op} }
 
 func (h HiddenOp) operation() *Op { return seen(h.op, "operation") }
 
-// HiddenCondition is a condition that users are given. The zero value is refused.
+// HiddenCondition is a condition in a type for users. The zero value is refused.
 type HiddenCondition struct{ op *Op }
 
-// HideCondition returns op, which changes nothing, for a user.
+// HideCondition wraps op, which changes nothing, for a user.
 func HideCondition(op Op) HiddenCondition { return HiddenCondition{&op} }
 
 func (h HiddenCondition) condition() *Op { return seen(h.op, "condition") }
 
-// HiddenResult is a TxnResult that users are given.
+// HiddenResult is a TxnResult in a type for users.
 type HiddenResult struct{ res TxnResult }
 
-// CommitHidden commits t, with a result for a user.
+// CommitHidden commits t and returns a result for a user.
 func CommitHidden(ctx context.Context, t *Txn) (HiddenResult, error) {
 	res, err := t.commit(ctx)
 	return HiddenResult{res}, err
@@ -58,11 +58,11 @@ func CommitHidden(ctx context.Context, t *Txn) (HiddenResult, error) {
 
 func (h *HiddenResult) result() *TxnResult { return &h.res }
 
-// ResultOf returns what an operation returned in a transaction. Operations are told apart by
+// ResultOf returns the result of an operation in a transaction. Operations are distinguished by
 // identity: all copies of a HiddenOp are one operation.
 //
-// Errors: ErrInvalid if there is no result, or the transaction has the operation not at all or more
-// than once.
+// Errors: ErrInvalid if there is no result, or if the transaction does not have the operation
+// exactly once.
 func ResultOf[T any](h HiddenOp, r Result) (none T, err error) {
 	if h.op == nil {
 		return none, seen(nil, "operation").Err
@@ -93,7 +93,7 @@ func seen(op *Op, what string) *Op {
 	return op
 }
 
-// OpOf returns what is behind an operation. One that is none has an Err.
+// OpOf returns the Op in an operation. For an invalid one the Op has an Err.
 func OpOf(o Operation) Op { return *operationOf(o) }
 
 func operationOf(o Operation) *Op {
@@ -103,7 +103,7 @@ func operationOf(o Operation) *Op {
 	return o.operation()
 }
 
-// OpOfCondition returns what is behind a condition. One that is none has an Err.
+// OpOfCondition returns the Op in a condition. For an invalid one the Op has an Err.
 func OpOfCondition(c Condition) Op { return *conditionOf(c) }
 
 func conditionOf(c Condition) *Op {
@@ -129,9 +129,9 @@ var wirings = make(map[reflect.Type]any)
 //
 //	var _ = engine.Provide(table, newStore)
 //
-// because Go has no friends: the public package of a primitive would otherwise have to export what
-// only package floe needs. Nothing depends on which packages are linked: package primitive names
-// each store type.
+// because Go has no friend packages: the public package of a primitive would otherwise have to
+// export what only package floe needs. Nothing depends on which packages are linked: package
+// primitive names each store type.
 func Provide[S any](table func() Primitive, store func(Scope) *S) struct{} {
 	wirings[reflect.TypeFor[S]()] = &wiring[S]{table, store, table().ID}
 	return struct{}{}
@@ -142,7 +142,7 @@ func wiringOf[S any]() *wiring[S] { return wirings[reflect.TypeFor[S]()].(*wirin
 // TableOf returns the table of the primitive with stores S.
 func TableOf[S any]() Primitive { return wiringOf[S]().table() }
 
-// DefaultMaxPayload is the largest value or payload by default, in bytes.
+// DefaultMaxPayload is the default maximum size of a value or payload in bytes.
 const DefaultMaxPayload = 1 << 20
 
 // StoreOf returns the store of a namespace behind a router. maxPayload of 0 means

@@ -17,7 +17,7 @@ import (
 // the batch included.
 type Iter struct {
 	db      *pebble.Iterator
-	prefix  int // bytes in front of the machine's keys
+	prefix  int // bytes before the machine's keys
 	front   []byte
 	seek    []byte // scratch
 	dbValid bool
@@ -25,7 +25,7 @@ type Iter struct {
 	ranges  rangeSet    // deleted by that batch
 	onOver  bool        // the current row is over[0], not the one of db
 	err     error
-	tx      *Tx   // that made it; nil in a View
+	tx      *Tx   // that created it; nil in a View
 	view    *View // likewise; nil in a Tx
 }
 
@@ -52,7 +52,7 @@ func (it *Iter) First() bool {
 	return it.settle() && it.counted()
 }
 
-// uncovered moves the one of db on to the next row that is in no deleted range.
+// uncovered advances the database iterator to the next row outside all deleted ranges.
 func (it *Iter) uncovered(valid bool) bool {
 	for valid && len(it.ranges) > 0 {
 		r := it.ranges.find(it.db.Key())
@@ -75,7 +75,7 @@ func (it *Iter) Next() bool {
 }
 
 // counted counts the row for the command or the query that looks at it. It returns false if a query
-// has to end.
+// must end.
 func (it *Iter) counted() bool {
 	if it.tx != nil {
 		it.tx.cost.Looks++
@@ -90,8 +90,8 @@ func (it *Iter) counted() bool {
 	return it.view.looksAt()
 }
 
-// settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and
-// its deletes hide rows.
+// settle chooses the smaller of the two next rows. Of equal keys the batch's row is newer, and its
+// deletes hide rows.
 func (it *Iter) settle() bool {
 	for len(it.over) > 0 {
 		order := -1
@@ -137,8 +137,7 @@ func (it *Iter) Value() []byte {
 	return v
 }
 
-// Err returns the first error met: who does not expect the end of the rows asks why they have
-// ended.
+// Err returns the first error, for callers that need to know why the rows ended early.
 func (it *Iter) Err() error {
 	err := cmp.Or(it.err, it.db.Error())
 	if err == nil && it.view != nil {
@@ -176,20 +175,20 @@ func (it *Iter) SeekGE(k []byte) bool {
 	return it.settle() && it.counted()
 }
 
-// SeekLT moves to the last row whose key is less than k; Next goes on behind it. It is for
+// SeekLT moves to the last row whose key is less than k; Next continues after it. It is for
 // iterators of a View.
 func (it *Iter) SeekLT(k []byte) bool {
 	it.dbValid = it.db.SeekLT(it.fullKey(k))
 	return it.settle() && it.counted()
 }
 
-// Prev moves to the row before. It is for iterators of a View.
+// Prev moves to the previous row. It is for iterators of a View.
 func (it *Iter) Prev() bool {
 	it.dbValid = it.db.Prev()
 	return it.settle() && it.counted()
 }
 
-// fullKey returns a key of the machine as the state has it.
+// fullKey returns a key of the machine as stored in the state.
 func (it *Iter) fullKey(k []byte) []byte {
 	if it.tx != nil {
 		panic("engine: rows of a batch can not be sought")

@@ -7,9 +7,9 @@ import (
 
 type lastingKey struct{}
 
-// Lasting marks the calls of what goes on until ctx ends, such as a watch or a wait. A door to
-// other processes outlasts any outage for them, and counts them apart from others: many that wait
-// take nothing away from those that do not.
+// Lasting marks calls that last until ctx ends, such as a watch or a wait. A door to other
+// processes retries them through any outage and counts them apart from other calls, so that many
+// waiting calls do not take capacity from the rest.
 func Lasting(ctx context.Context) context.Context {
 	if IsLasting(ctx) {
 		return ctx
@@ -17,7 +17,7 @@ func Lasting(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lastingKey{}, true)
 }
 
-// IsLasting reports whether a call is one of those.
+// IsLasting reports whether a call was marked by Lasting.
 func IsLasting(ctx context.Context) bool { return ctx.Value(lastingKey{}) != nil }
 
 type lingeringKey struct{}
@@ -26,7 +26,7 @@ type lingeringKey struct{}
 const LingerTime = 5 * time.Second
 
 // Lingering marks takes whose result the caller wants even if ctx ends while they are being carried
-// out: otherwise nobody would have what they took until its lease expired. A take that is still
+// out. Otherwise what they took would be unavailable until its lease expired. A take that is still
 // waiting is given up at once, as usual. Any other returns its result although ctx has ended, or
 // ctx's error if that takes longer than LingerTime.
 func Lingering(ctx context.Context) context.Context {

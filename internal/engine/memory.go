@@ -4,20 +4,19 @@ import (
 	"iter"
 )
 
-// Memory is what a machine remembers of its rows for Apply and OnTimer alone, decoded: values by
-// keys, such as a queue with its leases and where its indexes begin, a stream with its partitions,
-// or a series with the block that takes its points. It is the one way to keep such things between
-// commands; a machine names its memories to the engine (see Rememberer), which takes care of the
-// rest.
+// Memory is a cache of a machine's decoded rows for Apply and OnTimer only. It maps keys to values,
+// such as a queue with its leases and index bounds, a stream with its partitions, or a series with
+// the block that takes its points. It is the one way to keep such data between commands. A machine
+// declares its memories to the engine (see Rememberer), which does the rest.
 //
-// A value says what the rows say, those of the batch being applied included. What was not used for
-// longest is forgotten when the weights exceed the bound, and all of it at a restart or when a
-// snapshot is installed: it is read from the rows again when it is wanted, so no answer and no row
-// may depend on whether something is remembered. Replicas remember different things; in tests one
+// A value equals what the rows say, including those of the batch being applied. The least recently
+// used values are forgotten when the weights exceed the bound, and all values at a restart or when
+// a snapshot is installed. They are read from the rows again when needed, so no answer and no row
+// may depend on whether a value is remembered. Replicas remember different values; in tests one
 // forgets everything at once (see Config.Forgetful).
 //
-// Rows that are taken back, with a command or to a savepoint, take back what is remembered of them.
-// For that, changes are noted before the batch is committed, with the LSN that makes them:
+// Rows that are rolled back, with a command or to a savepoint, roll back the remembered values too.
+// For that, changes are recorded before the batch is committed, with the LSN that makes them:
 //
 //	st, ok := m.streams.Get(k)        // valid until Apply or OnTimer returns
 //	if !ok {
@@ -26,15 +25,15 @@ import (
 //	}
 //	m.streams.Change(tx, k, st, c)    // and now change st, and its rows
 //
-// How it is undone is one of two ways. A memory made with undo hands it each change that is taken
-// back, the last first, with the value that was changed: for values that take long to read. One
-// made without forgets the value, which is read again: then C is struct{}, and Change need only
-// come once for what a command does to a value, before the first change.
+// There are two ways to undo a change. A memory made with undo calls it for each change that is
+// rolled back, the last first, with the changed value: for values that take long to read. A memory
+// without undo forgets the value, which is read again. Then C is struct{}, and a command need call
+// Change only once for a value, before its first change.
 type Memory[K comparable, V, C any] struct {
 	bound   int
 	undo    func(v V, c C)
 	items   map[K]*memoryItem[K, V]
-	ring    memoryItem[K, V] // ring.next is the item used last, ring.prev the one that is forgotten first
+	ring    memoryItem[K, V] // ring.next is the most recently used item, ring.prev the one that is forgotten first
 	weight  int
 	batch   uint64 // number of the one being applied
 	changes []memoryChange[K, V, C]
@@ -44,11 +43,11 @@ type memoryItem[K comparable, V any] struct {
 	key        K
 	value      V
 	weight     int
-	batch      uint64 // in which it was changed last
+	batch      uint64 // of the last change
 	prev, next *memoryItem[K, V]
 }
 
-// memoryChange is what it takes to undo something.
+// memoryChange holds what is needed to undo a change.
 type memoryChange[K comparable, V, C any] struct {
 	lsn      LSN
 	key      K
@@ -58,16 +57,16 @@ type memoryChange[K comparable, V, C any] struct {
 	before   *memoryItem[K, V]
 }
 
-// NewMemory returns a memory that is empty. It keeps values whose weights come to bound, in any
-// unit, and more during a command, or a batch that changes more. undo takes a change of a value
-// back; nil: the value is forgotten instead.
+// NewMemory returns an empty memory. It keeps values with a total weight up to bound, in any unit,
+// and more during a command or a batch that changes more. undo reverts a change of a value; nil:
+// the value is forgotten instead.
 func NewMemory[K comparable, V, C any](bound int, undo func(v V, c C)) *Memory[K, V, C] {
 	m := &Memory[K, V, C]{bound: bound, undo: undo}
 	m.forget()
 	return m
 }
 
-// Get returns the value of a key, if it is remembered.
+// Get returns the value of a key if it is remembered.
 func (m *Memory[K, V, C]) Get(k K) (v V, ok bool) {
 	it := m.items[k]
 	if it == nil {
@@ -77,13 +76,13 @@ func (m *Memory[K, V, C]) Get(k K) (v V, ok bool) {
 	return it.value, true
 }
 
-// Load remembers what the rows of a key say.
+// Load remembers the value read from the rows of a key.
 func (m *Memory[K, V, C]) Load(k K, v V, weight int) {
 	m.drop(k)
 	m.insert(&memoryItem[K, V]{key: k, value: v, weight: weight})
 }
 
-// Weigh tells how much the value of a key weighs now, if it is remembered.
+// Weigh updates the weight of a key's value, if it is remembered.
 func (m *Memory[K, V, C]) Weigh(k K, weight int) {
 	if it := m.items[k]; it != nil {
 		m.weight += weight - it.weight
@@ -91,7 +90,7 @@ func (m *Memory[K, V, C]) Weigh(k K, weight int) {
 	}
 }
 
-// Change notes that the command changes a value, which is that of the key, and how.
+// Change records that the command changes v, the value of k, and how.
 func (m *Memory[K, V, C]) Change(tx *Tx, k K, v V, c C) {
 	m.touch(k)
 	if n := len(m.changes); m.undo == nil && n > 0 && m.changes[n-1].lsn == tx.LSN() && m.changes[n-1].key == k {
@@ -100,15 +99,15 @@ func (m *Memory[K, V, C]) Change(tx *Tx, k K, v V, c C) {
 	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, value: v, change: c})
 }
 
-// Replace remembers another value of a key than before, or one where there was none: the command
-// has made it.
+// Replace remembers a new value that the command has made for a key, whether or not there was one
+// before.
 func (m *Memory[K, V, C]) Replace(tx *Tx, k K, v V, weight int) {
 	m.noteReplaced(tx, k)
 	m.Load(k, v, weight)
 	m.touch(k)
 }
 
-// Remove forgets the value of a key: the command has removed its rows.
+// Remove forgets the value of a key whose rows the command has removed.
 func (m *Memory[K, V, C]) Remove(tx *Tx, k K) {
 	m.noteReplaced(tx, k)
 	m.drop(k)
@@ -118,7 +117,7 @@ func (m *Memory[K, V, C]) noteReplaced(tx *Tx, k K) {
 	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, replaced: true, before: m.items[k]})
 }
 
-// All iterates over what is remembered, in no order; nothing may be remembered or forgotten
+// All iterates over the remembered values in no order. Nothing may be remembered or forgotten
 // meanwhile. It is for checks.
 func (m *Memory[K, V, C]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
@@ -130,13 +129,13 @@ func (m *Memory[K, V, C]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Len returns how many values are remembered.
+// Len returns the number of remembered values.
 func (m *Memory[K, V, C]) Len() int { return len(m.items) }
 
-// Weight returns what they weigh together.
+// Weight returns their total weight.
 func (m *Memory[K, V, C]) Weight() int { return m.weight }
 
-// touch keeps a value until the batch is committed: undo may want it.
+// touch keeps a value until the batch is committed, because undo may need it.
 func (m *Memory[K, V, C]) touch(k K) {
 	if it := m.items[k]; it != nil {
 		it.batch = m.batch
@@ -171,23 +170,24 @@ func (m *Memory[K, V, C]) link(it *memoryItem[K, V]) {
 
 func (m *Memory[K, V, C]) unlink(it *memoryItem[K, V]) { it.prev.next, it.next.prev = it.next, it.prev }
 
-// Rememberer is a Machine that remembers, for Apply and OnTimer alone, what its rows say, the ones
-// of the batch being applied included: where a queue begins, who holds which lease. What it answers
-// must not depend on what it happens to remember.
+// Rememberer is a Machine with memories: it remembers for Apply and OnTimer what its rows say,
+// including those of the batch being applied, such as the front of a queue or lease holders. Its
+// answers must not depend on what it happens to remember.
 type Rememberer interface {
-	// Memories returns all that the machine remembers so, which stay the same. The engine takes
-	// back what is in them with the rows, and forgets what is too much, or all of it before
-	// Restore. It is called once.
+	// Memories returns all memories of the machine, which stay the same. The engine rolls them back
+	// with the rows. It forgets what exceeds their bounds, and everything before Restore. It is
+	// called once.
 	Memories() []Remembered
 }
 
-// Remembered is a Memory of whatever.
+// Remembered is a Memory of any type.
 type Remembered interface {
-	// revert takes back what was done after an LSN.
+	// revert undoes the changes after an LSN.
 	revert(to LSN)
-	// settle is called when the batch is committed: nothing of it is going to be taken back.
+	// settle is called when the batch is committed: none of its changes can be rolled back any
+	// more.
 	settle()
-	// trim keeps the bound. No value is in use.
+	// trim enforces the bound. No value is in use.
 	trim()
 	// forget forgets everything.
 	forget()
@@ -241,9 +241,9 @@ func (m *Memory[K, V, C]) trim() {
 		last := m.ring.prev
 		switch {
 		case last == &m.ring || m.bound > 0 && last == m.ring.next:
-			return // one is kept, however much it weighs: it may be the one that is used all the time
+			return // one is kept, whatever its weight: it may be the one in constant use
 		case m.undo != nil && last.batch == m.batch:
-			return // it is changed, and so are those that were used later, or they can wait
+			return // it is changed, and the values used later are too, or they can wait
 		}
 		m.drop(last.key)
 	}

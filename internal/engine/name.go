@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNameBytes is the longest name of a namespace, stream, queue, action, ...
+// MaxNameBytes is the maximum length of the name of a namespace, stream, queue, action, ...
 const MaxNameBytes = 255
 
 // DefaultNamespace always exists.
 const DefaultNamespace = "default"
 
 // CheckName returns ErrInvalid unless name is 1 to 255 bytes of UTF-8 without control characters.
-// Line and paragraph separators and bidirectional controls are refused too: they make one name look
-// like another. The message starts with what the name is for, such as "namespace".
+// It also refuses line and paragraph separators and bidirectional controls, which make one name
+// look like another. The message starts with the kind of name, such as "namespace".
 func CheckName(what, name string) error {
 	if isPlain(name) {
 		return nil
@@ -35,8 +35,8 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// isPlain reports whether a name is one of printable ASCII, as most are: every write checks one,
-// and classes of Unicode take long.
+// isPlain reports whether a name is printable ASCII, as most are: every write checks one, and
+// Unicode class lookups are slow.
 func isPlain(name string) bool {
 	if name == "" || len(name) > MaxNameBytes {
 		return false
@@ -49,7 +49,7 @@ func isPlain(name string) bool {
 	return true
 }
 
-// SystemNamespace is where floe keeps what it writes for its users to read.
+// SystemNamespace is where floe stores the data that it writes for its users to read.
 const SystemNamespace = "_system"
 
 // IsSystem reports whether a namespace belongs to floe itself and refuses writes of users.

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// MaxNamespaces is how many namespaces a shard holds: each costs about 300 bytes of memory on every
-// replica.
+// MaxNamespaces is the maximum number of namespaces in a shard: each costs about 300 bytes of
+// memory on every replica.
 const MaxNamespaces = 100_000
 
 // NamespaceInfo describes a namespace.
@@ -24,11 +24,12 @@ type NamespaceInfo struct {
 	Counts    Counts
 }
 
-// namespace is what a shard knows of a namespace. Row keys carry its small number instead of its
-// name; the number is the shard's own, given in the order in which the shard first saw the names.
+// namespace is a shard's record of a namespace. Row keys contain its small number instead of its
+// name. The number is the shard's own, assigned in the order in which the shard first saw the
+// names.
 //
-// The record of a namespace, with its placement, is in its home shard. A shard that holds a part of
-// a spread namespace has a row too, for the number and its share of the counts.
+// The record of a namespace, with its placement, is in its home shard. A shard with a part of a
+// spread namespace has a row too, for the number and its share of the counts.
 type namespace struct {
 	id        uint32
 	name      string
@@ -73,10 +74,10 @@ func (t *table) decodeNamespace(row []byte) (ns *namespace, err error) {
 	return ns, nil
 }
 
-// directory is a shard's namespaces in memory. The executor alone changes it; queries look names
-// up.
+// directory holds a shard's namespaces in memory. Only the executor changes it; queries look up
+// names.
 //
-// A namespace whose creation is rolled back gives its number to the next one. So queries see only
+// If the creation of a namespace is rolled back, the next one gets its number. So queries see only
 // numbers below committed.
 type directory struct {
 	mu        sync.RWMutex
@@ -84,8 +85,8 @@ type directory struct {
 	byID      []*namespace // byID[i].id == i
 	committed atomic.Int64 // how many of them are in the committed state
 	dirty     []*namespace // owned by the executor
-	restored  atomic.Int64 // how often it was read anew: namespaces found before are others
-	looked    func()       // of a test, nil otherwise: called in the middle of visible
+	restored  atomic.Int64 // how often it was reread: namespaces found before are outdated
+	looked    func()       // test hook, nil otherwise: called in the middle of visible
 
 	order struct { // of names, of those that were committed when it was made
 		sync.Mutex
@@ -94,7 +95,7 @@ type directory struct {
 	}
 }
 
-// inOrder returns the committed namespaces, sorted by name. They are not to be changed.
+// inOrder returns the committed namespaces, sorted by name. Callers must not change them.
 func (d *directory) inOrder() []*namespace {
 	o := &d.order
 	o.Lock()
@@ -106,7 +107,7 @@ func (d *directory) inOrder() []*namespace {
 		return o.all
 	}
 	if restored != o.restored || n < len(o.all) {
-		o.all = nil // it has been read anew
+		o.all = nil // it has been reread
 	}
 	o.restored, o.all = restored, append(slices.Clone(o.all), d.byID[len(o.all):n]...)
 	d.mu.RUnlock()
@@ -120,9 +121,9 @@ func (d *directory) lookup(name string) *namespace {
 	return d.byName[name]
 }
 
-// visible returns the namespace if its creation is committed. The lock is held until that is known:
-// else it could be rolled back after it was looked up, its number given to another one and that one
-// committed, which makes the number look like a committed one of its own.
+// visible returns the namespace if its creation is committed. The lock is held until that is known.
+// Otherwise it could be rolled back after the lookup, and its number given to another namespace
+// that is then committed. The number would then look committed.
 func (d *directory) visible(name string) *namespace {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -152,7 +153,7 @@ func (d *directory) add(n *namespace) {
 	d.byID = append(d.byID, n)
 }
 
-// removeLast takes back the latest add, when the command that caused it is rolled back.
+// removeLast undoes the latest add, when its command is rolled back.
 func (d *directory) removeLast() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,10 +172,10 @@ func (d *directory) markDirty(n *namespace) {
 // Rows of the engine's own space: 'n' | namespace number (u32).
 func namespaceRow(dst []byte, id uint32) []byte { return key.AppendUint32(append(dst, 'n'), id) }
 
-// admit makes the namespace of a command the current one. The first write creates it; a command
-// that believes in another placement than the record says is refused, because the sender would look
-// for the data elsewhere. Only the home shard can tell, and only there it matters: a namespace
-// never changes its placement.
+// admit makes the namespace of a command the current one. The first write creates it. A command
+// that assumes another placement than the record's is refused, because the sender would look for
+// the data elsewhere. Only the home shard can tell, and it matters only there: a namespace never
+// changes its placement.
 func (tx *Tx) admit(cmd Command) error {
 	x := tx.x
 	home := HomeShard(cmd.Namespace, x.shards) == x.shard
@@ -226,7 +227,7 @@ func (tx *Tx) foundAgain(ns *namespace) {
 
 // applyCreateNamespace carries out kindCreateNamespace in the home shard, and in other shards in
 // which a spread namespace was deleted. Body: spread u8. The result is 1 if the namespace had been
-// deleted in this shard: then other shards may have to be told as well.
+// deleted in this shard: then it may have to be created in other shards as well.
 func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
 		return nil, err
@@ -327,7 +328,7 @@ func CreateNamespace(name string, spread bool) Command {
 	return Command{Machine: machineEngine, Kind: kindCreateNamespace, Namespace: name, Body: codec.AppendBool(nil, spread)}
 }
 
-// NamespaceQuery asks a shard for one namespace.
+// NamespaceQuery queries one namespace of a shard.
 type NamespaceQuery struct {
 	Name  string
 	Wait  bool          // until it exists
@@ -339,8 +340,8 @@ type NamespaceQuery struct {
 // Machine returns the engine's own machine.
 func (*NamespaceQuery) Machine() MachineID { return machineEngine }
 
-// NamespacesQuery asks a shard for its namespaces with a prefix after a name, in order of their
-// names.
+// NamespacesQuery queries the namespaces of a shard with a prefix that come after a name, in name
+// order.
 type NamespacesQuery struct {
 	Prefix string
 	After  string
@@ -391,7 +392,7 @@ func (v *View) queryNamespaces(q *NamespacesQuery) error {
 	return nil
 }
 
-// namespaceInfo reads the row, not memory: memory runs ahead of what is committed.
+// namespaceInfo reads the row, not memory: memory is ahead of the committed state.
 func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found, deleted bool, err error) {
 	row, found, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
 	if err != nil || !found {

@@ -68,8 +68,8 @@ func (n *Namespaces) Delete(ctx context.Context, name string) error {
 	if err := checkDeletable(name); err != nil {
 		return err
 	}
-	// Each shard checks again. Asked beforehand, one that holds something keeps the others from
-	// removing what they can: history and settings.
+	// Each shard checks again. Checking first keeps a namespace with contents from losing its
+	// history and settings in the shards that are empty.
 	info, err := n.Get(ctx, name)
 	if err == nil {
 		err = info.Counts.checkEmpty(name)
@@ -98,7 +98,7 @@ func (n *Namespaces) deleteIn(ctx context.Context, shard ShardID, name string) e
 	}
 }
 
-// Get returns what is known of a namespace, its counts summed over its shards, or ErrNotFound.
+// Get returns the description of a namespace, with counts summed over its shards, or ErrNotFound.
 func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceInfo, error) {
 	shards, err := n.router.Shards(ctx, name)
 	if err != nil {
@@ -123,7 +123,7 @@ func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceInfo, error
 	return info, nil
 }
 
-// merge adds one shard's knowledge; the home shard's record says when the namespace was created.
+// merge adds one shard's description; the home shard's record says when the namespace was created.
 func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
 	sum := into.Counts
 	sum.add(part.Counts)
@@ -133,7 +133,7 @@ func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
 	into.Counts = sum
 }
 
-// Page returns a page of the namespaces, in order of their names, which are its cursors.
+// Page returns a page of the namespaces in name order. The names are its cursors.
 func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceInfo], err error) {
 	if err := l.Check(); err != nil {
 		return page, err

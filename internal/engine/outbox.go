@@ -14,32 +14,32 @@ import (
 
 // The outbox carries commands from one shard to another with exactly-once effect.
 //
-// Send stores the command in the sending shard, in the same step as the change that caused it,
-// numbered by an LSN, which is never used again. Messages are in lanes: one per target, machine,
-// namespace and an id of the machine's own. Within a lane their order is kept, and what the target
-// can not take for now blocks its lane only.
+// Send stores the command in the sending shard, in the same step as the change that caused it. Its
+// number is an LSN, which is never used again. Messages are in lanes: one per target, machine,
+// namespace and an id chosen by the machine. Order is kept within a lane, and a message that the
+// target cannot accept for now blocks only its lane.
 //
-// The leader of the sending shard proposes one delivery at a time to a target (see Dispatch), which
-// applies it if it has the number after that of the last one, and keeps that number with what
-// became of each message, in one row per sender. The sender then settles those outcomes: it removes
-// the messages and tells the senders that want to know. Only after that there is a next delivery.
-// So a delivery never holds what has been applied, one that comes late or twice has an old number,
-// and an outcome that got lost on its way is still in the target's row; lanes leave nothing there.
+// The leader of the sending shard proposes one delivery at a time to a target (see Dispatch). The
+// target applies it if its number follows that of the last one. It stores that number with the
+// outcome of each message, in one row per sender. The sender then settles those outcomes: it
+// removes the messages and notifies the machines that want the outcome. Only then comes the next
+// delivery. So a delivery never contains an applied message, a late or repeated one has an old
+// number, and a lost outcome is still in the target's row. Lanes leave nothing there.
 //
-// Exactly once rests on the log: a message is delivered when the entry that sent it is durable, and
-// settled behind the entry that applied it. On a node alone that holds with async durability too,
-// because all shards share one log, which a power failure cuts off at one place: no settlement
-// survives without its delivery, and no delivery without what was sent. With a log for each node it
-// would not: a target that forgets entries it has acknowledged forgets the number of the last
-// delivery, and applies it again, or never if the sender has settled it. So clusters are always
-// sync.
+// Exactly once depends on the log: a message is delivered when the entry that sent it is durable,
+// and settled after the entry that applied it. On a single node that holds with async durability
+// too, because all shards share one log, which a power failure cuts off at one point. No settlement
+// survives without its delivery, and no delivery without the sent message. With a log for each node
+// it would not hold: a target that loses acknowledged entries loses the number of the last
+// delivery. It would apply the delivery again, or never if the sender has settled it. So clusters
+// are always sync.
 //
 // Rows in the sending shard: 'o' | lane | number (u64) -> raft index uvarint | reply u8 | token
 // (uvarint length, bytes) | command Rows in the receiving one: 's' | sender (u16) -> number of the
 // last delivery (uvarint) | outcomes, see delivery.go lane: target (u16) | machine (u8) | namespace
 // number (u32) | id (u64)
 
-// lane is what Send's callers do not keep waiting for each other.
+// lane separates messages that need not wait for each other.
 type lane struct {
 	target  ShardID
 	machine MachineID
@@ -47,22 +47,22 @@ type lane struct {
 	id      uint64
 }
 
-// backlog is what waits in a lane.
+// backlog describes the messages waiting in a lane.
 type backlog struct {
 	first LSN // no message has a lower number
 	count int
 	bytes int64
 }
 
-// outboxIndex knows what waits in each lane that is not empty.
+// outboxIndex holds the backlog of each lane that is not empty.
 type outboxIndex struct {
 	lanes   map[lane]backlog // owned by the executor
-	changed []lane           // whose beginning may differ from pending; owned by the executor
+	changed []lane           // whose first message may differ from pending; owned by the executor
 
 	mu      sync.Mutex // guards all below
 	pending map[lane]LSN
 	targets []int    // by shard: how many lanes of pending lead there
-	changes []uint64 // by shard: counts the changes of those
+	changes []uint64 // by shard: change count of those
 }
 
 func (o *outboxIndex) set(l lane, b backlog) {
@@ -141,10 +141,10 @@ func parseOutboxRow(k []byte) (l lane, number LSN, err error) {
 	return l, LSN(binary.BigEndian.Uint64(k[16:])), nil
 }
 
-// stored is a message as its row has it.
+// stored is a message as stored in its row.
 type stored struct {
 	index   uint64 // raft index of the entry that sent it
-	reply   bool   // its sender wants to know when it has been applied
+	reply   bool   // its sender wants the outcome when it has been applied
 	token   []byte
 	command []byte
 }
@@ -163,23 +163,23 @@ func decodeStored(value []byte) (s stored, err error) {
 
 // Message is a command for another shard.
 type Message struct {
-	// Command is what is to be done. Without a namespace it gets that of the command that sends it.
+	// Command is the command to run. Without a namespace it gets that of the sending command.
 	Command Command
-	// Name is what the command is about: in a spread namespace it leads to the shard.
+	// Name is the name the command acts on: in a spread namespace it selects the shard.
 	Name string
-	// Lane is a number of the sending machine's own. Messages with the same target, namespace and
-	// lane are applied in the order of sending, and wait when the target can not take one of them
-	// for now: when its refusal is ErrBusy or ErrUnavailable.
+	// Lane is a number chosen by the sending machine. Messages with the same target, namespace and
+	// lane are applied in the order of sending, and wait while the target cannot accept one of
+	// them: when its refusal is ErrBusy or ErrUnavailable.
 	Lane uint64
-	// Token is handed to the machine's OnReply with the outcome: always when the target refuses the
+	// Token is passed to the machine's OnReply with the outcome: always if the target refuses the
 	// command for good, and, if Reply is set, also with the result when it was applied.
 	Token []byte
 	Reply bool
 }
 
 // Send stores a command for the shard that holds a name, which may be the sending one. It is
-// applied there exactly once, after this change has become durable, unless it is refused: the
-// machine has to be a Replier.
+// applied there exactly once, after this change has become durable, unless it is refused. The
+// machine must be a Replier.
 func (tx *Tx) Send(m Message) {
 	x := tx.x
 	cmd := m.Command
@@ -230,7 +230,7 @@ func (tx *Tx) SendOthers(cmd Command) {
 }
 
 // Backlog returns how many messages of the machine wait for a shard in a lane of the command's
-// namespace, and their bytes. Whoever wants to wait for fewer waits for OutboxTopic.
+// namespace, and their bytes. To wait until there are fewer, use OutboxTopic.
 func (tx *Tx) Backlog(target ShardID, laneID uint64) (count int, bytes int64) {
 	b := tx.x.outbox.lanes[lane{target, tx.machine, tx.ns.id, laneID}]
 	return b.count, b.bytes
@@ -255,8 +255,8 @@ func (x *Executor) PendingTargets() []ShardID {
 	return targets
 }
 
-// applySettle removes delivered messages, and tells their senders what became of them. The result
-// says whether that is all: a shard does a bounded part of it at a time.
+// applySettle removes delivered messages and passes their outcomes to the senders. The result says
+// whether everything is settled: a shard does a bounded part of it at a time.
 //
 //	target uvarint | outcomes
 //	result: done u8
@@ -317,7 +317,7 @@ type deliveredMessage struct {
 	token  []byte
 }
 
-// delivered returns the lane's messages up to a number: not more than fit into a delivery.
+// delivered returns the lane's messages up to a number, at most as many as fit into a delivery.
 func (tx *Tx) delivered(l lane, upTo LSN) (list []deliveredMessage) {
 	tx.machine = machineEngine
 	it := tx.Iter(outboxRow(nil, l, tx.x.outbox.lanes[l].first), key.PrefixEnd(laneRow(nil, l)))
@@ -338,8 +338,8 @@ func (tx *Tx) delivered(l lane, upTo LSN) (list []deliveredMessage) {
 	return list
 }
 
-// settleMessage removes a message and tells its sender what became of it, if r says so. That can
-// not be refused: an error says that there was no room for it.
+// settleMessage removes a message and passes its outcome to its sender, if r is set. That cannot be
+// refused: an error says that there was no room for it.
 func (tx *Tx) settleMessage(l lane, m *deliveredMessage, r *messageOutcome) (err error) {
 	defer tx.catch(&err)
 	x := tx.x
@@ -355,7 +355,7 @@ func (tx *Tx) settleMessage(l lane, m *deliveredMessage, r *messageOutcome) (err
 	return nil
 }
 
-// replies returns how often a sender is told of an outcome.
+// replies returns how many replies an outcome causes.
 func replies(r *messageOutcome) int {
 	switch {
 	case r == nil:
@@ -364,8 +364,8 @@ func replies(r *messageOutcome) int {
 	return 1
 }
 
-// temporary reports whether a refusal may be none if the command comes again. An error may say that
-// it lasts: nobody waits for its end.
+// temporary reports whether a refused command may succeed if it is sent again. An error may say
+// that it lasts: then there is no point in waiting.
 func temporary(err error) bool {
 	var l interface{ Lasts() bool }
 	return (errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable)) && !(errors.As(err, &l) && l.Lasts())
