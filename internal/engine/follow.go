@@ -39,10 +39,10 @@ type Reply struct {
 // current command, whatever it says, and runs in this shard. In a spread namespace the caller must
 // know that its name lives here (see Here); otherwise use Send.
 //
-// A follow-up that is refused refuses the present command with its own error. Where there is none
-// that could be refused, in OnTimer and OnReply, that panics: there, a command that may be refused
-// is for Ask. In a transaction the follow-ups of an operation run before the next one, which sees
-// what they did.
+// A follow-up that is refused refuses the current command with its own error. OnTimer and OnReply
+// have no command to refuse, so there it panics: use Ask for a command that may be refused. In a
+// transaction the follow-ups of an operation run before the next operation, which sees their
+// effects.
 func (tx *Tx) Then(cmd Command) { tx.enlist(followUp{cmd: cmd}) }
 
 // Ask is Then for a command whose refusal does not refuse the current one. It is carried out with

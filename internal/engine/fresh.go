@@ -5,8 +5,8 @@ package engine
 // memtable has to be searched, which takes several times as long, and the tables of each flush add
 // more filters to check. Most rows that are written are new ones.
 //
-// It is a list of bloom filters, each for the writes of some entries; one goes when everything in
-// it is in the tables that are asked.
+// It is a list of bloom filters, each for the writes of some entries. A filter is dropped when all
+// its rows are in the tables.
 type freshRows struct {
 	floor   uint64 // index up to which nothing is known: rows written up to now may be anywhere
 	filters []*freshFilter

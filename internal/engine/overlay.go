@@ -11,10 +11,10 @@ import (
 
 // overlay holds the writes of the entries being applied until they go to Pebble in one batch.
 //
-// Reads inside Apply look here first, so a command sees what earlier commands of the same batch
-// wrote; a key written many times reaches Pebble once; and the batch is sorted, which halves the
-// cost of the memtable insert. An indexed Pebble batch would do the same job, but pays a skip-list
-// insert for every write and cannot take back a single command.
+// Reads inside Apply look here first, so a command sees the writes of earlier commands of the
+// batch. A key written many times reaches Pebble once. And the batch is sorted, which halves the
+// cost of the memtable insert. An indexed Pebble batch would do the same job, but costs a skip-list
+// insert for every write and cannot roll back a single command.
 //
 // A command's writes are undone by replaying undo backwards to a mark. Keys and values live in the
 // arena: slices handed out stay valid until reset.
@@ -27,13 +27,13 @@ type overlay struct {
 
 	order overlayOrder
 	arena arena.Arena
-	bytes int // ever written since the last reset
+	bytes int // total since the last reset
 }
 
 type overlayOp struct {
 	key, value []byte
 	deleted    bool
-	born       bool // the row was not there before: if it is deleted again, nobody need know
+	born       bool // the row did not exist before: if it is deleted again, nothing need be written
 }
 
 type overlayUndo struct {
@@ -97,13 +97,13 @@ func (o *overlay) deleteRange(lower, upper []byte) {
 	o.bytes += len(lower) + len(upper)
 }
 
-// settle makes what was written final: it can not be taken back any more.
+// settle makes the writes so far final: they cannot be rolled back any more.
 func (o *overlay) settle() {
 	clear(o.splits)
 	o.undo, o.splits = o.undo[:0], o.splits[:0]
 }
 
-// rollback takes back everything after the first mark entries of undo.
+// rollback undoes everything after the first mark entries of undo.
 func (o *overlay) rollback(mark int) {
 	for i := len(o.undo) - 1; i >= mark; i-- {
 		u := o.undo[i]
@@ -138,7 +138,7 @@ func (o *overlay) scan(lower, upper []byte) []overlayOp {
 	return ops
 }
 
-// first returns the first op with lower <= key < upper that is no delete, nil if there is none.
+// first returns the first op with lower <= key < upper that is not a delete, or nil.
 func (o *overlay) first(lower, upper []byte) (first *overlayOp) {
 	o.order.update(o.ops)
 	for _, run := range o.order.runs {
@@ -159,7 +159,7 @@ func (o *overlay) first(lower, upper []byte) (first *overlayOp) {
 // empty reports whether there is nothing to write.
 func (o *overlay) empty() bool { return len(o.ops) == 0 && len(o.ranges) == 0 }
 
-// size is about what writeTo adds to a batch.
+// size is about the number of bytes that writeTo adds to a batch.
 func (o *overlay) size() (n int) {
 	for i := range o.ops {
 		n += len(o.ops[i].key) + len(o.ops[i].value) + 16
@@ -167,7 +167,7 @@ func (o *overlay) size() (n int) {
 	return n
 }
 
-// writeTo adds the deleted ranges to the batch, and then the final value of every key, in key
+// writeTo adds the deleted ranges to the batch, followed by the final value of every key in key
 // order.
 func (o *overlay) writeTo(b *pebble.Batch) error {
 	for _, r := range o.ranges {

@@ -6,21 +6,21 @@ import (
 	"sort"
 )
 
-// overlayOrder keeps the ops of an overlay in the order of their keys while more are added: as runs
-// of positions, each sorted, and each at least twice as long as the next. What is new is sorted by
-// itself and then merged with the runs that are not much longer, so that iterating after every few
-// writes costs about a logarithm for each of them, however many there are.
+// overlayOrder keeps the ops of an overlay in key order while more are added. It consists of runs
+// of positions, each sorted and at least twice as long as the next. New positions are sorted on
+// their own and then merged with the runs that are not much longer. So iterating after every few
+// writes costs about a logarithm for each write, however many there are.
 //
 // A run holds the positions behind those of the run before, without a gap: rolling back shortens
 // the last ones.
 type overlayOrder struct {
 	runs  [][]int32
-	free  [][]int32 // buffers of runs that are gone
+	free  [][]int32 // buffers of former runs
 	found []int32
-	moves int // positions that were sorted, merged or copied, ever
+	moves int // total of positions sorted, merged or copied
 }
 
-// covered returns how many ops are in the runs.
+// covered returns the number of ops in the runs.
 func (r *overlayOrder) covered() (n int) {
 	for _, run := range r.runs {
 		n += len(run)
@@ -28,7 +28,7 @@ func (r *overlayOrder) covered() (n int) {
 	return n
 }
 
-// update takes the ops in that are new.
+// update adds the new ops.
 func (r *overlayOrder) update(ops []overlayOp) {
 	from := r.covered()
 	if from == len(ops) {
@@ -51,7 +51,8 @@ func sortOps(run []int32, ops []overlayOp) {
 	slices.SortFunc(run, func(a, b int32) int { return bytes.Compare(ops[a].key, ops[b].key) })
 }
 
-// maxFreeRuns is how many buffers are kept: there are never more runs than bits in a position.
+// maxFreeRuns is the number of buffers that are kept: there are never more runs than bits in a
+// position.
 const maxFreeRuns = 32
 
 // buffer returns an empty run with room for n positions.
@@ -70,7 +71,7 @@ func (r *overlayOrder) release(run []int32) {
 	}
 }
 
-// merge returns the positions of two runs in order, and uses their memory again later.
+// merge returns the positions of two runs in order, and recycles their memory.
 func (r *overlayOrder) merge(ops []overlayOp, a, b []int32) []int32 {
 	run := r.buffer(len(a) + len(b))
 	x, y := a, b
@@ -88,7 +89,7 @@ func (r *overlayOrder) merge(ops []overlayOp, a, b []int32) []int32 {
 	return run
 }
 
-// shorten forgets the positions from n on.
+// shorten drops the positions from n on.
 func (r *overlayOrder) shorten(n int) {
 	for covered := r.covered(); covered > n; {
 		last := len(r.runs) - 1
@@ -121,7 +122,7 @@ func (r *overlayOrder) each(ops []overlayOp, lower, upper []byte, f func(i int32
 // scan returns the positions with lower <= key < upper in order, until the next call.
 func (r *overlayOrder) scan(ops []overlayOp, lower, upper []byte) []int32 {
 	r.found = r.found[:0]
-	from := 0 // runs that have some
+	from := 0 // runs that have any
 	for _, run := range r.runs {
 		run = run[r.seek(ops, run, lower):]
 		if run = run[:r.seek(ops, run, upper)]; len(run) > 0 {

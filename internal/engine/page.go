@@ -22,23 +22,23 @@ const (
 // PageLimit is the range of the limit in a query.
 var PageLimit = codec.Range{Min: 1, Max: MaxPageItems}
 
-// Page is a part of a listing, in its order. Public packages name the same type for their users: an
-// alias of a named type of this package would show them no fields.
+// Page is a part of a listing, in listing order. Public packages name the same type for their
+// users: an alias of a named type of this package would show them no fields.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins; "" if this is the last one
 }
 
-// Listing is which part of a listing to show, as its options say. The listings of names take any
-// name with the prefix as a cursor.
+// Listing says which part of a listing to return, as set by its options. Listings of names accept
+// any name with the prefix as a cursor.
 type Listing struct {
-	Limit  int    // items of a page, at most
-	Cursor string // of the page before; "" begins at the front
-	Prefix string // what all names begin with
-	Err    error  // of the first option that is invalid
+	Limit  int    // maximum number of items in a page
+	Cursor string // of the previous page; "" starts at the beginning
+	Prefix string // prefix of all names
+	Err    error  // of the first invalid option
 }
 
-// NewListing returns what a listing shows without options.
+// NewListing returns a listing without options.
 func NewListing() Listing { return Listing{Limit: DefaultPageItems} }
 
 // Fail records the first error of the options. A nil error changes nothing.
@@ -46,17 +46,17 @@ func (l *Listing) Fail(err error) { l.Err = cmp.Or(l.Err, err) }
 
 func (l *Listing) listing() *Listing { return l }
 
-// Lister is what the options of a listing fill in: a *Listing, or a pointer to a package's struct
-// that embeds a Listing.
+// Lister is what listing options modify: a *Listing, or a pointer to a package's struct that embeds
+// a Listing.
 type Lister interface{ listing() *Listing }
 
-// option is an option of listings. It has a method for each kind of listing that takes it, so that
-// the compiler refuses it for all others. The methods are unexported: the packages of the
+// option is an option of listings. It has a method for each kind of listing that accepts it, so
+// that the compiler rejects it for all others. The methods are unexported: the packages of the
 // primitives embed these types (see hidden.go).
 type option interface{ fill(Lister) }
 
-// The options of each kind of listing. A PageOption is one of all kinds, and of the listings that
-// have no others.
+// The options of each kind of listing. A PageOption is accepted by all kinds, including listings
+// without other options.
 type (
 	ListOption interface {
 		option
@@ -112,7 +112,7 @@ type (
 	}
 )
 
-// The kinds of listings. An option embeds those that take it.
+// The kinds of listings. An option embeds those that accept it.
 type (
 	OfNames        struct{}
 	OfKeys         struct{}
@@ -174,7 +174,7 @@ func Limit(n int) LimitOption { return LimitOption{n: n} }
 // LimitIn returns the number of a LimitOption.
 func LimitIn(o LimitOption) int { return o.n }
 
-// Cursor continues a listing behind the page that returned c.
+// Cursor continues a listing after the page that returned c.
 func Cursor(c string) PageOption { return cursorOption{cursor: c} }
 
 // Prefix lists only names that begin with p.
@@ -192,7 +192,7 @@ func (o PrefixOption) fill(l Lister) { l.listing().Prefix = o.prefix }
 // zero value is refused.
 type Filter struct{ f func(Lister) }
 
-// FilterOf returns an option that f fills in.
+// FilterOf returns an option that calls f.
 func FilterOf[L Lister](f func(L)) Filter { return Filter{func(l Lister) { f(l.(L)) }} }
 
 func (f Filter) fill(l Lister) {
@@ -203,7 +203,7 @@ func (f Filter) fill(l Lister) {
 	f.f(l)
 }
 
-// Apply applies options in their order. A nil option is an error of the listing.
+// Apply applies options in order. A nil option is an error of the listing.
 func Apply[O option](to Lister, opts []O) {
 	opts, err := Given(opts)
 	to.listing().Fail(err)
@@ -212,30 +212,30 @@ func Apply[O option](to Lister, opts []O) {
 	}
 }
 
-// ListingOf returns the listing of names that options describe. Errors: ErrInvalid.
+// ListingOf returns the listing of names for options. Errors: ErrInvalid.
 func ListingOf[O option](opts []O) (Listing, error) {
 	l := NewListing()
 	Apply(&l, opts)
 	return l, l.Check()
 }
 
-// PageOf returns the listing that options describe. Errors: ErrInvalid.
+// PageOf returns the listing for options. Errors: ErrInvalid.
 func PageOf[O option](opts []O) (Listing, error) {
 	l := NewListing()
 	Apply(&l, opts)
 	return l, l.Err
 }
 
-// FloorMillis returns the last ms that is not behind a time, or the nearest that an int64 has with
-// room for another one.
+// FloorMillis returns the last ms that is not after a time, or the nearest one in the range of
+// int64 that leaves room for another.
 func FloorMillis(t time.Time) int64 {
 	const most = math.MaxInt64/1000 - 1
 	s := max(min(t.Unix(), most), -most)
 	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
 }
 
-// CeilMillis returns the first ms that is not before a time, likewise: what has happened before the
-// time, and is known by its ms, happened before that.
+// CeilMillis returns the first ms that is not before a time, with the same bounds: an event before
+// the time, known by its ms, happened before that ms.
 func CeilMillis(t time.Time) int64 {
 	ms := FloorMillis(t)
 	if t.Nanosecond()%1_000_000 > 0 {
@@ -252,7 +252,7 @@ func CheckLimit(limit int) error {
 	return nil
 }
 
-// CheckPrefix returns ErrInvalid for a prefix that is longer than what it would be a prefix of.
+// CheckPrefix returns ErrInvalid for a prefix that is longer than the names it could match.
 func CheckPrefix(prefix string, most int) error {
 	if len(prefix) > most {
 		return Errorf(ErrInvalid, "prefix of %d bytes exceeds %d", len(prefix), most)
@@ -260,8 +260,8 @@ func CheckPrefix(prefix string, most int) error {
 	return nil
 }
 
-// Check returns the first error of the options, or ErrInvalid for what a listing of names can not
-// take: a limit out of range, a prefix that is too long, and a cursor that is no name with the
+// Check returns the first error of the options, or ErrInvalid if a listing of names cannot accept
+// them: a limit out of range, a prefix that is too long, or a cursor that is not a name with the
 // prefix.
 func (l Listing) Check() error {
 	if err := cmp.Or(l.Err, CheckLimit(l.Limit), CheckPrefix(l.Prefix, MaxNameBytes)); err != nil || l.Cursor == "" {
@@ -273,14 +273,14 @@ func (l Listing) Check() error {
 	return nil
 }
 
-// BadCursor is the error of a cursor that no page of a listing returned.
+// BadCursor is the error for a cursor that no page of a listing returned.
 func BadCursor(cursor string) error {
 	return Errorf(ErrInvalid, "cursor %.64q is not one of this listing", cursor)
 }
 
-// All turns a listing by pages into an iterator over all that follows, by the contract of all
-// iterators of floe. The first page is that of opts, each further one begins where the one before
-// ended. O is the interface of the options of a listing, which Cursor implements.
+// All turns a paged listing into an iterator over all following items, by the contract of all
+// iterators of floe. The first page uses opts, and each further page starts where the previous one
+// ended. O is the interface of the listing's options, which Cursor implements.
 func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T], error), opts []O) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for next := opts; ; {
@@ -303,7 +303,7 @@ func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T
 	}
 }
 
-// PageIn returns a page of a listing that is in memory as a whole, sorted by cursor.
+// PageIn returns a page of a listing that is entirely in memory, sorted by cursor.
 func PageIn[T any](items []T, l Listing, cursor func(T) string) (page Page[T]) {
 	if l.Cursor != "" {
 		items = items[sort.Search(len(items), func(i int) bool { return cursor(items[i]) > l.Cursor }):]

@@ -19,7 +19,7 @@ func (v *View) WaitOnPrefix(namespace string, prefix []byte) (before LSN, err er
 	return LSN(first), subscribed(err)
 }
 
-// Waker wakes queries that wait for what has changed.
+// Waker wakes queries that wait for changes.
 type Waker struct {
 	hub     *wait.Hub
 	machine MachineID

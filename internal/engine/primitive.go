@@ -7,17 +7,17 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Primitive is the one table of a primitive: all that the engine, the shards, what carries them
-// between processes and the tests know of it beside what its Machine does. Kinds and counters are
-// numbered as their places in the lists say, which are part of the formats on disk and between
-// processes: what is new goes to the end.
+// Primitive is the table of a primitive. It holds everything that the engine, the shards, the
+// transport between processes and the tests know of it, except its Machine's behaviour. Kinds and
+// counters are numbered by their places in the lists, which are part of the on-disk format and the
+// protocol between processes: new ones go to the end.
 type Primitive struct {
 	ID   MachineID // its number in the log and in the state's keys
-	Name string    // as it is called in messages and statistics, such as "queue"
+	Name string    // for messages and statistics, such as "queue"
 	// New returns the machine of a shard.
 	New func() Machine
-	// Global says that its commands are about the whole node: they have no namespace, are no part
-	// of a transaction, and are applied in GlobalShard.
+	// Global says that its commands concern the whole node: they have no namespace, are not part of
+	// a transaction, and are applied in GlobalShard.
 	Global bool
 
 	Commands []CommandType // kinds count from 1
@@ -25,26 +25,26 @@ type Primitive struct {
 	Errors   []ErrorType   // likewise
 	Counters []CounterType // they count from 0
 
-	// Caches reports whether the row k is one of those that are read again and again, by their
-	// keys: it is kept in memory when it is. Its key has to be at least 5 bytes long, best kind,
-	// number of the namespace (u32) and name. nil: there are none.
+	// Caches reports whether row k is of a kind that is often read by key: such rows are cached in
+	// memory. The key must be at least 5 bytes long, preferably kind, number of the namespace (u32)
+	// and name. nil: no rows.
 	Caches func(k []byte) bool
-	// Kept is what the machines of a node keep in memory beside their rows, of all its shards; nil:
-	// nothing to speak of.
+	// Kept is what the machines of a node keep in memory besides their rows, for all its shards;
+	// nil: nothing significant.
 	Kept Kept
-	// Given takes what the host program gives the machines of a node, of a type that the primitive
-	// knows; nil: nothing. It is called before there are any machines.
+	// Given receives what the host program passes to the machines of a node, of a type known to the
+	// primitive; nil: nothing. It is called before any machine exists.
 	Given func(v any)
-	// Reads is where Counts shows how many reads of it a node has answered; nil: they are not
-	// counted.
+	// Reads is the field of Counts for the number of its reads that a node has answered; nil: they
+	// are not counted.
 	Reads func(*Counts) *int64
 }
 
-// Kept is memory with a limit: beyond the limit what can be read again is forgotten.
+// Kept is memory with a limit: beyond the limit, data that can be read again is dropped.
 type Kept interface {
-	// SetLimit bounds it, in bytes. It is called before there are any machines.
+	// SetLimit sets the limit in bytes. It is called before any machine exists.
 	SetLimit(bytes int64)
-	// Used returns how many bytes there are, and how many there may be.
+	// Used returns the bytes in use and the limit.
 	Used() (bytes, limit int64)
 }
 
@@ -53,19 +53,19 @@ type CommandType struct {
 	Kind uint8
 	Name string // such as "enqueue"
 	From Senders
-	// Shrinks says that a node whose disk is full takes it: it frees space, or takes so little that
-	// what a node keeps in reserve is enough for as many of them as there can be.
+	// Shrinks says that a node with a full disk accepts it: it frees space, or uses so little that
+	// the node's reserve is enough for as many of them as there can be.
 	Shrinks bool
-	// AtHome says that commands of other shards go to the home of their namespace, wherever what
-	// they are about lives: it knows the namespace's placement, and the sender need not.
+	// AtHome says that commands of other shards go to the home of their namespace, wherever the
+	// named object lives: the home knows the namespace's placement, and the sender need not.
 	AtHome bool
-	// Reaches says that what it sets going may read or write other namespaces than its own: only
-	// who may do so in all may send it. It returns those that are written to, nil for a command
-	// that is malformed.
+	// Reaches says that its effects may read or write namespaces other than its own: only senders
+	// with permission in all namespaces may send it. It returns the namespaces written to, nil for
+	// a malformed command.
 	Reaches func(cmd Command) (written []string)
-	// Admit checks a command that comes from a user in another process as the functions that make
-	// commands check their arguments: nothing in it is to be trusted. maxPayload is the largest
-	// value or payload. Errors: ErrInvalid. nil if users do not send it.
+	// Admit checks a command from a user in another process as strictly as the functions that make
+	// commands check their arguments: nothing in it is trusted. maxPayload is the largest value or
+	// payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
 
 	// Fields describes the body without the name, Show appends the body as JSON, and Parse returns
@@ -141,7 +141,7 @@ type ErrorType struct {
 	Kind uint8
 	Name string
 
-	find func(err error) any // the one that err is or wraps, nil if there is none
+	find func(err error) any // the one that err is or wraps, or nil
 	make func() error        // an empty one
 	code func(*codec.Coder, any)
 }
@@ -164,19 +164,19 @@ func NewErrorType[T any, P interface {
 	}
 }
 
-// Counter is a number that a machine keeps per namespace, so that nothing is ever scanned to be
-// counted. Each machine has its own, from 0.
+// Counter identifies a number that a machine maintains per namespace, so that counting never
+// requires a scan. Each machine has its own, from 0.
 type Counter uint8
 
 // CounterType is a counter of a primitive.
 type CounterType struct {
 	Counter Counter
 	Name    string // such as "dead keys"
-	// Field is where Counts shows it, summed over the shards of the namespace.
+	// Field returns its field in Counts, summed over the shards of the namespace.
 	Field func(*Counts) *int64
 }
 
-// Command returns a kind of commands, nil if there is none of that number.
+// Command returns the command type of a kind, or nil if it is unknown.
 func (p *Primitive) Command(kind uint8) *CommandType {
 	if p == nil || kind == 0 || int(kind) > len(p.Commands) {
 		return nil
@@ -184,7 +184,7 @@ func (p *Primitive) Command(kind uint8) *CommandType {
 	return &p.Commands[kind-1]
 }
 
-// Query returns an empty query of a kind, nil if there is none of that number.
+// Query returns an empty query of a kind, or nil if it is unknown.
 func (p *Primitive) Query(kind uint8) Query {
 	if p == nil || kind == 0 || int(kind) > len(p.Queries) {
 		return nil
@@ -192,7 +192,7 @@ func (p *Primitive) Query(kind uint8) Query {
 	return p.Queries[kind-1].New()
 }
 
-// errorType returns a kind of errors, nil if there is none of that number.
+// errorType returns the error type of a kind, or nil if it is unknown.
 func (p *Primitive) errorType(kind uint8) *ErrorType {
 	if p == nil || kind == 0 || int(kind) > len(p.Errors) {
 		return nil
@@ -200,8 +200,8 @@ func (p *Primitive) errorType(kind uint8) *ErrorType {
 	return &p.Errors[kind-1]
 }
 
-// Admit checks a command that comes from a user in another process. Errors: ErrInvalid, also for a
-// kind that there is not or that is not for users.
+// Admit checks a command from a user in another process. Errors: ErrInvalid, also for a kind that
+// is unknown or not for users.
 func (p *Primitive) Admit(cmd Command, maxPayload int) error {
 	c := p.Command(cmd.Kind)
 	switch {
@@ -217,7 +217,7 @@ func unknownCommand(cmd Command) error {
 	return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
 }
 
-// Check returns what is wrong with the table itself, nil if it is one.
+// Check returns the first error in the table itself, or nil.
 func (p *Primitive) Check() error {
 	var bad error
 	wrong := func(format string, args ...any) {
@@ -262,8 +262,8 @@ func (p *Primitive) Check() error {
 	return bad
 }
 
-// enginePrimitive is the engine's own: transactions, timers, outbox, namespaces. What its commands
-// do is in applyEngine.
+// enginePrimitive is the engine's own table: transactions, timers, outbox, namespaces. Its commands
+// are carried out in applyEngine.
 func enginePrimitive() Primitive {
 	return Primitive{
 		ID: machineEngine, Name: "engine",
@@ -290,20 +290,19 @@ func enginePrimitive() Primitive {
 	}
 }
 
-// WithEngine returns the tables of some primitives behind the engine's own.
+// WithEngine returns the engine's own table followed by those of some primitives.
 func WithEngine(primitives []Primitive) []Primitive {
 	return append([]Primitive{enginePrimitive()}, primitives...)
 }
 
-// table is what a program knows of primitives, by their numbers; the engine's own is one of them.
+// table holds the tables of a program's primitives by number, including the engine's own.
 type table struct {
 	byID     [maxMachines]*Primitive
-	base     [maxMachines]int // where the counters of each begin among those of all
+	base     [maxMachines]int // index of each primitive's first counter among all counters
 	counters int
 }
 
-// newTable returns the table of some primitives. It panics if they are not well-formed, or not
-// different ones.
+// newTable returns the table of some primitives. It panics if they are malformed or not distinct.
 func newTable(primitives []Primitive) *table {
 	t := new(table)
 	for _, p := range WithEngine(primitives) {
@@ -324,7 +323,7 @@ func newTable(primitives []Primitive) *table {
 	return t
 }
 
-// primitive returns the one of a number, nil if there is none.
+// primitive returns the primitive with a number, or nil.
 func (t *table) primitive(id MachineID) *Primitive {
 	if id >= maxMachines {
 		return nil
@@ -332,12 +331,12 @@ func (t *table) primitive(id MachineID) *Primitive {
 	return t.byID[id]
 }
 
-// command returns what kind of command it is, nil if it is none that is known.
+// command returns the type of a command, or nil if it is unknown.
 func (t *table) command(cmd Command) *CommandType { return t.primitive(cmd.Machine).Command(cmd.Kind) }
 
 // check refuses a command that no machine of this program knows, or that may not get into the log
-// in this way: those of machines come from users, alone or in a transaction, or in a command of the
-// engine that says who else has sent them.
+// in this way. Commands of machines must come from users, alone or in a transaction, or inside a
+// command of the engine that names their other sender.
 func (t *table) check(cmd Command) error {
 	switch {
 	case cmd.Machine != machineEngine:
@@ -369,13 +368,13 @@ func (t *table) check(cmd Command) error {
 	return CheckName("namespace", cmd.Namespace)
 }
 
-// isGlobal reports whether a command is one that has no namespace.
+// isGlobal reports whether a command has no namespace.
 func (t *table) isGlobal(cmd Command) bool {
 	p := t.primitive(cmd.Machine)
 	return p != nil && p.Global
 }
 
-// sent refuses a command that is not known, or does not come from there.
+// sent refuses a command that is unknown or that these senders may not send.
 func (t *table) sent(cmd Command, from Senders) error {
 	p := t.primitive(cmd.Machine)
 	c := p.Command(cmd.Kind)

@@ -9,17 +9,17 @@ import (
 // keyRange is lower <= key < upper.
 type keyRange struct{ lower, upper []byte }
 
-// rangeSet is a set of keys, as ranges in order that neither overlap nor touch.
+// rangeSet is a set of keys, as sorted ranges that neither overlap nor touch.
 type rangeSet []keyRange
 
-// rangeSplit says what adding a range has done to a set.
+// rangeSplit records how adding a range changed a set.
 type rangeSplit struct {
 	added    keyRange
-	at       int        // where the set has the range that holds added now
-	replaced []keyRange // what it had there before
+	at       int        // index of the range that now contains the added one
+	replaced []keyRange // previous ranges at that index
 }
 
-// add adds a range. Those that it overlaps or touches become one with it.
+// add adds a range and merges it with those that it overlaps or touches.
 func (s *rangeSet) add(r keyRange) rangeSplit {
 	ranges := *s
 	from := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].upper, r.lower) >= 0 })
@@ -38,12 +38,12 @@ func (s *rangeSet) add(r keyRange) rangeSplit {
 	return split
 }
 
-// undo takes the latest add back.
+// undo reverts the latest add.
 func (s *rangeSet) undo(split *rangeSplit) {
 	*s = slices.Replace(*s, split.at, split.at+1, split.replaced...)
 }
 
-// find returns the range that holds a key, or nil.
+// find returns the range that contains a key, or nil.
 func (s rangeSet) find(key []byte) *keyRange {
 	if len(s) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (s rangeSet) find(key []byte) *keyRange {
 	return &s[i]
 }
 
-// within returns a copy of the ranges that have keys with lower <= key < upper.
+// within returns a copy of the ranges that contain keys with lower <= key < upper.
 func (s rangeSet) within(lower, upper []byte) rangeSet {
 	if len(s) == 0 {
 		return nil

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Readers bounds how many calls hold much that they have read: a page of large values is copied
-// when it is read, when it is encoded, and when it is sent, and hundreds of them at a time would
-// take more memory than a node has. A call that has read little passes. Any other needs a slot,
-// from there until its answer has been handed on; some wait for one, more are refused.
+// Readers limits how many calls hold much of what they have read. A page of large values is copied
+// when it is read, encoded and sent, and hundreds of them at a time would exceed the node's memory.
+// A call that has read little passes. Any other call needs a slot until its answer has been handed
+// on. Some calls wait for a slot, and more are refused.
 type Readers struct {
-	slots   chan struct{} // holds as many as are taken
+	slots   chan struct{} // one value for each slot in use
 	waiting atomic.Int64
 }
 
 const (
-	// smallRead is what a call may hold without a slot, which is counted for it anyway.
+	// smallRead is the number of bytes that a call may hold without a slot, counted for it anyway.
 	smallRead = 16 << 10
-	// LargeRead is what is counted for a slot: a page, as large as they are.
+	// LargeRead is the size that is counted for a slot: that of a large page.
 	LargeRead = 4 << 20
 
-	readersWait = 7                // calls may wait for each slot: what they have read so far is in memory too
-	readerTime  = 30 * time.Second // a call waits for a slot, unless its ctx ends first: as long as a FloQL query may take
+	readersWait = 7                // calls that may wait for each slot: what they have read so far is in memory too
+	readerTime  = 30 * time.Second // how long a call waits for a slot, unless its ctx ends first: as long as a FloQL query may take
 )
 
-// NewReaders returns Readers that hold about so many bytes at a time.
+// NewReaders returns Readers that hold about this many bytes at a time.
 func NewReaders(bytes int64) *Readers {
 	return &Readers{slots: make(chan struct{}, max(bytes/LargeRead, 2))}
 }
 
-// Begin returns the context of the queries of a call, and a function to be called when its answer
-// has been handed on.
+// Begin returns the context for the queries of a call, and a function to call when its answer has
+// been handed on.
 func (r *Readers) Begin(ctx context.Context) (reading context.Context, end func()) {
 	one := &reader{of: r}
 	return context.WithValue(ctx, readerKey{}, one), one.end
@@ -44,7 +44,7 @@ type readerKey struct{}
 type reader struct {
 	of *Readers
 
-	mu    sync.Mutex // guards taken; what has to wait for a slot does so under it, as the queries of a call need one together
+	mu    sync.Mutex // guards taken; held while waiting for a slot, because the queries of a call share one
 	taken bool
 }
 
@@ -93,8 +93,7 @@ func (r *reader) end() {
 	}
 }
 
-// Skims says that the query keeps little of the rows that it looks at. How much that is it tells by
-// Holds.
+// Skims says that the query keeps little of the rows it looks at. It reports how much by Holds.
 func (v *View) Skims() { v.scan.skims = true }
 
 // holds counts bytes that a query has read.
@@ -104,8 +103,8 @@ func (v *View) holds(n int) {
 	}
 }
 
-// Holds counts bytes that a query keeps until its answer has been handed on. One that keeps much
-// takes a slot.
+// Holds counts bytes that a query keeps until its answer has been handed on. A query that keeps
+// much takes a slot.
 func (v *View) Holds(n int) {
 	s := &v.scan
 	if s.held += n; s.held <= smallRead || s.large || s.ctx == nil {
@@ -119,8 +118,8 @@ func (v *View) Holds(n int) {
 	}
 }
 
-// letGo gives the slot back before a query waits for something to happen: what it has read is of no
-// use any more.
+// letGo releases the slot before a query waits for a notification: what it has read is no longer
+// needed.
 func (v *View) letGo() {
 	s := &v.scan
 	if !s.large {

@@ -2,17 +2,17 @@ package engine
 
 import "fmt"
 
-// relation is what one machine may do to another inside of a command.
+// relation is what one machine may do to another within a command.
 type relation struct {
 	from, to MachineID
 	then     bool   // Tx.Then and Tx.Ask: run its commands
 	peek     bool   // Tx.Peek: read its rows
-	why      string // what for
+	why      string // reason
 }
 
-// relations holds every pair of machines where one may do something to the other: what is not here
-// panics. A machine reads its own rows, and runs its own commands, with the calls for that; only as
-// follow-ups are its own commands in the table too.
+// relations lists every pair of machines where one may act on the other; any other pair panics. A
+// machine reads its own rows and runs its own commands with the calls for that. Its own commands
+// are in the table only as follow-ups.
 var relations = []relation{
 	{from: MachineAction, to: MachineWorkflow, then: true, why: "the end of a run is the end of the step that waits for it"},
 	{from: MachineAction, to: MachineAction, then: true, why: "the end of a run begins the tick of its schedule that waits for it"},
@@ -48,9 +48,9 @@ func related(from, to MachineID) relation {
 	return relation{}
 }
 
-// Peek returns the value of a row of another machine in this shard. Its key holds the number of the
-// command's namespace (see Namespace), as the other machine's package makes it. It panics for a
-// pair of machines that is not in the table of relations.
+// Peek returns the value of a row of another machine in this shard. The key contains the number of
+// the command's namespace (see Namespace), as built by the other machine's package. Peek panics for
+// a pair of machines that is not in the table of relations.
 func (tx *Tx) Peek(m MachineID, k []byte) (value []byte, ok bool) {
 	if !MayPeek(tx.machine, m) {
 		panic(fmt.Sprintf("shard %d: machine %d may not read rows of machine %d", tx.x.shard, tx.machine, m))

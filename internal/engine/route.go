@@ -13,7 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// GlobalShard holds what belongs to no namespace, see Primitive.Global.
+// GlobalShard holds the data without a namespace, see Primitive.Global.
 const GlobalShard ShardID = 0
 
 // HomeShard returns the shard that holds the record of a namespace and, unless it is spread,
@@ -23,14 +23,14 @@ func HomeShard(namespace string, shards int) ShardID {
 }
 
 // NameShard returns the shard of a key, queue, stream partition ... of a spread namespace. If the
-// name holds a {tag}, only what stands between the first brace and the next closing one is hashed,
-// so names with a common tag share a shard (the rule is that of Redis Cluster; an empty {} counts
-// as no tag).
+// name contains a {tag}, only the text between the first brace and the next closing one is hashed,
+// so names with a common tag share a shard. The rule is that of Redis Cluster; an empty {} is not a
+// tag.
 func NameShard(namespace, name string, shards int) ShardID {
 	return shardOf(xxhash.Sum64String(namespace), xxhash.Sum64String(tagOf(name)), shards)
 }
 
-// RouteTo returns a name that leads to a shard in a spread namespace.
+// RouteTo returns a name that routes to a shard in a spread namespace.
 func RouteTo(namespace string, shard ShardID, shards int) string {
 	for i := 0; ; i++ {
 		if name := strconv.Itoa(i); NameShard(namespace, name, shards) == shard {
@@ -39,7 +39,7 @@ func RouteTo(namespace string, shard ShardID, shards int) string {
 	}
 }
 
-// Tagged reports whether a name holds a {tag}.
+// Tagged reports whether a name contains a {tag}.
 func Tagged(name string) bool { return len(tagOf(name)) != len(name) }
 
 func tagOf(name string) string {
@@ -51,15 +51,15 @@ func tagOf(name string) string {
 	return name
 }
 
-// shardOf places a name by its hash and that of its namespace, so that equal names of several
-// namespaces are not together.
+// shardOf places a name by its hash and that of its namespace, so that equal names in different
+// namespaces are spread.
 func shardOf(namespace, name uint64, shards int) ShardID {
 	return ShardID((name ^ bits.RotateLeft64(namespace, 32)) % uint64(shards))
 }
 
-// Router finds the shards of a namespace and passes commands and queries through a Door to them. It
-// remembers what can not change, the placement of namespaces that exist or were deleted, and with
-// it whatever is costly to find: there is one Place for each.
+// Router finds the shards of a namespace and passes commands and queries to them through a Door. It
+// caches what cannot change, the placement of namespaces that exist or were deleted, together with
+// what is costly to find: there is one Place for each.
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
@@ -68,19 +68,19 @@ type Router struct {
 	attached any // see Attach
 
 	shared   sync.Map      // see Shared
-	places   sync.Map      // name -> *Place of namespaces known to exist: looked up with each call, by all processors
-	anywhere atomic.Uint64 // counts what can be in any shard
+	places   sync.Map      // name -> *Place of namespaces known to exist: read by each call, on all processors
+	anywhere atomic.Uint64 // counts names that can be in any shard
 
 	mu    sync.Mutex // guards count, and additions
 	count int        // of places, at most maxRemembered
 }
 
-// maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is
-// forgotten, and asked for again when it is used.
+// maxRemembered limits the Router's memory to about 10 MiB. Beyond it an arbitrary namespace is
+// forgotten, and looked up again when it is used.
 const maxRemembered = 10_000
 
-// SerialDoor is a Door for one goroutine, which simulations have: several shards are asked in turn
-// instead of at once, and the door says when time has passed.
+// SerialDoor is a Door for one goroutine, as in simulations: shards are queried one after the other
+// instead of concurrently, and the door decides when time has passed.
 type SerialDoor interface {
 	Door
 	// Pause returns when d has passed, or with the error of ctx.
@@ -95,21 +95,21 @@ func NewRouter(door Door) *Router {
 	return r
 }
 
-// Attach hands something to the stores behind the router, see Scope.Attached. It is called before
-// there are any.
+// Attach passes a value to the stores behind the router, see Scope.Attached. It must be called
+// before any store exists.
 func (r *Router) Attach(v any) { r.attached = v }
 
 // Door returns the door below.
 func (r *Router) Door() Door { return r.door }
 
-// known returns the place of a namespace that is known to exist, else nil.
+// known returns the place of a namespace that is known to exist, or nil.
 func (r *Router) known(namespace string) *Place {
 	p, _ := r.places.Load(namespace)
 	place, _ := p.(*Place)
 	return place
 }
 
-// note remembers that the namespace exists.
+// note records that the namespace exists.
 func (r *Router) note(namespace string, spread bool) {
 	p := r.newPlace(namespace)
 	p.settle(spread)
@@ -127,7 +127,7 @@ func (r *Router) note(namespace string, spread bool) {
 	}
 }
 
-// Spread reports whether the namespace exists as a spread one.
+// Spread reports whether the namespace exists and is spread.
 func (r *Router) Spread(ctx context.Context, namespace string) (bool, error) {
 	if p := r.known(namespace); p != nil {
 		return p.spread(), nil
@@ -149,8 +149,8 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 	return q.Found && q.Info.Spread, nil
 }
 
-// Exists reports whether the namespace exists: what is remembered of it does not say, as it stays
-// when the namespace is deleted.
+// Exists reports whether the namespace exists. The cache cannot tell, because its entry stays when
+// the namespace is deleted.
 func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	if err := CheckName("namespace", namespace); err != nil {
 		return false, err
@@ -160,8 +160,7 @@ func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	return q.Found, err
 }
 
-// Await waits until the namespace exists: before that nobody can say in which shard what is waited
-// for will be.
+// Await waits until the namespace exists: before that, the shard of its contents is unknown.
 func (r *Router) Await(ctx context.Context, namespace string) error {
 	if r.known(namespace) != nil {
 		return nil
@@ -173,14 +172,14 @@ func (r *Router) Await(ctx context.Context, namespace string) error {
 	return r.door.Query(ctx, HomeShard(namespace, r.door.Shards()), &q)
 }
 
-// Shard returns where name of the namespace lives.
+// Shard returns the shard of a name in the namespace.
 func (r *Router) Shard(ctx context.Context, namespace, name string) (ShardID, error) {
 	spread, err := r.Spread(ctx, namespace)
 	return r.place(namespace, name, spread), err
 }
 
-// place returns the shard of a name. What can be in any shard of a spread namespace has no name: it
-// is in one after the other.
+// place returns the shard of a name. An item that can be in any shard of a spread namespace has no
+// name: such items go to the shards in turn.
 func (r *Router) place(namespace, name string, spread bool) ShardID {
 	if spread && name == "" {
 		return ShardID(r.anywhere.Add(1) % uint64(r.door.Shards()))
@@ -207,14 +206,13 @@ func (r *Router) Shards(ctx context.Context, namespace string) ([]ShardID, error
 	return all, nil
 }
 
-// Place is what can be remembered about where a namespace is, for one who reads from it often. It
-// is safe for concurrent use.
+// Place caches where a namespace is, for frequent readers. It is safe for concurrent use.
 type Place struct {
 	namespace string
 	placement atomic.Int32              // unknown until the namespace exists
 	hash      uint64                    // of the namespace
 	shards    []atomic.Pointer[placed]  // by shard
-	handles   [maxMachines]atomic.Value // of type made: the store of each machine that was made last, see handle
+	handles   [maxMachines]atomic.Value // of type made: the latest store of each machine, see handle
 }
 
 // Placements of a namespace.
@@ -224,7 +222,7 @@ const (
 	spreadOut
 )
 
-// placed is the namespace as one executor has it.
+// placed is the namespace as seen by one executor.
 type placed struct {
 	x        *Executor
 	restored int64
@@ -271,13 +269,13 @@ func (p *Place) at(x *Executor) *namespace {
 	return ns
 }
 
-// Cached returns a row from memory, see CachingDoor, or false if a query has to be asked.
+// Cached returns a row from memory, see CachingDoor, or false if a query is needed.
 func (r *Router) Cached(p *Place, m MachineID, kind byte, name string) (row []byte, ok bool) {
 	if r.caching == nil {
 		return nil, false
 	}
 	placement := p.placement.Load()
-	if placement == unknownPlacement { // when the handle was taken
+	if placement == unknownPlacement { // when the handle was made
 		known := r.known(p.namespace)
 		if known == nil {
 			return nil, false
@@ -316,8 +314,8 @@ func (r *Router) Propose(ctx context.Context, name string, cmd Command) ([]byte,
 }
 
 // propose routes the command by the name that route returns for the namespace's placement. A
-// namespace that does not exist yet is written as not spread; if it has been created as a spread
-// one meanwhile, the shard refuses and it is routed again.
+// namespace that does not exist yet is assumed not to be spread. If it has been created as a spread
+// one meanwhile, the shard refuses the command and it is routed again.
 func (r *Router) propose(ctx context.Context, cmd Command, route func(spread bool) (string, error)) ([]byte, error) {
 	spread, err := r.Spread(ctx, cmd.Namespace)
 	if err != nil {
@@ -339,8 +337,9 @@ func (r *Router) propose(ctx context.Context, cmd Command, route func(spread boo
 	}
 }
 
-// Take routes a take by the name, see Door. One for a namespace that does not exist waits at its
-// home; if that comes to be a spread one, it is routed again, and waits anew.
+// Take routes a take by the name, see Door. A take for a namespace that does not exist waits at its
+// home. If the namespace is then created as a spread one, the take is routed again and its wait
+// starts over.
 func (r *Router) Take(ctx context.Context, name string, t Take) ([]byte, error) {
 	for again := false; ; again = true {
 		spread, err := r.Spread(ctx, t.Command.Namespace)

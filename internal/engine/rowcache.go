@@ -9,84 +9,82 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// RowCache holds rows of all shards of a node as their committed states have them, for queries and
-// for Apply. Its memory goes to the rows that are used, whichever shard they are of: a namespace
-// lives in one.
+// RowCache holds rows of all shards of a node as in their committed states, for queries and for
+// Apply. Its memory goes to the rows in use, whatever their shard: a namespace lives in one.
 //
-// Commit, the one writer of a shard, takes the rows it changes out before it writes to the database
-// and puts the new ones in afterwards; in between queries find them in the database, before or
-// after the change, and never the old row once somebody has seen the new one. What a query has read
-// meanwhile may be the old row, so nothing is added while seq of the shard is odd, or has moved on
-// since before the read.
+// Commit, the one writer of a shard, removes the rows it changes before it writes to the database
+// and adds the new ones afterwards. In between queries find them in the database, before or after
+// the change, and never the old row once a reader has seen the new one. A query may have read the
+// old row meanwhile, so nothing is added while seq of the shard is odd or has changed since before
+// the read.
 //
-// What is written comes in as long as there is room: what is written is often written again, and
-// then read first. A row that is read comes in when it is asked for the second time in a while, so
-// that a scan over everything displaces nothing. In a full bucket a hand goes round over the rows,
-// lets those go that have not been used since it was there last, and gives the others another round
-// (the clock algorithm).
+// Written rows are added as long as there is room: they are often written again, and then read
+// first. A row that is read is added at the second request within a while, so that a full scan
+// displaces nothing. In a full bucket a hand moves over the rows. It evicts those not used since
+// its last visit, and gives the others another round (the clock algorithm).
 type RowCache struct {
-	buckets []rowBucket // none: nothing is kept
+	buckets []rowBucket // none: nothing is cached
 	share   int         // bytes of a bucket
 }
 
-// shardRows is a RowCache as one shard uses it.
+// shardRows is one shard's view of a RowCache.
 type shardRows struct {
 	*RowCache
 	shard ShardID
 	seq   atomic.Uint64 // odd while Commit writes
-	rows  atomic.Int64  // of the shard in the cache, at least
+	rows  atomic.Int64  // minimum number of the shard's rows in the cache
 }
 
 const (
 	maxRowBuckets = 256
-	minRowShare   = 64 << 10 // bytes of a bucket; a row takes an eighth of one at most
-	rowOverhead   = 80       // bytes of memory that a row takes beside its key and value
+	minRowShare   = 64 << 10 // bytes of a bucket; a row takes at most an eighth of one
+	rowOverhead   = 80       // bytes of memory per row besides its key and value
 	// bytes of the cache for each place in seen: three for each row of 256 bytes, or too many sets
 	// hold more rows than ways
 	rowsPerProbe = 128
-	seenWays     = 4 // rows that share a set of places; fewer, and two that are read in turns would keep each other out
+	seenWays     = 4 // rows that share a set of places; with fewer, two rows read in turns would keep each other out
 )
 
 type rowBucket struct {
 	mu    sync.Mutex
-	index map[uint64]int32 // by hash, where in slots the row is; of two rows with the same one the later stays
+	index map[uint64]int32 // by hash: the row's index in slots; of two rows with the same hash the later stays
 	slots []cachedRow
 	free  []int32            // slots without a row
-	hand  int                // the slot that is looked at next when there has to be room
-	bytes int                // of the rows
-	seen  [][seenWays]uint32 // what was asked for and not there: by its hash, the rest of the hash, the latest first
+	hand  int                // slot to check next when room is needed
+	bytes int                // total of the rows
+	seen  [][seenWays]uint32 // rows requested but not present: by its hash, the rest of the hash, the latest first
 
-	// Reads answered here, gathered for one namespace at a time: a counter shared by all processors
-	// would cost more than the lookup.
+	// Reads answered here, collected for one namespace at a time: a counter shared by all
+	// processors would cost more than the lookup.
 	hits  int64
 	reads int64
 	of    *namespace
 }
 
-// cachedRow is a row's key and value, one behind the other.
+// cachedRow is a row's key followed by its value.
 type cachedRow struct {
-	b    []byte // nil: Commit has taken it out, to put another one in
+	b    []byte // nil: Commit has removed it and will add its successor
 	of   *shardRows
 	hash uint64
 	key  int32 // length of the key
-	used bool  // since the hand was here
+	used bool  // since the hand's last visit
 }
 
 func (r *cachedRow) value() []byte { return r.b[r.key:len(r.b):len(r.b)] }
 
 func (r *cachedRow) is(k []byte) bool { return string(r.b[:r.key]) == string(k) }
 
-// isNamed reports whether the row's key is that of the name in a shard.
+// isNamed reports whether the row's key is the one for the name in a shard.
 func (r *cachedRow) isNamed(of *shardRows, m MachineID, kind byte, ns uint32, name string) bool {
 	return r.of == of && int(r.key) == namedPrefix+len(name) && r.b[2] == byte(m) && r.b[rowPrefix] == kind &&
 		binary.BigEndian.Uint32(r.b[rowPrefix+1:]) == ns && string(r.b[namedPrefix:r.key]) == name
 }
 
-// namedPrefix is how many bytes of a row's key stand before the name: shard, machine, kind and
+// namedPrefix is the number of bytes of a row's key before the name: shard, machine, kind and
 // namespace.
 const namedPrefix = rowPrefix + 5
 
-// NewRowCache returns a cache of about so many bytes; less than 64 KiB are none.
+// NewRowCache returns a cache of about this many bytes, or an empty one for less than 64 KiB.
 func NewRowCache(size int64) *RowCache {
 	n := min(size/minRowShare, maxRowBuckets)
 	if n <= 0 {
@@ -95,7 +93,7 @@ func NewRowCache(size int64) *RowCache {
 	return &RowCache{buckets: make([]rowBucket, n), share: int(size / n)}
 }
 
-// of returns the cache as a shard uses it: one executor for each.
+// of returns a shard's view of the cache: one executor for each.
 func (c *RowCache) of(shard ShardID) *shardRows {
 	if c == nil {
 		c = new(RowCache)
@@ -103,8 +101,8 @@ func (c *RowCache) of(shard ShardID) *shardRows {
 	return &shardRows{RowCache: c, shard: shard}
 }
 
-// hashRow returns the hash of a row's key. All but the name is mixed in at once, so a caller that
-// has hashed the name is quick.
+// hashRow returns the hash of a row's key. Everything but the name is mixed in at once, so it is
+// fast for a caller that has already hashed the name.
 func hashRow(k []byte) uint64 {
 	if len(k) < namedPrefix {
 		return xxhash.Sum64(k)
@@ -136,7 +134,7 @@ func (c *shardRows) get(k []byte) (value []byte, ok bool) {
 	return r.value(), true
 }
 
-// getNamed is get for a query that has the name and its hash; the read is counted for ns.
+// getNamed is get for a query that has the name and its hash. The read is counted for ns.
 func (c *shardRows) getNamed(m MachineID, kind byte, ns *namespace, name string, nameHash uint64) (value []byte, ok bool) {
 	if c.rows.Load() == 0 {
 		return nil, false
@@ -153,7 +151,7 @@ func (c *shardRows) getNamed(m MachineID, kind byte, ns *namespace, name string,
 	return r.value(), true
 }
 
-// find returns the row with a hash, or nil, and gives it another round.
+// find returns the row with a hash, or nil, and marks it as used.
 func (b *rowBucket) find(h uint64) *cachedRow {
 	i, ok := b.index[h]
 	if !ok || b.slots[i].b == nil {
@@ -180,7 +178,7 @@ func (b *rowBucket) flushReads() {
 	b.reads = 0
 }
 
-// flushReads brings the namespaces' counts of reads up to date.
+// flushReads updates the namespaces' read counts.
 func (c *RowCache) flushReads() {
 	for i := range c.buckets {
 		b := &c.buckets[i]
@@ -190,7 +188,7 @@ func (c *RowCache) flushReads() {
 	}
 }
 
-// Hits returns how many reads of all shards Executor.Cached has answered.
+// Hits returns the number of reads in all shards that Executor.Cached has answered.
 func (c *RowCache) Hits() int64 {
 	n := int64(0)
 	for i := range c.buckets {
@@ -202,8 +200,8 @@ func (c *RowCache) Hits() int64 {
 	return n
 }
 
-// offer adds a row that a query has read from the database, where seq was as given before the read.
-// The row is copied.
+// offer adds a row that a query has read from the database, with seq as it was before the read. The
+// row is copied.
 func (c *shardRows) offer(seq uint64, k, value []byte) {
 	if !c.takes(k, value) || seq%2 != 0 {
 		return
@@ -215,7 +213,7 @@ func (c *shardRows) offer(seq uint64, k, value []byte) {
 	if !b.seenBefore(h, c.share) {
 		return
 	}
-	// Counted before seq is looked at: a Commit that begins behind that look does not think that
+	// Count before checking seq: a Commit that starts after the check then does not assume that
 	// there are no rows.
 	c.rows.Add(1)
 	if c.seq.Load() == seq {
@@ -233,8 +231,7 @@ func newCachedRow(of *shardRows, h uint64, k, value []byte) cachedRow {
 	return cachedRow{b: append(append(b, k...), value...), of: of, hash: h, key: int32(len(k))}
 }
 
-// seenBefore reports whether the row with a hash was asked for not long ago, and remembers that it
-// was now.
+// seenBefore reports whether the row with a hash was requested recently, and records this request.
 func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	if b.seen == nil {
 		b.seen = make([][seenWays]uint32, max(share/rowsPerProbe/seenWays, 1))
@@ -248,8 +245,8 @@ func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	return false
 }
 
-// add adds a row that Apply has read from the database: it will be written again, and nobody else
-// writes. The row is copied; the copy is returned, unless the row is not one for the cache.
+// add adds a row that Apply has read from the database: it will be written again, and there is no
+// other writer. The row is copied. The copy is returned, unless the row is not one for the cache.
 func (c *shardRows) add(k, value []byte) (kept []byte, ok bool) {
 	if !c.takes(k, value) {
 		return nil, false
@@ -262,7 +259,7 @@ func (c *shardRows) add(k, value []byte) (kept []byte, ok bool) {
 	return r.value(), true
 }
 
-// put makes the row the one of its hash; b is locked.
+// put stores the row as the one of its hash; b is locked.
 func (b *rowBucket) put(r cachedRow, share int) {
 	if i, had := b.index[r.hash]; had {
 		b.fill(i, r, share)
@@ -287,8 +284,8 @@ func (b *rowBucket) fill(i int32, r cachedRow, share int) {
 	b.slots[i] = r
 }
 
-// makeRoom counts the bytes of a row that comes in, and lets others go if there are too many; the
-// one in the slot to keep stays.
+// makeRoom counts the bytes of a new row and evicts others if there are too many; the row in the
+// slot to keep stays.
 func (b *rowBucket) makeRoom(n int, keep int32, share int) {
 	b.bytes += n
 	for b.bytes > share {
@@ -309,8 +306,8 @@ func (b *rowBucket) place() int32 {
 	return int32(len(b.slots) - 1)
 }
 
-// turn moves the hand on by one slot, whose row goes unless it has been used, or is in the slot to
-// keep.
+// turn moves the hand by one slot. It evicts the row there unless it has been used or is in the
+// slot to keep.
 func (b *rowBucket) turn(keep int32) {
 	if b.hand >= len(b.slots) {
 		b.hand = 0
@@ -327,7 +324,7 @@ func (b *rowBucket) turn(keep int32) {
 	}
 }
 
-// empty lets go of the row in a slot, where another one of its hash is to come.
+// empty removes the row in a slot that its successor will fill.
 func (b *rowBucket) empty(i int32) {
 	r := &b.slots[i]
 	if r.b != nil {
@@ -345,8 +342,8 @@ func (b *rowBucket) drop(i int32) {
 	b.free = append(b.free, i)
 }
 
-// remove takes a row out and returns the slot that it had, which stays for the row that replaces
-// it, or noSlot if it was not there.
+// remove removes a row and returns its slot, which stays reserved for the successor, or noSlot if
+// the row was not there.
 func (c *shardRows) remove(h uint64, k []byte) (slot int32) {
 	b := c.bucket(h)
 	b.mu.Lock()
@@ -363,12 +360,12 @@ func (c *shardRows) remove(h uint64, k []byte) (slot int32) {
 type changedRow struct {
 	hash uint64
 	op   int32
-	slot int32 // where the cache had it, or noSlot
+	slot int32 // its slot in the cache, or noSlot
 }
 
 const noSlot = -1
 
-// begin takes changed rows out of the cache; nothing comes in until end.
+// begin removes changed rows from the cache; nothing is added until end.
 func (c *shardRows) begin(ops []overlayOp, changed []changedRow) {
 	c.seq.Add(1)
 	if c.rows.Load() == 0 {
@@ -380,8 +377,7 @@ func (c *shardRows) begin(ops []overlayOp, changed []changedRow) {
 	}
 }
 
-// end puts the new rows of those that were there into the cache, and others into the room that is
-// left.
+// end adds the new versions of the rows that were cached, and other rows while there is room.
 func (c *shardRows) end(ops []overlayOp, changed []changedRow) {
 	for i := range changed {
 		c.replace(&ops[changed[i].op], &changed[i])
@@ -389,7 +385,7 @@ func (c *shardRows) end(ops []overlayOp, changed []changedRow) {
 	c.seq.Add(1)
 }
 
-// replace puts the row of an op into the place that it had.
+// replace stores the row of an op in its former slot.
 func (c *shardRows) replace(op *overlayOp, r *changedRow) {
 	stays := !op.deleted && c.takes(op.key, op.value)
 	if !stays && r.slot == noSlot {
@@ -398,7 +394,7 @@ func (c *shardRows) replace(op *overlayOp, r *changedRow) {
 	b := c.bucket(r.hash)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	kept := r.slot != noSlot && b.keeps(r.slot, c, r.hash) // or the hand has been there since
+	kept := r.slot != noSlot && b.keeps(r.slot, c, r.hash) // otherwise the hand has passed since
 	switch {
 	case stays && kept:
 		b.fill(r.slot, newCachedRow(c, r.hash, op.key, op.value), c.share)
@@ -409,14 +405,14 @@ func (c *shardRows) replace(op *overlayOp, r *changedRow) {
 	}
 }
 
-// keeps reports whether a slot is kept for the row of a hash that was taken out of it.
+// keeps reports whether a slot is still reserved for the removed row with a hash.
 func (b *rowBucket) keeps(slot int32, of *shardRows, h uint64) bool {
 	s := &b.slots[slot]
 	return s.b == nil && s.of == of && s.hash == h
 }
 
-// suspend forgets everything of the shard and takes nothing more until resume, because the state is
-// about to be replaced.
+// suspend drops all rows of the shard and adds none until resume, because the state is about to be
+// replaced.
 func (c *shardRows) suspend() {
 	c.seq.Store(c.seq.Load() | 1)
 	for i := range c.buckets {

@@ -1,15 +1,15 @@
 package engine
 
-// Savepoint is a point within a command to which a Tx can go back: rows, ranges, counts, wakes,
-// hooks, changes, timers, messages to other shards, follow-ups and LSNs are then what they were,
-// and so is what machines remember (see Memory). Savepoints nest: going back to one ends those
-// taken after it, and itself.
+// Savepoint is a point within a command to which a Tx can return. A rollback restores rows, ranges,
+// counts, wakes, hooks, changes, timers, messages to other shards, follow-ups and LSNs, and also
+// what machines remember (see Memory). Savepoints nest: a rollback ends the savepoint and those
+// taken after it.
 //
-// There is one undo log per command, in which a savepoint is a mark. What is taken back is not in
+// There is one undo log per command, and a savepoint is a mark in it. What is rolled back is not in
 // the hash of the state either.
 type Savepoint struct {
-	lsn     LSN // last one given out
-	current LSN // of the change being made
+	lsn     LSN // last one assigned
+	current LSN // of the current change
 	ns      *namespace
 	machine MachineID
 	nested  bool
@@ -17,9 +17,9 @@ type Savepoint struct {
 	undo, counts, onRollback, wakes, hooks, changes, follow int
 }
 
-// Savepoint returns a point to which Rollback can go back while the same command is being applied.
-// What follows is a change of its own, with the next LSN: that is how a Memory can tell it from
-// what came before.
+// Savepoint returns a point to which Rollback can return while the same command is being applied.
+// What follows is a separate change with the next LSN, so that a Memory can distinguish it from
+// earlier ones.
 //
 //	s := tx.Savepoint()
 //	if err := m.deliver(tx, message); err != nil {
@@ -32,11 +32,11 @@ func (tx *Tx) Savepoint() Savepoint {
 	return s
 }
 
-// Rollback takes back everything since the savepoint, which can not be used again. What a machine
-// keeps of the command being applied in variables of its own is for itself to take back.
+// Rollback undoes everything since the savepoint, which cannot be used again. A machine must undo
+// what it keeps of the command in its own variables.
 func (tx *Tx) Rollback(s Savepoint) { tx.rollback(s) }
 
-// mark returns where the undo log and all lists of effects end now.
+// mark returns the current ends of the undo log and all lists of effects.
 func (tx *Tx) mark() Savepoint {
 	x := tx.x
 	return Savepoint{
@@ -46,7 +46,7 @@ func (tx *Tx) mark() Savepoint {
 	}
 }
 
-// nestedMark is mark for the engine's own parts of a command, which take LSNs of their own anyway.
+// nestedMark is mark for the engine's own parts of a command, which take their own LSNs anyway.
 func (tx *Tx) nestedMark() Savepoint {
 	s := tx.mark()
 	s.nested = true

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// What a query may look at before it is Full, and how much it may look at all the same if it has no
-// pages. A row takes about a third of a microsecond: a page comes at once, and nothing keeps a
+// How much a query may look at before it is Full, and the hard limit for a query without pages. A
+// row takes about a third of a microsecond. So a page returns at once, and no query uses a
 // processor for much longer than a second.
 const (
 	fullScanRows  = 10_000
@@ -18,32 +18,32 @@ const (
 	MaxScanBytes  = 2 << 30
 )
 
-// scan is what a query has looked at since it was asked, or asked again, and what ends it early.
-// The zero value has no end.
+// scan counts what a query has looked at since it started, or started again, and holds what ends it
+// early. The zero value has no limit.
 type scan struct {
 	ctx         context.Context // of the caller; nil: nothing is counted
 	stop        <-chan struct{} // closed when the replica stops
-	endless     bool            // of a duty: there is no limit
+	endless     bool            // for a duty: there is no limit
 	rows, bytes int
 	held        int          // bytes that the query keeps
-	skims       bool         // it tells by itself how many
-	large       bool         // so many that it has a slot, or asked for one: see Readers
+	skims       bool         // it reports itself how many
+	large       bool         // so many that it has or requested a slot: see Readers
 	fault       func() error // see Replica.Fault
-	err         error        // why it ended early: then that is its answer, whatever the machine makes of the rows it has got
+	err         error        // why it ended early: then that is its answer, whatever the machine makes of the rows it got
 }
 
-// scanCheck is after how many rows a query looks whether somebody still waits for it.
+// scanCheck is the number of rows after which a query checks whether its caller still waits.
 const scanCheck = 256
 
-// Full reports whether a query has looked at so much that it has to answer with what it has got,
-// and from where to go on. One that has no pages goes on, and fails at MaxScanRows and
+// Full reports whether a query has looked at so much that it must answer with what it has, and with
+// the position at which to continue. A query without pages continues, and fails at MaxScanRows and
 // MaxScanBytes.
 func (v *View) Full() bool {
 	s := &v.scan
 	return s.rows >= fullScanRows || s.bytes >= fullScanBytes
 }
 
-// looksAt counts a row. It returns false if the query has to end, see scan.err.
+// looksAt counts a row. It returns false if the query must end, see scan.err.
 func (v *View) looksAt() bool {
 	s := &v.scan
 	if s.ctx == nil {
@@ -55,7 +55,7 @@ func (v *View) looksAt() bool {
 	return s.err == nil
 }
 
-// fails returns the error of a read that a test has fail, or nil.
+// fails returns the error of a read that a test makes fail, or nil.
 func (v *View) fails() error {
 	if v.scan.fault == nil {
 		return nil
@@ -63,8 +63,8 @@ func (v *View) fails() error {
 	return v.scan.fault()
 }
 
-// Ended returns why a query has to end now: its caller is gone, or the node closes. It is for one
-// that does much with what it has got, between two looks at rows, which end it by themselves.
+// Ended returns why a query must end now: its caller is gone, or the node closes. It is for a query
+// that does much work between two reads of rows, which end it themselves.
 func (v *View) Ended() error {
 	if v.scan.ctx != nil {
 		v.checkScan()
@@ -109,9 +109,9 @@ func (v *View) Scan(lower, upper []byte, f func(k, value []byte) (more bool, err
 	return cmp.Or(err, it.Close())
 }
 
-// ListRows returns up to limit items, read from the rows whose keys begin with prefix and come
-// after another key. It returns fewer if the view is Full, and reports whether there are more. A
-// row for which read returns false is left out.
+// ListRows returns up to limit items, read from the rows whose keys begin with prefix and follow
+// after. It returns fewer if the view is Full, and reports whether there are more. A row for which
+// read returns false is skipped.
 func ListRows[T any](v *View, prefix, after []byte, limit int, read func(k, value []byte) (item T, ok bool, err error)) (items []T,
 	more bool, err error) {
 	lower, upper, ok := key.Behind(prefix, after)
