@@ -11,8 +11,8 @@ import (
 // their own and then merged with the runs that are not much longer. So iterating after every few
 // writes costs about a logarithm for each write, however many there are.
 //
-// A run holds the positions behind those of the run before, without a gap: rolling back shortens
-// the last ones.
+// A run holds the positions after those of the previous run, without a gap: a rollback shortens the
+// last runs.
 type overlayOrder struct {
 	runs  [][]int32
 	free  [][]int32 // buffers of former runs

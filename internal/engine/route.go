@@ -69,7 +69,7 @@ type Router struct {
 
 	shared   sync.Map      // see Shared
 	places   sync.Map      // name -> *Place of namespaces known to exist: read by each call, on all processors
-	anywhere atomic.Uint64 // counts names that can be in any shard
+	anywhere atomic.Uint64 // counts items that may go to any shard
 
 	mu    sync.Mutex // guards count, and additions
 	count int        // of places, at most maxRemembered

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Scope is a namespace as the store of a primitive sees it: the way to its shards, and how large
-// its values may be. It does not change, and may be used by many goroutines at once.
+// Scope is a namespace as the store of a primitive uses it: access to its shards, and the size
+// limit of its values. It is immutable and safe for concurrent use.
 type Scope struct {
 	router     *Router
 	place      *Place
 	maxPayload int
 }
 
-// Scope returns a namespace whose values and payloads have up to maxPayload bytes.
+// Scope returns a namespace with a limit of maxPayload bytes for values and payloads.
 func (r *Router) Scope(namespace string, maxPayload int) Scope {
 	return Scope{r, r.Place(namespace), maxPayload}
 }
 
-// handle returns the store of a primitive in a namespace, which is made if there is none: one that
-// is taken anew for each call is the same one each time, and costs no memory. All stores of a
-// primitive have to be of one type.
+// handle returns the store of a primitive in a namespace, and makes it if there is none. A store
+// requested for each call is the same one each time and costs no memory. All stores of a primitive
+// must have one type.
 func handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {
 	place := r.Place(namespace)
 	if h, ok := place.handles[m].Load().(made); ok && h.maxPayload == maxPayload {
@@ -33,14 +33,14 @@ func handle[S any](r *Router, m MachineID, namespace string, maxPayload int, mak
 	return s
 }
 
-// made is a store that handle has made.
+// made is a store made by handle.
 type made struct {
 	store      any
 	maxPayload int
 }
 
-// Shared returns the one value of a type that all who use the scope's router share, which make
-// makes if there is none.
+// Shared returns the value of type T that all users of the scope's router share. make creates it if
+// there is none.
 func Shared[T any](s *Scope, make func() *T) *T {
 	key := (*T)(nil)
 	if v, ok := s.router.shared.Load(key); ok {
@@ -53,18 +53,18 @@ func Shared[T any](s *Scope, make func() *T) *T {
 // Namespace returns the name of the namespace.
 func (s *Scope) Namespace() string { return s.place.namespace }
 
-// MaxPayload returns how large values and payloads may be, in bytes.
+// MaxPayload returns the maximum size of values and payloads in bytes.
 func (s *Scope) MaxPayload() int { return s.maxPayload }
 
-// Other returns another namespace, reached in the same way.
+// Other returns another namespace with the same router and limit.
 func (s *Scope) Other(namespace string) Scope { return s.router.Scope(namespace, s.maxPayload) }
 
-// Attached returns what whoever made the router has for the stores behind it, such as who looks at
-// the loops of workers; nil if there is nothing.
+// Attached returns what the router's creator has attached for the stores behind it, such as an
+// observer of worker loops; nil if there is nothing.
 func (s *Scope) Attached() any { return s.router.attached }
 
 // Propose sends one operation to the shard of its name, and decodes the result. Errors: those of
-// the operation, ErrInvalid for a payload that is too large and for a namespace that can not be
+// the operation, ErrInvalid for a payload that is too large and for a namespace that cannot be
 // written to, those of Door.Propose.
 func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T, error)) (none T, err error) {
 	cmd, err := op.Limit(s.maxPayload)
@@ -82,7 +82,8 @@ func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T
 	return decode(result)
 }
 
-// TakeFrom sends one operation that takes something, and waits for it for a time, see Door.Take.
+// TakeFrom sends one operation that takes something, and waits for an item as t says; see
+// Door.Take.
 func TakeFrom[T any](ctx context.Context, s *Scope, op Op, t Take, decode func([]byte) (T, error)) (none T, err error) {
 	if t.Command, err = op.Limit(s.maxPayload); err != nil {
 		return none, err
@@ -108,8 +109,7 @@ func (s *Scope) QueryShard(ctx context.Context, shard ShardID, q Query) error {
 	return s.router.door.Query(ctx, shard, q)
 }
 
-// Cached returns a row of a machine from memory, see CachingDoor, or false if a query has to be
-// asked.
+// Cached returns a row of a machine from memory, see CachingDoor, or false if a query is needed.
 func (s *Scope) Cached(m MachineID, kind byte, name string) (row []byte, ok bool) {
 	return s.router.Cached(s.place, m, kind, name)
 }
@@ -122,7 +122,7 @@ func (s *Scope) Exists(ctx context.Context) (bool, error) {
 // Await waits until the namespace exists.
 func (s *Scope) Await(ctx context.Context) error { return s.router.Await(ctx, s.Namespace()) }
 
-// Spread reports whether the namespace exists as a spread one.
+// Spread reports whether the namespace exists and is spread.
 func (s *Scope) Spread(ctx context.Context) (bool, error) {
 	return s.router.Spread(ctx, s.Namespace())
 }
@@ -132,12 +132,12 @@ func (s *Scope) SpreadOf(ctx context.Context, namespace string) (bool, error) {
 	return s.router.Spread(ctx, namespace)
 }
 
-// Shard returns where a name lives.
+// Shard returns the shard of a name.
 func (s *Scope) Shard(ctx context.Context, name string) (ShardID, error) {
 	return s.router.Shard(ctx, s.Namespace(), name)
 }
 
-// SpreadShard returns where a name lives if the namespace is spread.
+// SpreadShard returns the shard of a name if the namespace is spread.
 func (s *Scope) SpreadShard(name string) ShardID {
 	return NameShard(s.Namespace(), name, s.router.door.Shards())
 }
@@ -150,8 +150,8 @@ func (s *Scope) Shards(ctx context.Context) ([]ShardID, error) {
 // NodeShards returns the number of shards of the node.
 func (s *Scope) NodeShards() int { return s.router.door.Shards() }
 
-// FanOut asks shards at once, each its own query of parts, and returns when all have answered: the
-// error of one of them if any has failed.
+// FanOut sends each shard its own query of parts, concurrently, and returns when all have answered.
+// If any has failed, it returns one of the errors.
 func FanOut[Q any, P interface {
 	*Q
 	Query
@@ -166,7 +166,8 @@ func FanOut[Q any, P interface {
 	return nil
 }
 
-// Each calls f for 0 to n-1, at once if the door can be asked so, and returns when all calls have.
+// Each calls f for 0 to n-1, concurrently if the door supports it, and returns when all calls have
+// returned.
 func (s *Scope) Each(n int, f func(i int)) {
 	if n == 1 || s.router.serial != nil {
 		for i := range n {
@@ -184,16 +185,16 @@ func (s *Scope) Each(n int, f func(i int)) {
 // passTime bounds PassOn.
 const passTime = time.Second
 
-// remindQuery wakes those who are next to hear of what has been claimed in a shard, see View.Claim.
+// remindQuery wakes the next waiters for what has been claimed in a shard, see View.Claim.
 type remindQuery struct{ namespace string }
 
-// OfLeader is for what wakes others: it asks for the role write.
+// OfLeader is called because the query wakes other waiters: it requires the role write.
 func (*remindQuery) OfLeader() {}
 
 func (*remindQuery) Machine() MachineID { return machineEngine }
 
-// PassOn is for a caller that waited in several shards and takes from one of them: what it may have
-// been told of in the others is for those who wait there next. It does not wait for the shards.
+// PassOn is for a caller that waited in several shards and takes from one of them: what the other
+// shards may have offered it passes to their next waiters. It does not wait for the shards.
 func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 	if len(shards) == 0 {
 		return
@@ -202,8 +203,7 @@ func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTime)
 		defer cancel()
 		s.Each(len(shards), func(i int) {
-			// A shard that does not hear of it reminds those who wait of its own accord, a little
-			// later.
+			// A shard that does not receive it reminds its waiters on its own, a little later.
 			_ = s.QueryShard(ctx, shards[i], &remindQuery{s.Namespace()})
 		})
 	}
@@ -214,7 +214,7 @@ func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 	}
 }
 
-// AskAll asks all shards of the namespace the same at once, and returns what each has answered.
+// AskAll sends all shards of the namespace the same query concurrently, and returns their answers.
 func AskAll[Q any, P interface {
 	*Q
 	Query
@@ -229,7 +229,7 @@ func AskAll[Q any, P interface {
 	return parts, shards, FanOut(ctx, s, shards, parts)
 }
 
-// Settled asks this many times, with pauses of up to this: about a second in all.
+// Settled polls this many times, with pauses of up to this: about a second in all.
 const (
 	maxSettled   = 100
 	settledPause = 10 * time.Millisecond
@@ -245,8 +245,8 @@ func (s *Scope) Settled(ctx context.Context, done func() bool) {
 	}
 }
 
-// Pause returns when d has passed, or with the error of ctx. In a simulation it is the simulation's
-// time that passes.
+// Pause returns when d has passed, or with the error of ctx. In a simulation, simulated time
+// passes.
 func (s *Scope) Pause(ctx context.Context, d time.Duration) error {
 	if s.router.serial != nil {
 		return s.router.serial.Pause(ctx, d)
@@ -262,7 +262,7 @@ func (s *Scope) Pause(ctx context.Context, d time.Duration) error {
 }
 
 // Agree waits until all shards of a spread namespace have the same version of something that its
-// home shard broadcasts, so that the caller's next operation sees the change in whichever shard it
+// home shard broadcasts. The caller's next operation then sees the change in whichever shard it
 // runs. It gives up when Settled does.
 func Agree[Q any, P interface {
 	*Q

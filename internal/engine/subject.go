@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// NamespaceOf returns the namespace that a query asks about, which is a field of that name in all
-// that ask about one; ok is false for a query that is not about a single namespace.
+// NamespaceOf returns the namespace of a query, a field of that name in all queries of a single
+// namespace; ok is false for other queries.
 func NamespaceOf(q Query) (namespace string, ok bool) {
 	switch q := q.(type) {
 	case *NamespaceQuery:
@@ -29,7 +29,7 @@ func NamespaceOf(q Query) (namespace string, ok bool) {
 	return "", false
 }
 
-// subjects holds, by type of query, where its namespace is; nil for one without.
+// subjects maps the type of a query to its namespace field, or nil without one.
 var subjects sync.Map
 
 func subjectOf(t reflect.Type) []int {

@@ -8,16 +8,16 @@ import (
 )
 
 // Take is a blocking claim: a command that takes something, such as a message, and how long it
-// waits for it.
+// waits for an item.
 type Take struct {
 	Command Command
-	Wait    time.Duration // for something to take; 0: not at all
-	Waited  time.Duration // how long it has waited elsewhere already, which counts for its turn
+	Wait    time.Duration // maximum wait for an item; 0: no wait
+	Waited  time.Duration // time it has already waited elsewhere, which counts for its turn
 	Once    bool          // what it takes never comes back, so a take whose answer was lost must not be repeated; only the caller uses it
 }
 
-// After returns the take for another attempt after a time. The end of its wait and its turn stay
-// the same.
+// After returns the take for another attempt after d. The end of its wait and its turn stay the
+// same.
 func (t Take) After(d time.Duration) Take {
 	t.Wait, t.Waited = max(t.Wait-d, 0), t.Waited+d
 	return t
@@ -26,22 +26,23 @@ func (t Take) After(d time.Duration) Take {
 // Any is a number of available items that is not known.
 const Any = wait.Any
 
-// Taker is a Machine with commands that take something. They can wait for it at the shard's leader:
+// Taker is a Machine with commands that take something. They can wait for items at the shard's
+// leader:
 //
 //   - a take that finds nothing is answered, or waits, without an entry in the log;
 //   - a waiting take is proposed behind the next command that may produce something for it, in the
 //     same entry, and otherwise when its topic is notified;
 //   - a take that finds nothing all the same returns to its place.
 //
-// So Takeable and Apply have to agree: what Takeable promises for a state, a take finds in that
-// state, or it changes what Takeable returns.
+// So Takeable and Apply must agree: if Takeable promises items for a state, a take finds them in
+// that state, or it changes what Takeable returns.
 type Taker interface {
 	// Takeable returns how many items are available to a take, Any if that is not known, 0 for
-	// none. A take that has something else to do counts as one that finds items. It calls the
-	// View's wait functions for what would change its answer, first for a topic that all takes of
-	// the same items wait for, and View.WakeAt for a time that would change it. most is the maximum
-	// number of items that the take takes. waits is whether it waits: then Takeable may return 0
-	// instead of the error that the thing does not exist yet. Errors are the take's answer.
+	// none. A take that has other work to do counts as one that finds items. It calls the View's
+	// wait functions for whatever would change its answer: first for a topic shared by all takes of
+	// the same items, and View.WakeAt for a time. most is the maximum number of items of the take.
+	// waits is whether it waits: then Takeable may return 0 instead of an error that the thing does
+	// not exist yet. Errors are the take's answer.
 	Takeable(v *View, cmd Command, waits bool) (n, most int, err error)
 	// Took reports whether the outcome of a take that waits is its answer; otherwise it found
 	// nothing.
@@ -52,7 +53,7 @@ type Taker interface {
 // Sharer is a Taker whose takes divide the available items among those that wait for the same
 // topic.
 type Sharer interface {
-	// Share returns a take as it is to be applied when so many wait for its topic, itself included.
+	// Share returns a take to apply when waiting takes, including itself, wait for its topic.
 	Share(cmd Command, waiting int) Command
 }
 
@@ -73,7 +74,7 @@ type Made struct {
 	Of     Slots // the kinds of the items, as far as the command tells
 }
 
-// Taking is a take at the leader of its shard. Package wait has its states.
+// Taking is a take at the leader of its shard. Package wait describes its states.
 type Taking struct {
 	Take
 	Owner any // for the shard
@@ -82,7 +83,7 @@ type Taking struct {
 	claim wait.Claim
 }
 
-// NewTaking returns a take that has arrived at a shard whose time is now.
+// NewTaking returns a take that has arrived at a shard, where now returns the shard's time.
 func NewTaking(ctx context.Context, t Take, now func() int64) *Taking {
 	k := &Taking{Take: t, now: now}
 	k.claim.Owner, k.claim.Blocking = k, t.Wait > 0
@@ -92,8 +93,7 @@ func NewTaking(ctx context.Context, t Take, now func() int64) *Taking {
 
 func takingOf(c *wait.Claim) *Taking { return c.Owner.(*Taking) }
 
-// ReadyTake is a take that is to be proposed. If it is Answered, it gets the error, or no result
-// without one.
+// ReadyTake is a take to propose. If it is Answered, it gets the error, or no result without one.
 type ReadyTake struct {
 	*Taking
 	Answered bool
@@ -130,7 +130,7 @@ func (x *Executor) Makes(cmd Command, made func(Made)) {
 	}
 }
 
-// look asks the machine how many items are available to a take.
+// look asks the machine for the number of items available to a take.
 func (x *Executor) look(k *Taking) (l wait.Look, err error) {
 	t, ok := x.machine(k.Command.Machine).(Taker)
 	if !ok {
@@ -152,8 +152,8 @@ func (x *Executor) look(k *Taking) (l wait.Look, err error) {
 	return l, err
 }
 
-// Enter admits a take: it waits, or is to be proposed. waits is false if it is answered, with the
-// error or without a result. The returned takes are to be proposed: the take itself, others, or
+// Enter admits a take: it waits, or has to be proposed. waits is false if it is answered, with the
+// error or without a result. The returned takes have to be proposed: the take itself, others, or
 // both.
 func (x *Executor) Enter(k *Taking) (ready []ReadyTake, waits bool, err error) {
 	l, err := x.look(k)
@@ -166,8 +166,8 @@ func (x *Executor) Enter(k *Taking) (ready []ReadyTake, waits bool, err error) {
 	return x.park(k, &l, nil)
 }
 
-// park gives a take its places and looks once more, because a change between the look and the
-// parking has woken nothing. waits is false if the take is to be answered, with the error or
+// park gives a take its places and checks the state once more, because a change between the check
+// and the parking woke no take. waits is false if the take has to be answered, with the error or
 // without a result.
 func (x *Executor) park(k *Taking, l *wait.Look, ready []ReadyTake) (_ []ReadyTake, waits bool, err error) {
 	for {
@@ -210,11 +210,12 @@ func (x *Executor) again(k *Taking, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// Leave is for a caller that does not want to wait any longer. It returns false if the take is
-// under way; it is then answered even if it finds nothing.
+// Leave is for a caller that no longer wants to wait. It returns false if the take is under way; it
+// is then answered even if it finds nothing.
 func (x *Executor) Leave(k *Taking) bool { return x.hub.Abandon(&k.claim) }
 
-// Expel removes all takes that wait and returns them: this replica may not serve them any longer.
+// Expel removes all waiting takes and returns them, because this replica may not serve them any
+// longer.
 func (x *Executor) Expel() []*Taking { return takings(x.hub.Expel()) }
 
 func takings(claims []*wait.Claim) []*Taking {
@@ -225,8 +226,8 @@ func takings(claims []*wait.Claim) []*Taking {
 	return all
 }
 
-// Pull makes the first takes that wait for produced items be under way: as many as the items are
-// enough for, but at most limit.
+// Pull puts the first takes that wait for produced items under way: as many as the items suffice
+// for, but at most limit.
 func (x *Executor) Pull(m Made, limit int) []*Taking {
 	var few [16]*wait.Claim
 	if m.Cause != 0 && x.Parked() {
@@ -247,7 +248,7 @@ func (x *Executor) Settle(k *Taking, o Outcome) (answered bool) {
 	return false
 }
 
-// noteDue notes a wake-up that Ready is to evaluate.
+// noteDue records a wake-up for Ready.
 func (x *Executor) noteDue(w wait.Wakeup) {
 	if w.Topic != 0 && x.hub.HasParked() {
 		x.batch.due = wait.Merge(x.batch.due, w)
@@ -266,11 +267,11 @@ func (x *Executor) Ready() []ReadyTake {
 	return ready
 }
 
-// Drop ends a take that was to be proposed and has not entered the log. It returns the takes that
-// have something to take instead.
+// Drop ends a take that should have been proposed and has not entered the log. It returns the takes
+// that have something to take instead.
 func (x *Executor) Drop(k *Taking) []ReadyTake { return x.evaluate(x.hub.End(&k.claim), nil) }
 
-// Recall looks again on behalf of a take whose time has come, see View.WakeAt.
+// Recall checks the state for a take whose time has come, see View.WakeAt.
 func (x *Executor) Recall(k *Taking) []ReadyTake {
 	if !x.hub.Unpark(&k.claim) {
 		return nil
@@ -278,14 +279,14 @@ func (x *Executor) Recall(k *Taking) []ReadyTake {
 	return x.again(k, nil)
 }
 
-// WakeAt returns the shard time at which Recall is to be called, NoTimer if there is none.
+// WakeAt returns the shard time at which to call Recall, or NoTimer.
 func (x *Executor) WakeAt(k *Taking) int64 { return x.hub.WakeAt(&k.claim) }
 
 // Moved receives a value when WakeAt has changed.
 func (k *Taking) Moved() <-chan struct{} { return k.claim.Moved() }
 
-// evaluate appends the takes that have something to take on a topic, in their order, and makes them
-// be under way. With N > 0 it ends at the first take that has nothing.
+// evaluate appends the takes that have something to take on a topic, in order, and puts them under
+// way. With N > 0 it ends at the first take that has nothing.
 func (x *Executor) evaluate(w wait.Wakeup, ready []ReadyTake) []ReadyTake {
 	if w.Topic == 0 || !x.hub.HasParked() {
 		return ready
@@ -314,9 +315,9 @@ func (x *Executor) evaluate(w wait.Wakeup, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// lookParked looks on behalf of a parked take. If something is available, it makes up to w.N takes
-// of the line be under way. The take keeps its place meanwhile, where other goroutines that
-// evaluate have to find it. more is whether there may be something for the next one.
+// lookParked checks the state for a parked take. If something is available, it puts up to w.N takes
+// of the line under way. The take keeps its place meanwhile, so that other goroutines that evaluate
+// can find it. more is whether there may be something for the next one.
 func (x *Executor) lookParked(w wait.Wakeup, k *Taking, ready []ReadyTake) (pulled int, more bool, _ []ReadyTake) {
 	l, err := x.look(k)
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// TakeAlone carries out a take where nobody leads: for doors of tests that apply commands one by
-// one, with propose. It knows nothing of turns.
+// TakeAlone carries out a take without a leader: for doors of tests that apply commands one by one,
+// with propose. It does not order takes by turn.
 func (x *Executor) TakeAlone(ctx context.Context, t Take, now func() int64, propose func(Command) ([]byte, error)) ([]byte, error) {
 	waiting, cancel := context.WithTimeout(ctx, t.Wait)
 	defer cancel()

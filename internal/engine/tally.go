@@ -1,24 +1,24 @@
 package engine
 
-// Tallying is a Machine that counts what it has answered. No row says how much that is: each node
-// has its own counts, which its host keeps across restarts.
+// Tallying is a Machine that counts its answers. The counts are not in any row: each node has its
+// own, which its host keeps across restarts.
 type Tallying interface {
-	// Tallies calls f with each count that is not zero.
+	// Tallies calls f with each non-zero count.
 	Tallies(f func(of uint64, n int64))
-	// AddTally adds what was counted before a restart.
+	// AddTally adds a count from before a restart.
 	AddTally(of uint64, n int64)
 }
 
-// Tally is how much a machine of this node has answered about something, such as a namespace by its
-// number.
+// Tally is the number of answers of a machine on this node about a subject, such as a namespace by
+// its number.
 type Tally struct {
 	Machine MachineID
 	Of      uint64
 	N       int64
 }
 
-// Tallies returns what this replica has counted, in no order: of the engine itself the reads of
-// each namespace (see Primitive.Reads), and what the machines count.
+// Tallies returns the counts of this replica in no order: the reads of each namespace (see
+// Primitive.Reads), and the counts of the machines.
 func (x *Executor) Tallies() (all []Tally) {
 	x.committed.rows.flushReads()
 	for id, n := range x.dir.reads() {
@@ -32,8 +32,8 @@ func (x *Executor) Tallies() (all []Tally) {
 	return all
 }
 
-// AddTallies adds what was counted before a restart. Counts of namespaces and streams that have
-// been deleted since are dropped.
+// AddTallies adds counts from before a restart. Counts of namespaces and streams that have been
+// deleted since are dropped.
 func (x *Executor) AddTallies(all []Tally) {
 	for _, t := range all {
 		if t.Machine == machineEngine {
@@ -48,7 +48,7 @@ func (x *Executor) AddTallies(all []Tally) {
 	}
 }
 
-// reads returns how many reads each namespace has had, if there were any.
+// reads returns the number of reads of each namespace that had any.
 func (d *directory) reads() map[uint32]int64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is fmt.Sprintf for what machines keep and answer: strings and bytes that are quoted (%q)
-// look the same in every build, and end after 200 bytes. Package strconv follows the Unicode tables
-// of the Go release, which say what can be printed.
+// Text is fmt.Sprintf for text that machines store or return. Quoted strings and bytes (%q) look
+// the same in every build and end after 200 bytes. Package strconv follows the Unicode tables of
+// the Go release, which define what is printable.
 func Text(format string, args ...any) string {
 	own := make([]any, len(args))
 	for i, a := range args {
@@ -17,9 +17,8 @@ func Text(format string, args ...any) string {
 	return fmt.Sprintf(format, own...)
 }
 
-// Thrown returns the text of a value that a user's code has panicked with. Its methods are the
-// user's too: package fmt recovers when they panic, but not when the value that they panic with
-// does so again.
+// Thrown returns the text of a panic value of user code. The value's methods are user code too:
+// package fmt recovers when they panic, but not when their panic value panics again.
 func Thrown(value any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -29,7 +28,7 @@ func Thrown(value any) (text string) {
 	return fmt.Sprint(value)
 }
 
-// quoted returns an argument that is a text as one whose quoting follows no tables.
+// quoted wraps a text argument so that its quoting does not depend on Unicode tables.
 func quoted(a any) any {
 	switch a := a.(type) {
 	case string:
@@ -45,11 +44,11 @@ func quoted(a any) any {
 	return a
 }
 
-// maxQuoted is how many bytes of a text are quoted at most: a message must not repeat a name or key
-// of any length.
+// maxQuoted is the maximum number of bytes of a quoted text: a message must not repeat a name or
+// key of any length.
 const maxQuoted = 200
 
-// quotable is a text that is formatted as what it is made of, but for %q.
+// quotable is a text that is formatted as its underlying value, except for %q.
 type quotable struct {
 	text string
 	of   any
@@ -78,8 +77,8 @@ func (q quotable) Format(f fmt.State, verb rune) {
 	_, _ = f.Write(b)
 }
 
-// appendQuoted appends a text in double quotes: with escapes for quotes, backslashes, control
-// characters and what is no UTF-8.
+// appendQuoted appends a text in double quotes, with escapes for quotes, backslashes, control
+// characters and invalid UTF-8.
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for len(s) > 0 {
@@ -105,7 +104,7 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// Cut returns the front of a text, at most so many bytes: up to the end of a character.
+// Cut returns the first bytes of a text, at most most, without splitting a character.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -115,5 +114,5 @@ func Cut(text string, most int) string {
 			return text[:end]
 		}
 	}
-	return text[:most] // it is no UTF-8
+	return text[:most] // it is not UTF-8
 }

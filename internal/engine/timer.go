@@ -13,13 +13,13 @@ import (
 // NoTimer is the due time of a shard without timers.
 const NoTimer = math.MaxInt64
 
-// maxFire bounds what one Fire command does, so that a million timers due at once do not stop
+// maxFire bounds the work of one Fire command, so that a million timers due at once do not block
 // everything else.
 const maxFire = 256
 
-// timerIndex knows where the timers of a shard begin. No timer is before first, and none is due
-// before next: iterating from there never walks over the remains of timers that have fired: there
-// may be a million with the same due time.
+// timerIndex holds the position of a shard's first timer. No timer is before first, and none is due
+// before next. Iterating from there never passes over the tombstones of timers that have fired:
+// there may be a million with the same due time.
 //
 // Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
 type timerIndex struct {
@@ -27,7 +27,7 @@ type timerIndex struct {
 	first []byte // key of a row
 }
 
-// from notes a timer that is there, or is going to be: the first one, perhaps.
+// from records a timer that exists or will exist, which may be the first.
 func (t *timerIndex) from(due int64, row []byte) {
 	if due < t.next || due == t.next && bytes.Compare(row, t.first) < 0 {
 		t.next, t.first = due, append(t.first[:0], row...)
@@ -51,28 +51,28 @@ func (x *Executor) restoreTimers() error {
 	return it.Close()
 }
 
-// Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer gets the token,
-// in the command's namespace. The same due and token scheduled twice is one timer.
+// Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer receives the
+// token, in the command's namespace. Scheduling the same due time and token twice makes one timer.
 func (tx *Tx) Schedule(due int64, token []byte) {
 	row := tx.timerRow(due, token)
 	tx.x.timers.from(due, row[rowPrefix:])
 	tx.setRow(row, nil)
 }
 
-// ScheduleNew is Schedule for a timer that is not set (see Insert).
+// ScheduleNew is Schedule for a timer that is not set yet (see Insert).
 func (tx *Tx) ScheduleNew(due int64, token []byte) {
 	row := tx.timerRow(due, token)
 	tx.x.timers.from(due, row[rowPrefix:])
 	tx.insertRow(row, nil)
 }
 
-// Unschedule removes a timer; it need not exist.
+// Unschedule removes a timer, which need not exist.
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
-// Advance makes the one timer of something fire at a time or earlier. due is where its row says
-// when that timer fires, NoTimer without one; the token is a kind and the number of the thing. It
-// reports whether due has changed: a timer that fires earlier stays, since most deadlines are never
-// reached.
+// Advance makes the only timer of an object fire at a time or earlier. due is the field of the
+// object's row with that timer's due time, NoTimer without one. The token is a kind and the
+// object's number. Advance reports whether due has changed: a timer that fires earlier stays, since
+// most deadlines are never reached.
 func (tx *Tx) Advance(due *int64, at int64, kind byte, number uint64) bool {
 	if at >= *due {
 		return false
@@ -83,7 +83,7 @@ func (tx *Tx) Advance(due *int64, at int64, kind byte, number uint64) bool {
 	return true
 }
 
-// Halt removes the timer of Advance, if there is one.
+// Halt removes the timer of Advance if there is one.
 func (tx *Tx) Halt(due *int64, kind byte, number uint64) {
 	if *due != NoTimer {
 		tx.Unschedule(*due, NumberToken(kind, number))
@@ -118,8 +118,8 @@ func parseTimer(k []byte) (timer, error) {
 	return timer{key.Int64(k[1:]), MachineID(k[9]), binary.BigEndian.Uint32(k[10:]), k[14:]}, nil
 }
 
-// Fire is the command that hands out timers that are due at the entry's time stamp, until it is
-// Full. Its result is the number handed out.
+// Fire is the command that fires the timers due at the entry's timestamp, until it is Full. Its
+// result is the number of fired timers.
 func Fire() Command { return Command{Machine: machineEngine, Kind: kindFire} }
 
 func (tx *Tx) applyFire() ([]byte, error) {
@@ -136,7 +136,7 @@ func (tx *Tx) applyFire() ([]byte, error) {
 			panic(fmt.Sprintf("shard %d: %v", tx.x.shard, err))
 		}
 		if t.due > tx.now || fired == maxFire || fired > 0 && tx.Full() || !tx.tryTimer(t, fired == 0) {
-			tx.x.timers.from(t.due, it.Key()) // it comes first the next time
+			tx.x.timers.from(t.due, it.Key()) // it is the first next time
 			break
 		}
 		fired++
@@ -144,8 +144,8 @@ func (tx *Tx) applyFire() ([]byte, error) {
 	return codec.AppendUvarint(nil, uint64(fired)), nil
 }
 
-// timersFromFirst iterates over all timers as they are now. Where they begin is to be noted again:
-// by those that are set from now on, and by the first one that is left.
+// timersFromFirst iterates over all timers as they are now. The first timer has to be recorded
+// again: from those set from now on, and from the first one left.
 func (tx *Tx) timersFromFirst() *Iter {
 	lower := []byte{'t'}
 	if tx.x.timers.next != NoTimer {
@@ -153,12 +153,12 @@ func (tx *Tx) timersFromFirst() *Iter {
 	}
 	tx.x.timers.next = NoTimer
 	it := tx.Iter(lower, []byte{'t' + 1})
-	tx.closed(it) // a timer that there is no room for closes its own iterators, not this one
+	tx.closed(it) // a timer without room closes its own iterators, not this one
 	return it
 }
 
-// tryTimer hands out a timer. It returns false, and nothing has happened, if there is no room for
-// it behind others.
+// tryTimer fires a timer. It returns false, without effects, if there is no room for it after
+// others.
 func (tx *Tx) tryTimer(t timer, first bool) bool {
 	s := tx.nestedMark()
 	err := tx.fireTimer(t)
@@ -173,7 +173,7 @@ func (tx *Tx) tryTimer(t timer, first bool) bool {
 	return false
 }
 
-// fireTimer hands out a timer. It can not be refused: an error says that there was no room for it.
+// fireTimer fires a timer. It cannot be refused: an error says that there was no room for it.
 func (tx *Tx) fireTimer(t timer) (err error) {
 	defer tx.catch(&err)
 	tx.ns = tx.x.dir.get(t.ns)

@@ -15,7 +15,7 @@ type Slots = wait.Slots
 // NoSlots returns the empty set.
 func NoSlots() Slots { return wait.NoSlots() }
 
-// MaxWaiters is how many queries and takes may wait in one shard.
+// MaxWaiters is the maximum number of queries and takes that wait in one shard.
 const MaxWaiters = wait.MaxWaiters
 
 // TopicOf returns the topic of a name within a machine and namespace, a hash of the three.
@@ -28,7 +28,7 @@ func TopicOf(machine MachineID, namespace string, name []byte) Topic {
 	return Topic(d.Sum64())
 }
 
-// subscribed returns the error of a Subscribe of the hub as one that callers can match.
+// subscribed converts the error of the hub's Subscribe to one that callers can match.
 func subscribed(err error) error {
 	if err != nil {
 		return Errorf(ErrBusy, "%v", err)

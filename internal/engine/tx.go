@@ -13,11 +13,11 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what
-// they may set going. All its effects happen together or, when Apply returns an error, not at all.
+// Tx gives Apply and OnTimer access to the machine's rows and the entry's time, and records their
+// effects. All effects happen together or, when Apply returns an error, not at all.
 //
-// Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy what goes into memory
-// or into a result.
+// Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy them to keep them in
+// memory or in a result.
 type Tx struct {
 	x             *Executor
 	machine       MachineID
@@ -27,20 +27,20 @@ type Tx struct {
 	term          uint64
 	index         uint64
 	scratch       []byte
-	lastNamespace string // its name, as a string that need not be made again
+	lastNamespace string // its name, as a string that need not be allocated again
 	budget        budget
-	cost          Cost // of the present command; counts of what a strict executor wants to know
-	entryCost     Cost // of the present entry
+	cost          Cost // of the current command; counted for a strict executor
+	entryCost     Cost // of the current entry
 	open          []*Iter
 	counts        []countChange
 	onRollback    []func()
-	follow        []followUp // to be run behind the present command, in order
+	follow        []followUp // to run after the current command, in order
 	followed      int        // how many there were
 	enlisted      work       // of those that have not run yet
-	goesOn        bool       // the present command calls Conclude behind its follow-ups
-	causes        []Topic    // of what the present command makes
-	firstWake     int        // of the present command, among those of the batch
-	founded       int        // how many rows were written when the present command had made its namespace; 0: it has not
+	goesOn        bool       // the current command calls Conclude after its follow-ups
+	causes        []Topic    // of what the current command makes
+	firstWake     int        // of the current command, among those of the batch
+	founded       int        // number of rows written when the current command had created its namespace; 0: it did not
 }
 
 type countChange struct {
@@ -49,11 +49,11 @@ type countChange struct {
 	delta   int64
 }
 
-// Now returns the time of the entry in ms since the epoch, stamped by the leader; within a shard it
-// never goes back.
+// Now returns the time of the entry in ms since the epoch, stamped by the leader. Within a shard it
+// never decreases.
 func (tx *Tx) Now() int64 { return tx.now }
 
-// LSN returns the number of the change being made.
+// LSN returns the number of the current change.
 func (tx *Tx) LSN() LSN { return tx.lsn }
 
 // Step takes the next LSN, for a command that makes more than one change.
@@ -66,7 +66,7 @@ func (tx *Tx) Step() LSN {
 // Term returns the raft term of the entry.
 func (tx *Tx) Term() uint64 { return tx.term }
 
-// Tag returns a tag that tells apart things with the same number. A number is reused if the log
+// Tag returns a tag that distinguishes things with the same number. A number is reused if the log
 // lost its tail.
 func (tx *Tx) Tag() uint16 {
 	var b [16]byte
@@ -75,7 +75,7 @@ func (tx *Tx) Tag() uint16 {
 	return uint16(xxhash.Sum64(b[:]))
 }
 
-// Shard returns the shard the command is applied in.
+// Shard returns the shard in which the command is applied.
 func (tx *Tx) Shard() ShardID { return tx.x.shard }
 
 // Shards returns the number of shards of the node.
@@ -98,29 +98,28 @@ func (tx *Tx) Get(k []byte) (value []byte, ok bool) {
 // Set writes a row; k and value are copied.
 func (tx *Tx) Set(k, value []byte) { tx.setRow(append(tx.rowKey(tx.machine), k...), value) }
 
-// Insert is Set for a row that does not exist: if it is deleted again before it has reached the
-// disk, it never does.
+// Insert is Set for a row that does not exist: if it is deleted again before it reaches the disk,
+// it is never written there.
 func (tx *Tx) Insert(k, value []byte) { tx.insertRow(append(tx.rowKey(tx.machine), k...), value) }
 
 // Delete removes a row, which need not exist.
 func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...)) }
 
-// fewRows is up to how many rows DeleteRange deletes one by one.
+// fewRows is the maximum number of rows that DeleteRange deletes one by one.
 const fewRows = 64
 
-// DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must
-// not be rows that the machine has cached (see Primitive.Caches).
+// DeleteRange removes all rows with lower <= key < upper, however many. They must not be rows that
+// the machine caches (see Primitive.Caches).
 //
-// Few rows are deleted one by one: a range in the state costs the same whatever it holds, and makes
-// each iterator dearer until it has been compacted away.
+// Few rows are deleted one by one: a range in the state costs the same whatever it contains, and
+// makes each iterator more expensive until it is compacted away.
 func (tx *Tx) DeleteRange(lower, upper []byte) {
 	if bytes.Compare(lower, upper) < 0 && !tx.deleteFew(lower, upper) {
 		tx.DeleteMany(lower, upper)
 	}
 }
 
-// DeleteMany is DeleteRange for rows that are known to be many: it does not look how many there
-// are.
+// DeleteMany is DeleteRange for rows that are known to be many: it does not count them first.
 func (tx *Tx) DeleteMany(lower, upper []byte) {
 	if bytes.Compare(lower, upper) >= 0 {
 		return
@@ -154,8 +153,8 @@ func (tx *Tx) deleteFew(lower, upper []byte) bool {
 	return true
 }
 
-// Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show.
-// Close it.
+// Iter iterates over the rows with lower <= key < upper as they are now; later writes are not
+// visible. Close it.
 func (tx *Tx) Iter(lower, upper []byte) *Iter {
 	it, err := newIter(tx.x.committed.db, tx.x.rowKey(nil, tx.machine), lower, upper, tx.x.batch.over)
 	if err != nil {
@@ -167,16 +166,16 @@ func (tx *Tx) Iter(lower, upper []byte) *Iter {
 	return it
 }
 
-// closed forgets an iterator that is being closed.
+// closed removes an iterator that is being closed.
 func (tx *Tx) closed(it *Iter) {
 	if i := slices.Index(tx.open, it); i >= 0 {
 		tx.open = slices.Delete(tx.open, i, i+1)
 	}
 }
 
-// First returns the first row with lower <= key < upper. It takes no iterator, but looks at each
-// row that this batch has deleted in front of it: whoever removes rows from the front has to
-// remember how far he has come.
+// First returns the first row with lower <= key < upper. It uses no iterator, but looks at each row
+// before it that this batch has deleted. A caller that removes rows from the front must keep its
+// position.
 func (tx *Tx) First(lower, upper []byte) (k, value []byte, ok bool) {
 	lo := append(tx.x.rowKey(nil, tx.machine), lower...)
 	hi := append(tx.x.rowKey(nil, tx.machine), upper...)
@@ -197,8 +196,8 @@ func (tx *Tx) Count(c Counter, delta int64) {
 	}
 }
 
-// Counted returns the value of a counter of the command's namespace in this shard, this command's
-// changes included.
+// Counted returns the value of a counter of the command's namespace in this shard, including this
+// command's changes.
 func (tx *Tx) Counted(c Counter) int64 {
 	at := tx.counter(c)
 	n := tx.ns.counts[at]
@@ -212,7 +211,7 @@ func (tx *Tx) Counted(c Counter) int64 {
 
 func (tx *Tx) counter(c Counter) int { return tx.x.table.base[tx.machine] + int(c) }
 
-// Changed reports a change with the present LSN to the machine itself, once it has become visible
+// Changed reports a change with the current LSN to the machine itself, once it has become visible
 // (see Observer). k is copied.
 func (tx *Tx) Changed(k []byte) {
 	tx.x.batch.changes = append(tx.x.batch.changes,
@@ -229,18 +228,18 @@ func (tx *Tx) Notify(t Topic, n int) {
 	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: t, N: n})
 }
 
-// NotifyWithin is Notify for each of the topics within another that somebody waits for. Takes are
-// passed over that do not want what is of the kinds (see View.Only).
+// NotifyWithin is Notify for each topic within parent that has waiters. It skips takes that do not
+// want items of these kinds (see View.Only).
 func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
 	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: parent, N: n, Within: true, Of: of})
 }
 
-// OnCommit runs f after the change has become visible. f may change in-memory indexes of the
-// machine and nothing else.
+// OnCommit runs f after the change has become visible. f may change only in-memory indexes of the
+// machine.
 func (tx *Tx) OnCommit(f func()) { tx.x.batch.hooks = append(tx.x.batch.hooks, f) }
 
-// storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no
-// errors of this kind.
+// storageFailure is the panic of a Tx whose reads fail: it cannot continue, and Apply has no errors
+// of this kind.
 type storageFailure struct{ err error }
 
 func (f storageFailure) Error() string { return f.err.Error() }
@@ -306,7 +305,7 @@ func (tx *Tx) deleteRow(k []byte) {
 	tx.x.batch.over.set(k, nil, true)
 }
 
-// begin starts the next command; everything since can be taken back until it ends.
+// begin starts the next command; everything since can be rolled back until it ends.
 func (tx *Tx) begin() Savepoint {
 	tx.x.batch.over.settle()
 	tx.onRollback, tx.ns, tx.followed = tx.onRollback[:0], nil, 0
@@ -314,20 +313,20 @@ func (tx *Tx) begin() Savepoint {
 	return tx.mark()
 }
 
-// applyAt applies the command of an entry at position i.
+// applyAt applies the command at position i of an entry.
 func (tx *Tx) applyAt(i int, encoded []byte) (result []byte, err error) {
 	if !tx.startCommand(i == 0) {
 		return nil, ErrPutOff
 	}
 	result, err = tx.runTop(encoded)
 	if tx.budget.overrun && i > 0 {
-		return nil, ErrPutOff // it is refused if it is too large for an entry of its own
+		return nil, ErrPutOff // refused if it is too large for an entry of its own
 	}
 	return result, err
 }
 
 // commit makes the command's changes final within the batch: counters take effect and the state
-// hash moves on.
+// hash is updated.
 func (tx *Tx) commit() {
 	x := tx.x
 	for _, c := range tx.counts {
@@ -347,8 +346,8 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	cmd, err := decodeCommand(encoded, tx.lastNamespace)
 	tx.lastNamespace = cmd.Namespace
 	if err != nil {
-		// The door encodes every command itself, so this was written by another version or never
-		// was a command.
+		// The door encodes every command itself, so this was written by another version or is not a
+		// command.
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
@@ -365,7 +364,7 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		return nil, err
 	}
 	if tx.founded != 0 && tx.founded == tx.budget.spent.rows {
-		tx.rollback(s) // only a write makes a namespace: one that has found nothing in it leaves no trace
+		tx.rollback(s) // only a write creates a namespace: a command that found nothing in it leaves no trace
 		return result, nil
 	}
 	tx.commit()
@@ -396,8 +395,8 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	return tx.run(cmd)
 }
 
-// known returns why a command may not come from there. One that no machine knows was written by
-// another version, or never was one.
+// known returns why a command may not come from this sender. A command unknown to all machines was
+// written by another version, or is not a command.
 func (tx *Tx) known(cmd Command, from Senders) error {
 	if tx.x.table.command(cmd) == nil {
 		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
@@ -405,7 +404,7 @@ func (tx *Tx) known(cmd Command, from Senders) error {
 	return tx.x.table.sent(cmd, from)
 }
 
-// run carries out a command with its follow-ups, in the namespace admitted before. The caller takes
+// run carries out a command with its follow-ups, in the namespace admitted before. The caller rolls
 // everything back on error.
 func (tx *Tx) run(cmd Command) (result []byte, err error) {
 	defer tx.catch(&err)
@@ -422,7 +421,7 @@ func (tx *Tx) run(cmd Command) (result []byte, err error) {
 	return result, err
 }
 
-// apply hands a command to its machine.
+// apply passes a command to its machine.
 func (tx *Tx) apply(cmd Command) ([]byte, error) {
 	tx.Step()
 	tx.enter(cmd.Machine)
@@ -435,7 +434,7 @@ func (tx *Tx) apply(cmd Command) ([]byte, error) {
 
 // mustDecode stops the shard if a command was refused because its body does not decode. Every body
 // was decoded before it was proposed (see Primitive.Admit), so the log was written by a build with
-// another layout: to skip the command would lose a write that was acknowledged.
+// another layout. Skipping the command would lose an acknowledged write.
 func (tx *Tx) mustDecode(cmd Command, err error) {
 	if errors.Is(err, codec.ErrCorrupt) {
 		p := tx.x.table.byID[cmd.Machine]
@@ -445,7 +444,7 @@ func (tx *Tx) mustDecode(cmd Command, err error) {
 	}
 }
 
-// enter gives the turn to a machine, which is not at work.
+// enter makes a machine the current one; it must not be running already.
 func (tx *Tx) enter(m MachineID) {
 	tx.machine = m
 	tx.x.committed.reads.Reset()

@@ -20,8 +20,8 @@ const (
 //		Commit(ctx)
 //
 // All conditions hold and all operations succeed, in order and in one log entry, or nothing
-// happens. In a spread namespace every part has to live in one shard, that is, their names must
-// have a common {tag}.
+// happens. In a spread namespace all parts must be in one shard, that is, their names must have a
+// common {tag}.
 type Txn struct {
 	router     *Router
 	namespace  string
@@ -36,7 +36,7 @@ func NewTxn(router *Router, namespace string, maxPayload int) *Txn {
 	return &Txn{router: router, namespace: namespace, maxPayload: maxPayload}
 }
 
-// If adds conditions; they are checked before the first operation.
+// If adds conditions, which are checked before the first operation.
 func (t *Txn) If(conditions ...Condition) *Txn {
 	for _, c := range conditions {
 		t.conditions = append(t.conditions, conditionOf(c))
@@ -44,7 +44,7 @@ func (t *Txn) If(conditions ...Condition) *Txn {
 	return t
 }
 
-// Do adds operations. Each sees what the ones before it did.
+// Do adds operations. Each sees the effects of the previous ones.
 func (t *Txn) Do(ops ...Operation) *Txn {
 	for _, op := range ops {
 		t.ops = append(t.ops, operationOf(op))
@@ -52,20 +52,20 @@ func (t *Txn) Do(ops ...Operation) *Txn {
 	return t
 }
 
-// TxnResult holds what a transaction's operations returned.
+// TxnResult holds the results of a transaction's operations.
 type TxnResult struct {
 	Values []any // one per operation of Do, in order; nil if it returns nothing
 
 	ops []*Op
 }
 
-// Commit carries the transaction out. When it returns nil, all of it is committed (see
+// Commit carries out the transaction. When it returns nil, all of it is committed (see
 // floe.Config.Durability) and visible. After a ctx error or ErrUnknownOutcome it may or may not
 // have happened, as a whole.
 //
 // Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason
 // (ErrConflict, ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has
-// names of several shards.
+// names in several shards.
 func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
 	res, err := t.commit(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *Txn) appendParts(body []byte, ops []*Op, conditions bool) ([]byte, erro
 	return body, nil
 }
 
-// route returns a name that leads to the shard of all parts.
+// route returns a name that routes to the shard of all parts.
 func (t *Txn) route(spread bool) (string, error) {
 	if !spread {
 		return "", nil
@@ -162,7 +162,7 @@ func (t *Txn) decode(result []byte) (TxnResult, error) {
 	return res, r.Done()
 }
 
-// CheckWritable returns ErrInvalid for names that no namespace can have and for system namespaces.
+// CheckWritable returns ErrInvalid for invalid namespace names and for system namespaces.
 func CheckWritable(namespace string) error {
 	if err := CheckName("namespace", namespace); err != nil {
 		return err

@@ -11,28 +11,27 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Verifier is a Machine that can say whether its rows make sense. It is asked offline and after
-// every crash in tests, so it may read all rows, but must hold only a bounded part of them in
-// memory.
+// Verifier is a Machine that can check the consistency of its rows. It is called offline and after
+// every crash in tests. It may read all rows, but must hold only a bounded part of them in memory.
 type Verifier interface {
-	// Verify reports everything that no sequence of commands can have made. The error is for rows
-	// that can not be read.
+	// Verify reports everything that no sequence of commands can have produced. The error is for
+	// rows that cannot be read.
 	Verify(a *Audit) error
 }
 
-// Audit is what a Verifier reads, a frozen state of one shard, and where it reports.
+// Audit gives a Verifier a frozen state of one shard, and receives its reports.
 type Audit struct {
 	View
 	Applied Applied
 
 	ctx        context.Context
 	report     func(problem string)
-	namespaces []*namespace // by number, as the rows say; nil for one that can not be read
-	scanned    int64        // rows read since the context was looked at
+	namespaces []*namespace // by number, from the rows; nil for one that cannot be read
+	scanned    int64        // rows read since the context was checked
 }
 
-// Verify reads all rows of the shard and reports what can not be: of the engine's own, of its
-// machines', and where memory differs from them. Nothing may be applied meanwhile. It returns the
+// Verify reads all rows of the shard and reports inconsistencies: in the engine's own rows, in its
+// machines' rows, and between rows and memory. Nothing may be applied meanwhile. It returns the
 // number of rows. Errors: ctx's, and those of Pebble.
 func (x *Executor) Verify(ctx context.Context, report func(problem string)) (rows int64, err error) {
 	a := &Audit{View: View{x: x, now: func() int64 { return x.applied.Stamp }}, ctx: ctx}
@@ -68,8 +67,7 @@ func (x *Executor) Verify(ctx context.Context, report func(problem string)) (row
 // Reportf reports a problem.
 func (a *Audit) Reportf(format string, args ...any) { a.report(fmt.Sprintf(format, args...)) }
 
-// Names returns the names of the shard's namespaces by their number; "" for one whose row can not
-// be read.
+// Names returns the names of the shard's namespaces by number; "" for one whose row cannot be read.
 func (a *Audit) Names() []string {
 	names := make([]string, len(a.namespaces))
 	for i, ns := range a.namespaces {
@@ -80,8 +78,8 @@ func (a *Audit) Names() []string {
 	return names
 }
 
-// Counted returns a counter of the machine for a namespace as its row has it; known is false if
-// that can not be read.
+// Counted returns a counter of the machine for a namespace as stored in its row; known is false if
+// that cannot be read.
 func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
 	if int(id) >= len(a.namespaces) || a.namespaces[id] == nil {
 		return 0, false
@@ -89,8 +87,8 @@ func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
 	return a.namespaces[id].counts[a.x.table.base[a.machine]+int(c)], true
 }
 
-// Scan calls f for the machine's rows with lower <= key < upper, in order; upper nil is the end of
-// all. The slices are valid during the call.
+// Scan calls f for the machine's rows with lower <= key < upper, in order; upper nil means no upper
+// bound. The slices are valid during the call.
 func (a *Audit) Scan(lower, upper []byte, f func(k, value []byte) error) error {
 	hi := a.x.rowKey(nil, a.machine+1)
 	if upper != nil {
@@ -122,8 +120,8 @@ func (a *Audit) UnknownRows(machine, kinds string) error {
 	return nil
 }
 
-// Tick returns the error of the context, now and then. Loops over rows that do not use Scan call it
-// for each.
+// Tick checks the context now and then and returns its error. Loops over rows that do not use Scan
+// call it for each row.
 func (a *Audit) Tick() error {
 	const every = 1024
 	if a.scanned++; a.scanned%every != 0 {
@@ -158,8 +156,8 @@ func (a *Audit) HasTimer(due int64, ns uint32, token []byte) (bool, error) {
 	return ok, err
 }
 
-// Timers calls f for every timer of the machine, in the order in which they are due. The token is
-// valid during the call.
+// Timers calls f for every timer of the machine, in order of due time. The token is valid during
+// the call.
 func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
 	lower := append(a.x.rowKey(nil, machineEngine), 't')
 	upper := append(a.x.rowKey(nil, machineEngine), 't'+1)
@@ -172,8 +170,8 @@ func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
 	})
 }
 
-// verifyRows looks at every row of the shard once: the engine's own in full, of the others only
-// whose they are.
+// verifyRows reads every row of the shard once. It checks the engine's own rows in full, and only
+// the owner of the others.
 func (a *Audit) verifyRows() (rows int64, err error) {
 	own := &ownRows{Audit: a, lanes: make(map[lane]backlog), firstDue: NoTimer}
 	foreign := make(map[MachineID]int)
@@ -214,8 +212,8 @@ func machineOf(k []byte) (id MachineID, short bool) {
 	return MachineID(k[rowPrefix-1]), false
 }
 
-// ownRows checks the engine's own rows. They come in the order of their kinds: namespaces before
-// what names them.
+// ownRows checks the engine's own rows. They come in order of kind: namespaces before the rows that
+// name them.
 type ownRows struct {
 	*Audit
 	applied  bool
@@ -363,8 +361,8 @@ func (o *ownRows) end(rows int64) {
 	o.compareOutbox()
 }
 
-// compareOutbox compares what waits with what memory says. A lane may begin before its first
-// message.
+// compareOutbox compares the waiting messages with the index in memory. A lane may begin before its
+// first message.
 func (o *ownRows) compareOutbox() {
 	known := o.x.outbox.lanes
 	if len(known) != len(o.lanes) {
@@ -377,8 +375,8 @@ func (o *ownRows) compareOutbox() {
 	}
 }
 
-// VerifyPairs reports where one shard has had messages of another that this one has not sent. It
-// takes all shards of a node whose state is complete, in order.
+// VerifyPairs reports where one shard has received messages of another that the other has not sent.
+// It takes all shards of a node with complete state, in order.
 func VerifyPairs(all []*Executor, report func(problem string)) error {
 	for _, receiver := range all {
 		for _, sender := range all {

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// verifyCache reports rows in memory that are not those of the state: queries, and Apply, would
+// verifyCache reports rows in memory that differ from those of the state: queries and Apply would
 // answer from them.
 func (a *Audit) verifyCache() error {
 	for i := range a.x.committed.rows.buckets {
@@ -39,8 +39,8 @@ func (b *rowBucket) rowsOf(of *shardRows) (rows []cachedRow) {
 	return rows
 }
 
-// verifyFresh reports rows that Apply would not find as they are: it looks for them in the tables
-// only, unless they are known to have been written since the last flush.
+// verifyFresh reports rows that Apply would not find as they are: it searches only the tables,
+// unless the rows are known to have been written since the last flush.
 func (a *Audit) verifyFresh() error {
 	if err := a.x.committed.openTables(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (a *Audit) verifyFresh() error {
 	return err
 }
 
-// verifyKnown checks that memory knows of the change of a row since the last flush.
+// verifyKnown checks that memory has recorded the change of a row since the last flush.
 func (a *Audit) verifyKnown(k []byte) {
 	if len(k) > rowPrefix && k[rowPrefix-1] < maxMachines && a.x.committed.caches(k) &&
 		!a.x.committed.fresh.may(hashRow(k), a.x.committed.durable) {

@@ -12,11 +12,10 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// ErrWait is returned by a machine's Query that has nothing to answer yet, after it called
-// View.WaitOn.
+// ErrWait is returned by a machine's Query that has no answer yet, after it called View.WaitOn.
 var ErrWait = errors.New("wait for the topic")
 
-// View is what a query reads: the applied state of one shard, restricted to the machine's own rows.
+// View is the applied state of one shard as a query reads it, restricted to the machine's own rows.
 type View struct {
 	x       *Executor
 	machine MachineID
@@ -26,29 +25,29 @@ type View struct {
 	counted string // namespace, see CountRead
 	scratch []byte
 	waiter  *wait.Waiter
-	looked  *wait.Look // of a look on behalf of a take
+	looked  *wait.Look // for the look of a take
 	claims  []Topic
-	duty    bool  // it is that of one
+	duty    bool  // the view belongs to a duty
 	wakeAt  int64 // of a duty
 	scan    scan
 
 	again     int64 // see LookAgainAt; 0: never
 	stale     bool  // see Stale
-	stamp     int64 // the log had come to it before anything was read
-	asked     int64 // when the query came, by the clock; 0: nobody has wanted to know
-	unsettled int64 // the latest time that the clock has come to and the log has not, and that matters; 0: none
+	stamp     int64 // the log had reached it before anything was read
+	asked     int64 // clock time at which the query came; 0: not needed so far
+	unsettled int64 // the latest relevant time that the clock has reached and the log has not; 0: none
 }
 
-// Now returns the shard's present time in ms since the epoch: never before the stamp of anything
-// applied.
+// Now returns the shard's present time in ms since the epoch. It is never before the stamp of an
+// applied entry.
 func (v *View) Now() int64 { return v.now() }
 
-// Stamp returns the time to which the log has come, in what the view sees at least: what is applied
-// later has no earlier stamp.
+// Stamp returns a time that the log has reached in what the view sees: later entries have no
+// earlier stamp.
 func (v *View) Stamp() int64 { return v.stamp }
 
-// Mono returns the time of a clock of this process that nobody sets, in ms: differences alone mean
-// something. Silence is measured with it.
+// Mono returns the time of a clock of this process that is never set, in ms. Only differences are
+// meaningful. It measures silence.
 func (v *View) Mono() int64 {
 	if v.mono == nil {
 		return v.now()
@@ -56,11 +55,10 @@ func (v *View) Mono() int64 {
 	return v.mono()
 }
 
-// Passed reports whether something is over that ends at a time (ms). The log decides that: while it
-// has not come to the time, an entry may be under way that was stamped before it, and puts the end
-// off; and the next leader's clock may be behind. So once the clock has come to the time and the
-// log has not, the query is asked again when it has, which is soon: the timer of that end takes it
-// there.
+// Passed reports whether something that ends at a time (ms) is over. The log decides that. Until
+// the log has reached the time, an entry stamped before it may be under way and postpone the end,
+// and the next leader's clock may be behind. So once the clock has reached the time and the log has
+// not, the query runs again when the log has. That is soon: the timer of that end advances the log.
 func (v *View) Passed(at int64) bool {
 	if at <= v.stamp {
 		return true
@@ -75,9 +73,9 @@ func (v *View) Passed(at int64) bool {
 	return true
 }
 
-// Beside returns a view of the rows of another machine, which sees the same state as this one, and
-// that machine. It is for duties of machines that may look at those rows (see MayPeek); what they
-// wait for is a matter of this view.
+// Beside returns a view of the rows of another machine in the same state as this view, and that
+// machine. It is for duties of machines that may read those rows (see MayPeek); their waits are
+// those of this view.
 func (v *View) Beside(m MachineID) (*View, Machine) {
 	if !MayPeek(v.machine, m) {
 		panic(fmt.Sprintf("shard %d: machine %d may not read rows of machine %d", v.x.shard, v.machine, m))
@@ -88,17 +86,17 @@ func (v *View) Beside(m MachineID) (*View, Machine) {
 	return beside, v.x.machine(m)
 }
 
-// Stale reports whether the replica may lag behind what has been acknowledged: what it does not
-// know yet may exist.
+// Stale reports whether the replica may lag behind acknowledged writes: what it does not have yet
+// may exist.
 func (v *View) Stale() bool { return v.stale }
 
-// Shard returns the shard the query runs in.
+// Shard returns the shard in which the query runs.
 func (v *View) Shard() ShardID { return v.x.shard }
 
 // Shards returns the number of shards of the node.
 func (v *View) Shards() int { return v.x.shards }
 
-// Spread reports whether a namespace that the shard holds something of is spread over all shards.
+// Spread reports whether a namespace is spread over all shards, if the shard holds a part of it.
 func (v *View) Spread(name string) bool {
 	ns := v.x.dir.visible(name)
 	return ns != nil && ns.spread
@@ -109,8 +107,8 @@ func (v *View) Here(namespace, name string) bool {
 	return !v.Spread(namespace) || NameShard(namespace, name, v.x.shards) == v.x.shard
 }
 
-// Namespace returns the number that stands for the namespace in the shard's row keys, or false if
-// the shard holds nothing of it.
+// Namespace returns the number of the namespace in the shard's row keys, or false if the shard
+// holds nothing of it.
 func (v *View) Namespace(name string) (id uint32, ok bool) {
 	ns := v.x.dir.visible(name)
 	if ns == nil {
@@ -129,14 +127,14 @@ func (v *View) NamespaceName(id uint32) (name string, ok bool) {
 	return ns.name, true
 }
 
-// Counted returns a counter of the machine for a namespace as the view sees it, 0 if the shard
-// holds nothing of that.
+// Counted returns a counter of the machine for a namespace as the view sees it, or 0 if the shard
+// holds nothing of the namespace.
 func (v *View) Counted(name string, c Counter) (int64, error) {
 	ns := v.x.dir.visible(name)
 	if ns == nil {
 		return 0, nil
 	}
-	// Not the one in memory, which runs ahead of what is committed.
+	// Not the counter in memory, which is ahead of the committed state.
 	row, ok, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
 	if err != nil || !ok {
 		return 0, err
@@ -148,8 +146,8 @@ func (v *View) Counted(name string, c Counter) (int64, error) {
 	return got.counts[v.x.table.base[v.machine]+int(c)], nil
 }
 
-// Waited reports whether the query has subscribed before in this call, and so was woken by whatever
-// happened since. A call that is repeated, at another replica or at the same one, has not.
+// Waited reports whether the query has subscribed before in this call, and so was woken by anything
+// that happened since. A repeated call, at another replica or the same one, has not.
 func (v *View) Waited() bool { return v.waiter != nil }
 
 // CountRead counts a read of the namespace for its statistics, once the query has been answered.
@@ -172,16 +170,15 @@ func (v *View) LSN() (LSN, error) {
 // WaitOn subscribes the query to a topic before it returns ErrWait.
 func (v *View) WaitOn(t Topic) error { return v.WaitTurn(t, v.Now()) }
 
-// WaitTurn is WaitOn for who has waited since an earlier time (ms): it is woken before those who
-// came later.
+// WaitTurn is WaitOn for a waiter since an earlier time (ms): it is woken before later ones.
 func (v *View) WaitTurn(t Topic, since int64) error { return v.wait(0, t, since) }
 
-// WaitTurnWithin is WaitTurn for a topic that the notifier knows only to be within another, see
-// Tx.NotifyWithin. It has to be the first wait of the query or take.
+// WaitTurnWithin is WaitTurn for a topic that the notifier only knows to be within another, see
+// Tx.NotifyWithin. It must be the first wait of the query or take.
 func (v *View) WaitTurnWithin(parent, t Topic, since int64) error { return v.wait(parent, t, since) }
 
-// WaitApart is WaitOn for a wait of floe's own, which goes on all the time: it is not counted among
-// those of users, and takes no place of theirs.
+// WaitApart is WaitOn for a permanent wait of floe itself: it is not counted among those of users,
+// and uses none of their places.
 func (v *View) WaitApart(t Topic) error {
 	if v.waiter == nil {
 		v.waiter = wait.NewWaiter(v.Now())
@@ -205,15 +202,16 @@ func (v *View) wait(parent, t Topic, since int64) error {
 	return subscribed(v.x.hub.Subscribe(v.waiter, t))
 }
 
-// Only says which kinds of what is made on its topics a take wants, if not all. All takes that have
-// the same first topic have to want the same.
+// Only says which kinds of items on its topics a take wants, if not all. All takes with the same
+// first topic must want the same kinds.
 func (v *View) Only(s Slots) {
 	if v.looked != nil {
 		v.looked.Only = s
 	}
 }
 
-// WakeAt makes a take that waits (see Taker) or a duty (see Lead.View) look again at a time, ms.
+// WakeAt makes a waiting take (see Taker) or a duty (see Lead.View) check the state again at a
+// time, ms.
 func (v *View) WakeAt(at int64) {
 	if v.looked != nil {
 		v.looked.WakeAt = min(v.looked.WakeAt, at)
@@ -221,10 +219,10 @@ func (v *View) WakeAt(at int64) {
 	v.wakeAt = min(v.wakeAt, at)
 }
 
-// Claim says that the answer tells of something that only one can take, and no more have been told
-// than there is to take (Tx.Notify with a number). If the one told takes something else instead, it
-// says so with PassOn; in case it is gone, the next one that waits for the topic is woken within
-// 100 ms.
+// Claim says that the answer offers something that only one caller can take, and that no more
+// callers were woken than there are items (Tx.Notify with a number). A caller that takes something
+// else instead calls PassOn. In case the caller is gone, the next waiter of the topic is woken
+// within 100 ms.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.
@@ -244,7 +242,7 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 }
 
 // Iter iterates over the rows with lower <= key < upper in key order. Close it. It ends early when
-// nobody waits for the answer any more, or the node closes.
+// no caller waits for the answer any more, or the node closes.
 func (v *View) Iter(lower, upper []byte) (*Iter, error) {
 	if err := v.fails(); err != nil {
 		return nil, err
@@ -287,9 +285,9 @@ func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
 	return value, ok, err
 }
 
-// Cached returns a row of the machine whose key is kind, the number of the namespace (u32) and
-// name, if it is in memory; hash is that of the name. It must not be changed. Unlike a query it
-// does not wait, allocates nothing and does not say that there is no such row.
+// Cached returns the row of the machine with the key of kind, namespace number (u32) and name, if
+// it is in memory; hash is that of the name. The row must not be changed. Unlike a query, Cached
+// does not wait, allocates nothing and cannot tell that a row does not exist.
 func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
 	ns := p.at(x)
 	if ns == nil {
@@ -301,7 +299,7 @@ func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash ui
 // frozen is the state that a query sees from View.Freeze on.
 type frozen struct {
 	*pebble.Snapshot
-	points *pebble.Iterator // for single rows: nil before the first
+	points *pebble.Iterator // for single rows; nil before the first lookup
 }
 
 func (f *frozen) get(k []byte) (value []byte, ok bool, err error) {
@@ -327,8 +325,8 @@ func (f *frozen) close() {
 	f.Close()
 }
 
-// getRow returns a copy of a row's value. It does not use Get of Pebble, which ignores the bloom
-// filters of the lowest level: there a missing row would cost reading the block that could hold it,
+// getRow returns a copy of a row's value. It does not use Pebble's Get, which ignores the bloom
+// filters of the lowest level. There a missing row would cost reading the block that could hold it,
 // which is as large as the values beside it.
 func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{UseL6Filters: true})
@@ -355,33 +353,33 @@ func (v *View) release() {
 	}
 }
 
-// Remind makes good for claims that were not used, see View.Claim; it has to be called from time to
+// Remind wakes the next waiters for unused claims, see View.Claim. It must be called from time to
 // time.
 func (x *Executor) Remind() { x.hub.Renotify(math.MaxInt) }
 
-// WakeAll makes all queries that wait look again.
+// WakeAll makes all waiting queries check the state again.
 func (x *Executor) WakeAll() { x.hub.NotifyAll() }
 
-// Replica is what a query needs to know of the replica that answers it.
+// Replica is what a query needs of the replica that answers it.
 type Replica struct {
 	Now  func() int64 // the shard's time
 	Mono func() int64 // see View.Mono; nil: Now
-	May  func() error // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
-	// Stale says that the replica may lag behind what has been acknowledged.
+	May  func() error // error if it may not answer, or no longer; nil: it always may. WakeAll makes waiting queries call it again
+	// Stale says that the replica may lag behind acknowledged writes.
 	Stale bool
 	Stop  <-chan struct{} // closed when the replica stops
 	// NoWait makes a query that would wait fail with context.Canceled.
 	NoWait bool
-	// Fault is called before each read; a read for which it returns an error fails with it. It is
-	// for tests.
+	// Fault is called before each read; if it returns an error, the read fails with it. It is for
+	// tests.
 	Fault func() error
-	// Settle returns when the log has come to a time that the clock has come to; nil for reads that
+	// Settle returns when the log has reached a time that the clock has reached; nil for reads that
 	// need not be linearizable.
 	Settle func(ctx context.Context, at int64) error
 }
 
-// Query answers q, waiting within ctx when the machine asks to wait. It ends early, with ctx's
-// error or ErrClosed, also while the machine looks at rows.
+// Query answers q and waits within ctx if the machine returns ErrWait. It ends early, with ctx's
+// error or ErrClosed, even while the machine reads rows.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop, fault: r.Fault}}
 	defer func() {
@@ -401,7 +399,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		v.scan.rows, v.scan.bytes, v.scan.held, v.scan.skims = 0, 0, 0, false
 		err := x.answer(&v, q)
 		v.release()
-		if x.checks.strict && r.Fault == nil { // a test repeats a query to have its reads fail
+		if x.checks.strict && r.Fault == nil { // a test repeats a query to make its reads fail
 			x.checks.scanned.Add(int64(v.scan.rows))
 		}
 		if v.scan.err != nil {
@@ -424,7 +422,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			}
 			return err
 		}
-		// What happened between looking and subscribing has woken nobody: look once more after the
+		// A change between the look and the subscription woke no query: look once more after the
 		// first time.
 		if !subscribed {
 			continue

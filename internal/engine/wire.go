@@ -10,15 +10,15 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Wire knows how what goes through a Door is carried between processes. Commands are encoded
-// anyway; queries and errors are what the tables of their primitives make of them.
+// Wire encodes what goes through a Door for transport between processes. Commands are encoded
+// anyway. Queries and errors are encoded by the tables of their primitives.
 type Wire struct{ table *table }
 
-// NewWire returns the Wire of some primitives.
+// NewWire returns the Wire for some primitives.
 func NewWire(primitives []Primitive) *Wire { return &Wire{newTable(primitives)} }
 
-// Describe says in a few words what a command is, such as "kv put", or "kv put, queue enqueue" of a
-// transaction.
+// Describe returns a short description of a command, such as "kv put", or "kv put, queue enqueue"
+// for a transaction.
 func (w *Wire) Describe(cmd Command) string {
 	if cmd.Machine == machineEngine && cmd.Kind == kindTxn {
 		parts, _, _ := decodeTxn(cmd.Body, cmd.Namespace)
@@ -37,7 +37,7 @@ func (w *Wire) Describe(cmd Command) string {
 	return "unknown"
 }
 
-// mostDescribed is how many different parts of a transaction are named.
+// mostDescribed is the maximum number of different parts named for a transaction.
 const mostDescribed = 8
 
 // Kinds of the engine's own queries and errors.
@@ -49,16 +49,16 @@ const (
 
 const errorNotLeader uint8 = 1
 
-// Kind tells the query from other ones of the engine.
+// Kind distinguishes the query from others of the engine.
 func (*NamespaceQuery) Kind() uint8 { return queryNamespace }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments.
 func (q *NamespaceQuery) Arguments(f *codec.Fields) {
 	f.Text("name", &q.Name)
 	f.Bool("wait", &q.Wait)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *NamespaceQuery) Results(f *codec.Fields) {
 	f.Bool("found", &q.Found)
 	q.Info.code(f)
@@ -67,28 +67,28 @@ func (q *NamespaceQuery) Results(f *codec.Fields) {
 	}
 }
 
-// Kind tells the query from other ones of the engine.
+// Kind distinguishes the query from others of the engine.
 func (*NamespacesQuery) Kind() uint8 { return queryNamespaces }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments.
 func (q *NamespacesQuery) Arguments(f *codec.Fields) {
 	f.Text("prefix", &q.Prefix)
 	f.Text("after", &q.After)
 	f.Int("limit", &q.Limit, codec.Range{Max: MaxNamespaces})
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *NamespacesQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "namespaces", &q.Infos, (*NamespaceInfo).code)
 }
 
-// Kind tells the query from other ones of the engine.
+// Kind distinguishes the query from others of the engine.
 func (*remindQuery) Kind() uint8 { return queryRemind }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments.
 func (q *remindQuery) Arguments(f *codec.Fields) { f.Namespace(&q.namespace) }
 
-// Results has nothing.
+// Results codes nothing.
 func (*remindQuery) Results(*codec.Fields) {}
 
 func (i *NamespaceInfo) code(f *codec.Fields) {
@@ -137,7 +137,7 @@ func DecodeResults(q Query, b []byte) error {
 	return nil
 }
 
-// Admit checks a command that comes from a user in another process, as the functions that make
+// Admit checks a command from a user in another process as strictly as the functions that make
 // commands check their arguments here. maxPayload is the largest value or payload. Errors:
 // ErrInvalid.
 func (w *Wire) Admit(cmd Command, maxPayload int) error {
@@ -159,8 +159,8 @@ func (w *Wire) Admit(cmd Command, maxPayload int) error {
 	return err
 }
 
-// Reaches reports whether a command, or a part of it if it is a transaction, may reach into other
-// namespaces than its own.
+// Reaches reports whether a command, or a part of a transaction, may affect or read namespaces
+// other than its own.
 func (w *Wire) Reaches(cmd Command) bool {
 	if c := w.table.command(cmd); c != nil && c.Reaches != nil {
 		return true
@@ -177,7 +177,7 @@ func (w *Wire) Reaches(cmd Command) bool {
 	return err != nil // it is refused anyway
 }
 
-// Reached returns the namespaces other than its own that what a command sets going may create.
+// Reached returns the namespaces other than its own that the effects of a command may create.
 func (w *Wire) Reached(cmd Command) (all []string) {
 	if cmd.Machine != machineEngine || cmd.Kind != kindTxn {
 		return w.reached(cmd)
@@ -204,10 +204,10 @@ func (w *Wire) admit(cmd Command, maxPayload int) error {
 	return p.Admit(cmd, maxPayload)
 }
 
-// txnHeader is what stands before the parts of a transaction, at most.
+// txnHeader is the maximum size of what precedes the parts of a transaction.
 const txnHeader = 8
 
-// admitTxn checks a transaction but for its parts.
+// admitTxn checks a transaction without its parts.
 func admitTxn(cmd Command, _ int) error {
 	if len(cmd.Body) > MaxTxnBytes+txnHeader {
 		return Errorf(ErrInvalid, "transaction: more than %d bytes", MaxTxnBytes)
@@ -215,18 +215,18 @@ func admitTxn(cmd Command, _ int) error {
 	return nil
 }
 
-// admitNamespace leaves the name to Wire.Admit, and whether the namespace exists to Apply.
+// admitNamespace leaves the name to Wire.Admit, and the namespace's existence to Apply.
 func admitNamespace(cmd Command, _ int) error {
 	_, err := decodeCreateNamespace(cmd.Body)
 	return err
 }
 
-// NotLeaderError is ErrUnavailable because a replica that is not, or no longer, the leader was
-// asked. The operation did not happen.
+// NotLeaderError is ErrUnavailable because the call reached a replica that is not, or no longer,
+// the leader. The operation did not happen.
 type NotLeaderError struct {
 	Shard  ShardID
-	Node   uint64 // that was asked
-	Leader uint64 // node that it takes for the leader, 0: it knows of none
+	Node   uint64 // that received the call
+	Leader uint64 // node that it believes to be the leader; 0: unknown
 }
 
 func (e *NotLeaderError) Error() string {
@@ -249,8 +249,8 @@ func codeNotLeader(c *codec.Coder, e *NotLeaderError) {
 	c.Uvarint(&e.Leader)
 }
 
-// sentinels are what an error can match, with their codes: the numbers are part of the protocol.
-// What matches several is the first.
+// sentinels are the errors that an error can match, with their codes: the numbers are part of the
+// protocol. An error that matches several has the code of the first.
 var sentinels = []struct {
 	code byte
 	err  error
@@ -314,7 +314,8 @@ func codeOf(err error) byte {
 	return 0
 }
 
-// DecodeError reads what AppendError wrote. An error that it can not make sense of is one as well.
+// DecodeError decodes the output of AppendError. If it cannot decode it, it returns an error for
+// that.
 func (w *Wire) DecodeError(b []byte) error { return w.decodeError(b, true) }
 
 func (w *Wire) decodeError(b []byte, txnAllowed bool) error {
