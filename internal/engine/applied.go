@@ -33,7 +33,7 @@ func appliedKey(shard ShardID) []byte {
 	return appliedRow(append(lower, byte(machineEngine)))
 }
 
-// encode lays the row out: version u8 | index | term | LSN (uvarints) | stamp (varint) | hash u64
+// encode appends the row: version u8 | index | term | LSN (uvarints) | stamp (varint) | hash u64
 // little-endian.
 func (a Applied) encode(dst []byte) []byte {
 	dst = append(slices.Grow(dst, 64), 1)

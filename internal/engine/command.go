@@ -62,7 +62,7 @@ func (c Command) AppendTo(dst []byte) []byte {
 // Size returns the number of bytes AppendTo appends, rounded up.
 func (c Command) Size() int { return 6 + len(c.Namespace) + len(c.Body) }
 
-// DecodeCommand reads what AppendTo wrote; Body aliases b.
+// DecodeCommand decodes the output of AppendTo; Body aliases b.
 func DecodeCommand(b []byte) (Command, error) { return decodeCommand(b, "") }
 
 // decodeCommand is DecodeCommand for a caller that may already have the namespace's name.

@@ -43,6 +43,6 @@ func (x *Executor) Compared() []Comparison {
 	return c
 }
 
-// HashAt returns the state hash and the LSN of this replica after it applied an entry; ok is false
+// HashAt returns the state hash and the LSN of this replica after it applied an entry. ok is false
 // if that was too long ago or before the replica was opened.
 func (x *Executor) HashAt(index uint64) (hash uint64, lsn LSN, ok bool) { return x.hashes.at(index) }

@@ -26,7 +26,7 @@ type Dispatch struct {
 	settle  []laneOutcome // its outcomes
 	waiting []pendingLane // lanes in the order of their turns
 	held    map[lane]hold // lanes from which the target accepts nothing for now
-	last    []lane        // in the delivery under way; those in which not everything frees space
+	last    []lane        // lanes of the current delivery in which not every message frees space
 
 	seen    uint64 // the change count of the lanes when waiting was made
 	young   bool   // waiting may lack lanes: a message was not durable, or a delivery has ended
@@ -159,7 +159,7 @@ func (d *Dispatch) fill(next *delivery, now int64, durable uint64) error {
 	return nil
 }
 
-// read reads the first messages of a lane: one, and more while they are few and small.
+// read reads the first messages of a lane: at least one, and more up to the limits.
 func (d *Dispatch) read(l lane, limit, limitBytes int, durable uint64) (lm laneMessages, size int, err error) {
 	lm = laneMessages{machine: l.machine, ns: l.ns, id: l.id}
 	o := &d.x.outbox

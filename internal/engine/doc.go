@@ -16,7 +16,7 @@
 //	propose   Executor.Check; the leader's queue
 //	  |          a Take that finds nothing waits in the hub instead, and comes back by Ready
 //	  v
-//	step      the leader puts what is queued into one Entry and stamps it with a time
+//	step      the leader puts the queued commands into one Entry with a timestamp
 //	  |
 //	  v
 //	append    the log on disk, here and on followers, until a quorum has the entry
@@ -24,7 +24,7 @@
 //	  v
 //	apply     Executor.Apply: the machine's Apply for each command, in order
 //	  |          read    overlay of the batch, then row cache, then Pebble
-//	  |          write   overlay; a command that is refused is taken back to its Savepoint
+//	  |          write   overlay; a refused command is rolled back to its Savepoint
 //	  |          follow  Tx.Then runs commands of other machines as parts of this one
 //	  v
 //	commit    Executor.Commit: overlay and Applied go to Pebble as one batch, without a WAL;
@@ -49,17 +49,17 @@
 // the goroutine that applies". Meanwhile queries, takes and duties run in their own goroutines.
 //
 //	part        what it holds                             used by
-//	batch       what was applied since the last Commit    the goroutine that applies
+//	batch       entries applied since the last Commit     the goroutine that applies
 //	hashes      the hash of the state, comparisons        the goroutine that applies
-//	timers      where the timers begin                    the goroutine that applies
+//	timers      position of the first timer               the goroutine that applies
 //	memories    decoded rows of machines, see Memory      the goroutine that applies
 //	committed   rows in Pebble and in the row cache       db, rows: all; iterators: as above
 //	published   index, term and time that queries see     written there, read by all
 //	dir         namespaces                                written there, read by all
 //	outbox      numbers of messages to other shards       written there, read by all
-//	hub         queries and takes that wait               all
-//	predictor   what commands of a cause made             all
-//	checks      what is counted and checked in tests      as its fields say
+//	hub         waiting queries and takes                 all
+//	predictor   topics of items made by a cause           all
+//	checks      counts and checks of tests                as its fields say
 //
 // The mutexes and what they guard. Only directory.order is held while another one is locked:
 // directory.mu.

@@ -117,7 +117,8 @@ func (l *Lead) Calls() int64 {
 	return 0
 }
 
-// Patience returns how long a duty waits, or gathers input, that would wait ms without hurry.
+// Patience returns how long a duty waits, or gathers input, given its normal wait in ms. Tests
+// shorten it, see Config.DutySpeedup.
 func (l *Lead) Patience(ms int64) int64 { return ms / l.x.dutySpeedup }
 
 // Awaited reports whether a query or a take waits for a topic now.

@@ -18,7 +18,7 @@ const recentHashes = 4096
 type hashes struct {
 	digest      xxhash.Digest // of the entry being applied
 	ring        []leftState   // by index of the entry, modulo its length; nil: no hashes are kept
-	first, last uint64        // indexes in ring; first is 0 if there are none
+	first, last uint64        // indexes in ring; first is 0 if it is empty
 	compared    []Comparison  // applied since the last call of Executor.Compared
 }
 

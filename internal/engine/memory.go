@@ -170,7 +170,7 @@ func (m *Memory[K, V, C]) link(it *memoryItem[K, V]) {
 
 func (m *Memory[K, V, C]) unlink(it *memoryItem[K, V]) { it.prev.next, it.next.prev = it.next, it.prev }
 
-// Rememberer is a Machine with memories: it remembers for Apply and OnTimer what its rows say,
+// Rememberer is a Machine with memories. It remembers for Apply and OnTimer what its rows say,
 // including those of the batch being applied, such as the front of a queue or lease holders. Its
 // answers must not depend on what it happens to remember.
 type Rememberer interface {

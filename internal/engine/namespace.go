@@ -41,7 +41,7 @@ type namespace struct {
 	reads     atomic.Int64
 }
 
-// encodeNamespace lays a namespace row out, behind dst:
+// encodeNamespace appends a namespace row to dst:
 //
 //	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | counters (see appendCounters)
 //

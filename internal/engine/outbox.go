@@ -168,8 +168,8 @@ type Message struct {
 	// Name is the name the command acts on: in a spread namespace it selects the shard.
 	Name string
 	// Lane is a number chosen by the sending machine. Messages with the same target, namespace and
-	// lane are applied in the order of sending, and wait while the target cannot accept one of
-	// them: when its refusal is ErrBusy or ErrUnavailable.
+	// lane are applied in the order of sending. They wait while the target refuses one of them with
+	// ErrBusy or ErrUnavailable.
 	Lane uint64
 	// Token is passed to the machine's OnReply with the outcome: always if the target refuses the
 	// command for good, and, if Reply is set, also with the result when it was applied.

@@ -261,8 +261,8 @@ func CheckPrefix(prefix string, most int) error {
 }
 
 // Check returns the first error of the options, or ErrInvalid if a listing of names cannot accept
-// them: a limit out of range, a prefix that is too long, or a cursor that is not a name with the
-// prefix.
+// them. That is a limit out of range, a prefix that is too long, or a cursor that is not a name
+// with the prefix.
 func (l Listing) Check() error {
 	if err := cmp.Or(l.Err, CheckLimit(l.Limit), CheckPrefix(l.Prefix, MaxNameBytes)); err != nil || l.Cursor == "" {
 		return err

@@ -53,7 +53,7 @@ type CommandType struct {
 	Kind uint8
 	Name string // such as "enqueue"
 	From Senders
-	// Shrinks says that a node with a full disk accepts it: it frees space, or uses so little that
+	// Shrinks says that a node with a full disk accepts it. It frees space, or uses so little that
 	// the node's reserve is enough for as many of them as there can be.
 	Shrinks bool
 	// AtHome says that commands of other shards go to the home of their namespace, wherever the

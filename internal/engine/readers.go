@@ -10,7 +10,7 @@ import (
 // Readers limits how many calls hold much of what they have read. A page of large values is copied
 // when it is read, encoded and sent, and hundreds of them at a time would exceed the node's memory.
 // A call that has read little passes. Any other call needs a slot until its answer has been handed
-// on. Some calls wait for a slot, and more are refused.
+// on. A bounded number of calls wait for a slot, and further ones are refused.
 type Readers struct {
 	slots   chan struct{} // one value for each slot in use
 	waiting atomic.Int64

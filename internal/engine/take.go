@@ -30,7 +30,7 @@ const Any = wait.Any
 // leader:
 //
 //   - a take that finds nothing is answered, or waits, without an entry in the log;
-//   - a waiting take is proposed behind the next command that may produce something for it, in the
+//   - a waiting take is proposed after the next command that may produce something for it, in the
 //     same entry, and otherwise when its topic is notified;
 //   - a take that finds nothing all the same returns to its place.
 //

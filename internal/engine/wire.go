@@ -106,7 +106,7 @@ func AppendQuery(dst []byte, q Query) []byte {
 func codeArguments(q *Query, f *codec.Fields) { (*q).Arguments(f) }
 func codeResults(q *Query, f *codec.Fields)   { (*q).Results(f) }
 
-// DecodeQuery reads what AppendQuery wrote, and checks the ranges of the arguments. Errors:
+// DecodeQuery decodes the output of AppendQuery and checks the ranges of the arguments. Errors:
 // ErrInvalid.
 func (w *Wire) DecodeQuery(b []byte) (Query, error) {
 	r := codec.NewReader(b)
@@ -304,7 +304,7 @@ func (w *Wire) AppendError(dst []byte, err error) []byte {
 	return append(append(dst, plainError, codeOf(err)), err.Error()...)
 }
 
-// codeOf returns the code of the first sentinel that the error matches, 0 if there is none.
+// codeOf returns the code of the first sentinel that the error matches, or 0.
 func codeOf(err error) byte {
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
