@@ -210,7 +210,7 @@ func (x *Executor) again(k *Taking, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// Leave is for a caller that no longer wants to wait. It returns false if the take is under way; it
+// Leave is for a caller that stops waiting. It returns false if the take is under way; it
 // is then answered even if it finds nothing.
 func (x *Executor) Leave(k *Taking) bool { return x.hub.Abandon(&k.claim) }
 

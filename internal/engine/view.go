@@ -202,8 +202,8 @@ func (v *View) wait(parent, t Topic, since int64) error {
 	return subscribed(v.x.hub.Subscribe(v.waiter, t))
 }
 
-// Only says which kinds of items on its topics a take wants, if not all. All takes with the same
-// first topic must want the same kinds.
+// Only says which kinds of items on its topics a take accepts, if not all. All takes with the same
+// first topic must accept the same kinds.
 func (v *View) Only(s Slots) {
 	if v.looked != nil {
 		v.looked.Only = s
