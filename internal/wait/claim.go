@@ -14,13 +14,13 @@ type Claim struct {
 
 	// The rest is guarded by Hub.mu.
 	state   state
-	leaving bool // the caller wants an answer even if nothing is available
+	leaving bool // the caller needs an answer even if nothing is available
 	ctx     context.Context
 	moved   chan struct{} // capacity 1
 	w       Waiter
 	most    int   // how much it takes
 	among   int   // see Among
-	only    Slots // the kinds that it wants
+	only    Slots // the kinds that it accepts
 	wakeAt  int64 // see Hub.WakeAt
 	line    *line // in which most is reserved, nil if nothing is
 }
@@ -87,8 +87,8 @@ func (h *Hub) End(c *Claim) Wakeup {
 	return w
 }
 
-// Park gives a claim that was under way its places. It returns false if the caller does not want to
-// wait, or with an error if MaxWaiters wait already. Only a new claim is refused with the error.
+// Park gives a claim that was under way its places. It returns false if the caller does not wait,
+// or with an error if MaxWaiters wait already. Only a new claim is refused with the error.
 func (h *Hub) Park(c *Claim, l *Look) (waits bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,8 +193,8 @@ func (h *Hub) PullFirst(dst []*Claim, w Wakeup, available int) []*Claim {
 	return dst
 }
 
-// pullFirstLocked stops at the first claim that does not want the kinds: all claims of a line want
-// the same ones.
+// pullFirstLocked stops at the first claim that does not accept the kinds: all claims of a line
+// accept the same ones.
 func (h *Hub) pullFirstLocked(dst []*Claim, l *line, of *Slots, available int64, limit int) []*Claim {
 	for limit > 0 && available > l.reserved && l.claims.first != nil && l.claims.first.w.claim.only.meets(of) {
 		if c := l.claims.first.w.claim; h.pullLocked(c, l) {
@@ -228,7 +228,7 @@ func (h *Hub) PullProduced(dst []*Claim, w Wakeup, limit int) []*Claim {
 	return dst
 }
 
-// ParkedOn returns the first claims of a topic that want the kinds of a wake-up.
+// ParkedOn returns the first claims of a topic that accept the kinds of a wake-up.
 func (h *Hub) ParkedOn(w Wakeup, limit int) (claims []*Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,7 +242,7 @@ func (h *Hub) ParkedOn(w Wakeup, limit int) (claims []*Claim) {
 	return claims
 }
 
-// Abandon is for a caller that does not want to wait any longer. It returns false if the claim is
+// Abandon is for a caller that stops waiting. It returns false if the claim is
 // under way; it is then answered even if it finds nothing.
 func (h *Hub) Abandon(c *Claim) bool {
 	h.mu.Lock()

@@ -26,7 +26,7 @@ type Hub struct {
 	offers  map[Topic]int      // offers since the last Renotify
 }
 
-// Waiter is a query that waits. Set its fields before it subscribes.
+// Waiter is a waiting query. Set its fields before it subscribes.
 type Waiter struct {
 	Parent     Topic // of its first topic, 0: none; see Hub.NotifyWithin
 	Background bool  // it does not count as a waiter, and MaxWaiters does not apply to it
@@ -213,7 +213,7 @@ func (h *Hub) notifyLocked(t Topic, n int) {
 	}
 }
 
-// wake reports whether the query slept until now.
+// wake wakes the query and reports whether it was asleep.
 func (w *Waiter) wake() bool {
 	select {
 	case w.c <- struct{}{}:

@@ -7,7 +7,7 @@ import "slices"
 type Look struct {
 	N      int     // how much is available, Any if that is not known
 	Most   int     // how much the claim takes at most
-	Only   Slots   // the kinds of items that it wants
+	Only   Slots   // the kinds of items that it accepts
 	Topics []Topic // claims for the same items have the same first topic
 	Parent Topic   // of the first topic, 0: none
 	WakeAt int64   // time at which to look again, ms

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Bounds of a Predictor. It deletes what it knows when it knows too many causes, and learns it
-// again.
+// Bounds of a Predictor. It deletes its predictions when there are too many causes, and learns
+// them again.
 const (
 	maxCauses    = 4096
 	maxPredicted = 4 // topics of a cause
