@@ -15,14 +15,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Role says what the holder of a key may do; each includes those before.
+// Role is the access level of a key. Each role includes the previous ones.
 type Role uint8
 
 // The roles.
 const (
-	Read  Role = iota + 1 // look at everything
+	Read  Role = iota + 1 // read everything
 	Write                 // change data
-	Admin                 // change keys, look at system namespaces
+	Admin                 // change keys, read system namespaces
 )
 
 var roleNames = []string{Read: "read", Write: "write", Admin: "admin"}
@@ -34,7 +34,7 @@ func (r Role) String() string {
 	return roleNames[r]
 }
 
-// ParseRole returns the role of a name. Errors: ErrInvalid.
+// ParseRole returns the role with the given name. Errors: ErrInvalid.
 func ParseRole(name string) (Role, error) {
 	if i := slices.Index(roleNames, name); i > 0 {
 		return Role(i), nil
@@ -42,12 +42,12 @@ func ParseRole(name string) (Role, error) {
 	return 0, engine.Errorf(engine.ErrInvalid, "role %.64q is not one of read, write, admin", name)
 }
 
-// Bounds of keys.
+// Limits of keys.
 const (
-	MaxKeys       = 1000 // of a node
-	MaxNamespaces = 64   // of a key
-	MaxMade       = 1000 // namespaces that a key creates
-	MaxEnded      = 100  // sessions of a key that were ended before their time
+	MaxKeys       = 1000 // per node
+	MaxNamespaces = 64   // per key
+	MaxMade       = 1000 // namespaces created by a key
+	MaxEnded      = 100  // sessions of a key ended before they expired
 	idBytes       = 8
 	secretBytes   = 32
 	keyPrefix     = "floe_sk_"
@@ -56,15 +56,15 @@ const (
 // Key is a key without its secret.
 type Key struct {
 	ID         string // 16 hexadecimal digits
-	Name       string // what its owner calls it, perhaps ""
+	Name       string // given by the owner, may be empty
 	Role       Role
-	Namespaces []string // that it is for, in order; nil: all
+	Namespaces []string // that the key is limited to, sorted; nil: all
 	Created    time.Time
 	Expires    time.Time // zero: never
-	Used       time.Time // when it was last used, within a few minutes; zero: not yet. Only List knows
+	Used       time.Time // last use, within a few minutes; zero: never. Set only by List
 }
 
-// expired returns ErrUnauthorized for a key that is not good any more.
+// expired returns ErrUnauthorized if the key has expired.
 func (k *Key) expired(now time.Time) error {
 	if k.Expires.IsZero() || now.Before(k.Expires) {
 		return nil
@@ -72,7 +72,7 @@ func (k *Key) expired(now time.Time) error {
 	return engine.Errorf(engine.ErrUnauthorized, "key %s expired at %s", k.ID, k.Expires.UTC().Format(time.RFC3339))
 }
 
-// checkID returns ErrInvalid for what is no ID of a key.
+// checkID returns ErrInvalid if id is not a key ID.
 func checkID(id string) error {
 	if len(id) != 2*idBytes {
 		return engine.Errorf(engine.ErrInvalid, "key: malformed id %.64q", id)
@@ -80,7 +80,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// check returns ErrInvalid for what no key can be.
+// check returns ErrInvalid if a field of the key is invalid.
 func (k *Key) check() error {
 	switch {
 	case k.Role < Read || k.Role > Admin:
@@ -106,8 +106,8 @@ func (k *Key) check() error {
 	return nil
 }
 
-// Secret is a key as its holder shows it, such as floe_sk_<id>_<secret>, or what else nobody should
-// read. It prints as ***.
+// Secret is a complete key, such as floe_sk_<id>_<secret>, or another value that must not be
+// disclosed. It prints as ***.
 type Secret string
 
 // String returns ***.
@@ -122,13 +122,13 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
 // MarshalText returns ***.
 func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
 
-// proof is what the state holds of a secret.
+// proof is the stored part of a secret.
 type proof struct {
 	hash   [sha256.Size]byte
 	public [ed25519.PublicKeySize]byte
 }
 
-// newSecret returns the id and the secret of a new key.
+// newSecret returns the ID and the secret of a new key.
 func newSecret() (id string, secret []byte) {
 	b := make([]byte, idBytes+secretBytes)
 	_, _ = rand.Read(b) // never fails
@@ -139,7 +139,7 @@ func spell(id string, secret []byte) Secret {
 	return Secret(keyPrefix + id + "_" + hex.EncodeToString(secret))
 }
 
-// parse takes a key apart; ok is false for what is none.
+// parse splits a key into ID and secret; ok is false if s is not a key.
 func (s Secret) parse() (id string, secret []byte, ok bool) {
 	rest, ok := strings.CutPrefix(string(s), keyPrefix)
 	id, text, cut := strings.Cut(rest, "_")
@@ -159,8 +159,8 @@ func signer(secret []byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// fits reports whether a secret is the one of p, in a time that does not depend on how much of it
-// is.
+// fits reports whether the secret matches p, in a time that does not depend on how much of it
+// matches.
 func (p *proof) fits(secret []byte) bool {
 	hash := sha256.Sum256(secret)
 	return subtle.ConstantTimeCompare(hash[:], p.hash[:]) == 1

@@ -11,16 +11,16 @@ import (
 
 // Kinds of commands.
 const (
-	kindBootstrap uint8 = iota + 1 // makes the key store, with a first key
+	kindBootstrap uint8 = iota + 1 // creates the key store with a first key
 	kindCreate
 	kindRevoke
-	kindEnd  // ends a session before its time
-	kindUsed // notes when keys were used
-	kindMake // notes which namespaces a key is about to create
+	kindEnd  // ends a session before it expires
+	kindUsed // records when keys were used
+	kindMake // records which namespaces a key is about to create
 )
 
-// The commands of keys. A full disk takes the end of a session: it is a few rows, and as good as a
-// revocation.
+// The commands of keys. Ending a session is allowed on a full disk: it writes a few rows and has
+// the effect of a revocation.
 var (
 	bootstrap = &engine.CommandRow[*change, storedKey, engine.Nothing]{
 		Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check,
@@ -63,7 +63,7 @@ func (k *storedKey) fields(f *codec.Fields) {
 	}
 }
 
-// codeFields codes what every key has beside its ID.
+// codeFields codes the fields of every key except its ID.
 func (k *storedKey) codeFields(f *codec.Fields) {
 	f.Text("name", &k.Name)
 	codec.Enum(f, "role", &k.Role, roleNames)
@@ -72,8 +72,8 @@ func (k *storedKey) codeFields(f *codec.Fields) {
 	f.Hex("public_key", k.proof.public[:])
 }
 
-// codeTime codes a time that may be zero. It refuses the longer of the two encodings of the zero
-// time.
+// codeTime codes a time that may be zero. The zero time has two encodings; codeTime rejects the
+// longer one.
 func codeTime(f *codec.Fields, name string, t *time.Time) {
 	c := f.Binary()
 	if c == nil {
@@ -97,10 +97,10 @@ func (e *endBody) code(f *codec.Fields) {
 	codeTime(f, "ends_at_ms", &e.ends)
 }
 
-// usedBody says when keys were used.
+// usedBody records when keys were used.
 type usedBody struct{ keys []use }
 
-// use says when a key was used.
+// use is the time at which a key was used.
 type use struct {
 	id string
 	at time.Time
@@ -115,7 +115,7 @@ func (u *usedBody) code(f *codec.Fields) {
 	}, codec.Range{Max: MaxKeys})
 }
 
-// makeBody names the namespaces that a key is about to create.
+// makeBody lists the namespaces that a key is about to create.
 type makeBody struct{ namespaces []string }
 
 func (m *makeBody) code(f *codec.Fields) {
@@ -138,7 +138,7 @@ func decode(b []byte, code func(*codec.Coder)) error {
 	return c.Done()
 }
 
-// Primitive is the table of the machine of keys.
+// Primitive returns the table of the key machine.
 func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineKeys, Name: "keys", New: newMachine, Global: true, Commands: commands.Types(),
@@ -148,26 +148,26 @@ func Primitive() engine.Primitive {
 
 const queryKeys uint8 = 1
 
-// keysQuery asks for all keys.
+// keysQuery returns all keys.
 type keysQuery struct {
-	wait bool   // until something has changed
-	not  uint64 // since this revision
-	used bool   // with Key.Used
+	wait bool   // wait for a change
+	not  uint64 // the revision to wait past
+	used bool   // include Key.Used
 
 	// Results.
-	exists   bool // there is a key store
+	exists   bool // whether there is a key store
 	revision uint64
 	keys     []storedKey // by id
 	ended    [][sha256.Size]byte
 }
 
-// storedKey is a key as the state has it.
+// storedKey is a key as stored.
 type storedKey struct {
 	Key
 	proof proof
 }
 
-// code codes a row: key | proof | created (time) | expires (time), unless it never does.
+// code codes a row: key | proof | created (time) | expires (time), omitted if it never expires.
 func (k *storedKey) code(c *codec.Coder) {
 	k.codeKey(c)
 	if c.More(!k.Expires.IsZero()) {
@@ -191,7 +191,7 @@ func codeBytes(c *codec.Coder, b []byte) {
 	}
 }
 
-// codeAnswer codes a key of an answer.
+// codeAnswer codes a key in an answer.
 func (k *storedKey) codeAnswer(f *codec.Fields) {
 	f.Text("id", &k.ID)
 	k.codeFields(f)
@@ -203,10 +203,10 @@ func (k *storedKey) codeAnswer(f *codec.Fields) {
 // Machine returns engine.MachineKeys.
 func (*keysQuery) Machine() engine.MachineID { return engine.MachineKeys }
 
-// Kind tells the query from other ones of the machine.
+// Kind returns the query's kind within the machine.
 func (*keysQuery) Kind() uint8 { return queryKeys }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *keysQuery) Arguments(f *codec.Fields) {
 	f.Bool("wait", &q.wait)
 	f.Uvarint("not_revision", &q.not)

@@ -14,50 +14,49 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Gate is what a process knows of the keys, and lets in who shows one. It is safe for concurrent
-// use.
+// Gate authenticates callers by the keys known to a process. It is safe for concurrent use.
 type Gate struct {
-	ask    engine.Door // to the leader of the shard
-	follow engine.Door // to a replica that is near
+	ask    engine.Door // queries the leader of the shard
+	follow engine.Door // queries a nearby replica
 
 	Now func() time.Time // the clock: time.Now, unless it is set before Run
 
-	Wrong func(from string) // hears of each wrong key, and must not wait; set before Run; nil: nobody does
+	Wrong func(from string) // called for each wrong key; must not block; set before Run; nil: not called
 
 	known   chan struct{} // closed when state is there
-	unkeyed atomic.Bool   // the replica at hand says that there are no keys, and the leader did not answer
-	over    chan struct{} // closed when it has stopped running
-	waiting *Grant        // of those who come before
+	unkeyed atomic.Bool   // the local replica has no keys, and the leader did not answer
+	over    chan struct{} // closed when Run has returned
+	waiting *Grant        // of callers that arrive before the state is known
 	state   atomic.Pointer[state]
 	failed  failures
 	seen    namespaces
-	refresh sync.Mutex // held by a caller that asks because something was not there
+	refresh sync.Mutex // held by a caller that queries the leader for an unknown key
 
-	mu       sync.Mutex // guards what follows, and changes of state; no I/O under it
+	mu       sync.Mutex // guards the fields below and changes of state; no I/O while it is held
 	sessions map[[sha256.Size]byte]checked
 }
 
-// state is all keys at a revision.
+// state holds all keys at a revision.
 type state struct {
 	exists   bool
 	revision uint64
 	grants   map[string]*Grant              // by id
-	nobody   *Grant                         // nil: there is a key store
-	neighbor *Grant                         // nobody, on this machine
-	ended    map[[sha256.Size]byte]struct{} // sessions that were ended before their time, by the hashes of their tokens
-	asked    time.Time                      // when the question was sent that it answers
+	nobody   *Grant                         // grant of callers without a key; nil: there is a key store
+	neighbor *Grant                         // nobody for callers on this machine
+	ended    map[[sha256.Size]byte]struct{} // token hashes of sessions ended before they expired
+	asked    time.Time                      // when the query was sent that returned this state
 }
 
-// checked is a token whose signature has been looked at.
+// checked is a token whose signature has been verified.
 type checked struct {
 	grant *Grant
 	ends  time.Time
 }
 
-// maxSessions bounds the tokens whose signatures are remembered.
+// maxSessions is the maximum number of cached tokens whose signatures have been verified.
 const maxSessions = 10_000
 
-// NewGate returns a Gate of a node, 0 being none, that knows nothing until it is attached and runs.
+// NewGate returns a Gate of a node, 0 for none. It knows no keys until it is attached and runs.
 func NewGate(node uint64) *Gate {
 	waiting := newGrant(storedKey{})
 	waiting.unknown = &engine.NotLeaderError{Shard: engine.GlobalShard, Node: node}
@@ -65,21 +64,22 @@ func NewGate(node uint64) *Gate {
 		sessions: make(map[[sha256.Size]byte]checked)}
 }
 
-// Attach gives the Gate the doors by which it asks and follows shard 0. It is called before Run and
-// everything that asks.
+// Attach sets the doors by which the Gate queries and follows shard 0. Call it before Run and
+// before any request.
 func (g *Gate) Attach(ask, follow engine.Door) { g.ask, g.follow = ask, follow }
 
 // Known reports whether the Gate knows whether there are keys.
 func (g *Gate) Known() bool { return g.state.Load() != nil }
 
-// askPause is how long the Gate waits after a question that was not answered.
+// askPause is the pause after a failed query.
 const askPause = 50 * time.Millisecond
 
-// Run keeps the Gate's knowledge until ctx is done or the shard is closed. What is known first is
-// what the leader says: a replica that has just begun does not know that there are keys, and must
-// not let anybody in.
+// Run keeps the state of the Gate up to date until ctx is done or the shard is closed. The first
+// state comes from the leader: a replica that has just started may not have the keys yet, and must
+// not admit callers without a key.
 //
-// A replica that knows that there are keys is believed at once: it may be behind, but not about
+// If a replica has a key store, its answer is used at once: it may be behind, but the key store
+// exists.
 // that.
 func (g *Gate) Run(ctx context.Context) {
 	defer close(g.over)
@@ -103,7 +103,7 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// goesOn waits a moment after an error, and reports whether there is any use in asking again.
+// goesOn waits after an error and reports whether to query again.
 func (g *Gate) goesOn(ctx context.Context, err error) bool {
 	if errors.Is(err, engine.ErrClosed) {
 		return false
@@ -118,7 +118,7 @@ func (g *Gate) goesOn(ctx context.Context, err error) bool {
 	}
 }
 
-// Refresh asks the leader.
+// Refresh updates the state from the leader.
 func (g *Gate) Refresh(ctx context.Context) error {
 	var q keysQuery
 	asked := g.Now()
@@ -129,7 +129,7 @@ func (g *Gate) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// learn takes an answer, unless a later one was here first.
+// learn stores an answer, unless a newer one is already stored.
 func (g *Gate) learn(q *keysQuery, asked time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,10 +188,10 @@ var (
 	errToken    = engine.Errorf(engine.ErrUnauthorized, "missing, invalid or expired session token")
 )
 
-// knowTime is how long a caller waits for the Gate to know: as long as any call waits for a leader.
+// knowTime is how long a caller waits for the first state: as long as any call waits for a leader.
 const knowTime = 5 * time.Second
 
-// await returns the state as soon as there is one.
+// await waits for the first state and returns the current one.
 func (g *Gate) await(ctx context.Context) (*state, error) {
 	select {
 	case <-g.known:
@@ -216,8 +216,8 @@ func (g *Gate) Enabled(ctx context.Context) (bool, error) {
 	return err == nil && s.exists, err
 }
 
-// Wait returns the grant of those who come while it is not known whether there are keys: of nothing
-// but looking how the node is, until it is known. nil if it is.
+// Wait returns the grant of callers that arrive before the state is known, or nil if it is known.
+// Until then the grant allows only reading the status of the node.
 func (g *Gate) Wait() *Grant {
 	if g.Known() {
 		return nil
@@ -225,14 +225,13 @@ func (g *Gate) Wait() *Grant {
 	return g.waiting
 }
 
-// MayLook reports whether stale reads may be answered although it is not known whether there are
-// keys: the replica that answers them, which knows of none, is all that is left when no leader can
-// be found.
+// MayLook reports whether stale reads are allowed before the state is known. They are if no leader
+// can be found and the local replica, which answers them, has no keys.
 func (g *Gate) MayLook() bool { return !g.Known() && g.unkeyed.Load() }
 
-// Enter lets in who shows a key at a port, "" being none; near says that he does so on this
-// machine. Errors: ErrUnauthorized; ErrBusy after too many wrong keys from the address;
-// ErrUnavailable while the keys are not known.
+// Enter authenticates a caller by its key. from is the caller's address, "" if there is none; near
+// means that the caller is on this machine. Errors: ErrUnauthorized; ErrBusy after too many wrong
+// keys from the address; ErrUnavailable before the keys are known.
 func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*Grant, error) {
 	s, err := g.await(ctx)
 	switch {
@@ -249,13 +248,13 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*
 	return grant, err
 }
 
-// holder returns what a key is good for, and its secret. A right key is let in however many wrong
-// ones came from the same address: a process there that goes on with a revoked one must not keep
-// others out.
+// holder returns the grant of a key, and its secret. A correct key is accepted no matter how many
+// wrong ones came from the address: a process that keeps using a revoked key must not lock out
+// others.
 func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []byte, error) {
 	tooMany := g.failed.check(from, g.Now())
 	wanted := g.Now()
-	if tooMany != nil { // the leader is asked once in a while only, however many ids are invented
+	if tooMany != nil { // limits queries to the leader, even if each attempt has a new ID
 		wanted = wanted.Add(-askAgain)
 	}
 	var unknown error
@@ -281,18 +280,17 @@ func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []b
 	return nil, nil, tooMany
 }
 
-// askAgain is how old the Gate's knowledge may be for an address from which too many wrong keys
-// came.
+// askAgain is the accepted age of the state for addresses that sent too many wrong keys.
 const askAgain = time.Second
 
-// fitting returns the grant that find has for a key, and the key's secret; ok is false if there is
-// none with that secret.
+// fitting returns the grant that find returns for a key, and the key's secret; ok is false unless
+// the secret matches.
 func (g *Gate) fitting(key Secret, find func(id string) *Grant) (grant *Grant, secret []byte, ok bool) {
 	id, secret, ok := key.parse()
 	if ok {
 		grant = find(id)
 	}
-	p := new(proof) // compared for an unknown key too, so that both take the same time
+	p := new(proof) // compared for an unknown key too, so that the time is the same
 	if grant != nil {
 		p = &grant.key.proof
 	}
@@ -300,8 +298,9 @@ func (g *Gate) fitting(key Secret, find func(id string) *Grant) (grant *Grant, s
 	return grant, secret, fits && grant != nil
 }
 
-// find returns the grant of a key. One that is not known may have been made a moment ago: then the
-// leader is asked, for all who want to know at once, unless it has been since wanted.
+// find returns the grant of a key. An unknown key may have been created a moment ago, so find
+// refreshes the state from the leader unless it is as recent as wanted. Concurrent callers share a
+// refresh.
 func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, error) {
 	if grant := g.state.Load().grants[id]; grant != nil {
 		return grant, nil
@@ -316,8 +315,8 @@ func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, e
 	return g.state.Load().grants[id], nil
 }
 
-// Session returns a session token for a key, and when it ends. Errors: those of Enter;
-// ErrUnauthorized too when there is no key store.
+// Session returns a session token for a key, and when it expires. Errors: those of Enter;
+// ErrUnauthorized also without a key store.
 func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, time.Time, error) {
 	s, err := g.await(ctx)
 	if err != nil {
@@ -337,9 +336,9 @@ func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, ti
 	return sign(grant.key.ID, secret, ends), ends, nil
 }
 
-// Holder returns what a session token is good for, and until when. Where there is no key store it
-// is nobody's grant, whatever the token. Errors: ErrUnauthorized; ErrUnavailable while the keys are
-// not known.
+// Holder returns the grant of a session token and when the session ends. Without a key store it
+// returns the open grant for any token. Errors: ErrUnauthorized; ErrUnavailable before the keys are
+// known.
 func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) {
 	all, err := g.await(ctx)
 	if err != nil {
@@ -372,9 +371,9 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 	return grant, t.ends, c.valid(g.Now())
 }
 
-// EndSession ends a session before its time, here before EndSession returns, on other nodes as soon
-// as they hear of it. Errors: those of Holder; ErrBusy if MaxEnded sessions of the key have been
-// ended that would not be over yet.
+// EndSession ends a session before it expires: on this node before EndSession returns, on other
+// nodes when they receive the change. Errors: those of Holder; ErrBusy if the key has MaxEnded
+// ended sessions that have not expired.
 func (g *Gate) EndSession(ctx context.Context, s Secret) error {
 	grant, ends, err := g.Holder(ctx, s)
 	if err != nil || grant.open {
@@ -383,7 +382,8 @@ func (g *Gate) EndSession(ctx context.Context, s Secret) error {
 	return g.change(ctx, end.Op(grant.key.ID, endBody{hash: sha256.Sum256([]byte(s)), ends: ends}, nil))
 }
 
-// NoteUses proposes when keys were used since the last call, at most once every usedEvery for each.
+// NoteUses records when keys were used since the last call, at most once per usedEvery for each
+// key.
 func (g *Gate) NoteUses(ctx context.Context) error {
 	s := g.state.Load()
 	if s == nil {
@@ -403,7 +403,7 @@ func (g *Gate) NoteUses(ctx context.Context) error {
 	return g.propose(ctx, used.Op("", u, nil))
 }
 
-// usedEvery is how often, at most, a node notes that a key was used.
+// usedEvery is the minimum time between two recorded uses of a key by a node.
 const usedEvery = 5 * time.Minute
 
 func (c *checked) valid(now time.Time) error {
@@ -424,7 +424,7 @@ func (g *Gate) checked(hash [sha256.Size]byte) (checked, bool) {
 	return c, ok
 }
 
-// remember keeps what was checked with what was known: not what has ended meanwhile.
+// remember caches a checked token, unless the state has changed since the check.
 func (g *Gate) remember(known *state, hash [sha256.Size]byte, c checked) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -437,14 +437,14 @@ func (g *Gate) remember(known *state, hash [sha256.Size]byte, c checked) {
 	g.sessions[hash] = c
 }
 
-// Keep is told a key, and the secret of it, before there is the key. It is not made if Keep fails.
-// nil does nothing.
+// Keep receives a new key and its secret before the key is created. If Keep fails, the key is not
+// created. A nil Keep is not called.
 type Keep func(Key, Secret) error
 
-// Bootstrap makes the key store, with a first admin key. Errors: ErrExists; keep's.
+// Bootstrap creates the key store with a first admin key. Errors: ErrExists; errors of keep.
 func (g *Gate) Bootstrap(ctx context.Context, k Key, keep Keep) (Key, Secret, error) {
 	k.Role, k.Namespaces = Admin, nil
-	if keep != nil { // it is better not told a key that there will not be
+	if keep != nil { // do not pass keep a key that will not be created
 		switch _, err := g.List(ctx); {
 		case err == nil:
 			return k, "", errStore
@@ -455,8 +455,8 @@ func (g *Gate) Bootstrap(ctx context.Context, k Key, keep Keep) (Key, Secret, er
 	return g.add(ctx, bootstrap, k, keep)
 }
 
-// Create makes a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are too
-// many; keep's.
+// Create creates a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are
+// too many keys; errors of keep.
 func (g *Gate) Create(ctx context.Context, k Key, keep Keep) (Key, Secret, error) {
 	return g.add(ctx, create, k, keep)
 }
@@ -480,11 +480,11 @@ func (g *Gate) add(ctx context.Context, row *engine.CommandRow[*change, storedKe
 	return k, spell(k.ID, secret), nil
 }
 
-// Revoke ends a key, by its id or by all of it, and all that was begun with it: here before Revoke
-// returns, on other nodes as soon as they hear of it. Errors: ErrNotFound; ErrConflict for the last
-// admin key; ErrInvalid for what is no id.
+// Revoke revokes a key and ends everything begun with it: on this node before Revoke returns, on
+// other nodes when they receive the change. id is the key's ID or the complete key. Errors:
+// ErrNotFound; ErrConflict for the last admin key; ErrInvalid for a malformed ID.
 func (g *Gate) Revoke(ctx context.Context, id string) error {
-	if whole, _, ok := Secret(id).parse(); ok { // whoever shows all of a key means its id, and the rest should not get into the log
+	if whole, _, ok := Secret(id).parse(); ok { // use the ID of a complete key: its secret must not reach the log
 		id = whole
 	}
 	if strings.HasPrefix(id, keyPrefix) {
@@ -493,7 +493,7 @@ func (g *Gate) Revoke(ctx context.Context, id string) error {
 	return g.change(ctx, revoke.Op(id, engine.Nothing{}, nil))
 }
 
-// change proposes a change. That it cannot be seen here yet is no reason to call it failed.
+// change proposes a change and refreshes the state. A failed refresh does not make the change fail.
 func (g *Gate) change(ctx context.Context, op engine.Op) error {
 	if err := g.propose(ctx, op); err != nil {
 		return err
@@ -512,7 +512,7 @@ func (g *Gate) propose(ctx context.Context, op engine.Op) error {
 	return err
 }
 
-// List returns all keys, by id. Errors: ErrConflict without a key store.
+// List returns all keys, ordered by ID. Errors: ErrConflict without a key store.
 func (g *Gate) List(ctx context.Context) (keys []Key, err error) {
 	q := keysQuery{used: true}
 	if err := g.ask.Query(ctx, engine.GlobalShard, &q); err != nil {
@@ -527,8 +527,8 @@ func (g *Gate) List(ctx context.Context) (keys []Key, err error) {
 	return keys, nil
 }
 
-// Changes reports whether a command changes keys: then a node that has passed it on refreshes its
-// Gate before it answers. what says in a few words which, for the audit.
+// Changes reports whether a command changes keys. If so, a node that forwarded it refreshes its
+// Gate before it answers. what describes the change for the audit.
 func Changes(cmd engine.Command) (what string, ok bool) {
 	if cmd.Machine != engine.MachineKeys {
 		return "", false

@@ -10,20 +10,20 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Grant is what the holder of a key may do, for as long as there is the key. That of nobody is for
-// those who show no key where there is no key store.
+// Grant holds the rights of a caller, and lasts until its key is revoked or expires. Without a key
+// store, callers without a key have an open grant.
 type Grant struct {
 	key     storedKey
-	local   bool  // from this machine; of nobody's
-	open    bool  // nobody's: there is no key store
-	gate    *Gate // of a key
-	unknown error // why it is good for nothing yet, nil if it is
+	local   bool  // the caller is on this machine; open grants only
+	open    bool  // there is no key store
+	gate    *Gate // of a key's grant
+	unknown error // why the grant has no rights yet; nil: it has
 	ctx     context.Context
 	end     context.CancelCauseFunc
-	active  *atomic.Bool  // it was used since that was last noted
-	made    *namespaces   // those that it was noted to create
-	full    *atomic.Int64 // when it was last refused a further namespace, in ms
-	noted   time.Time     // belongs to whoever calls NoteUses
+	active  *atomic.Bool  // used since the last use was recorded
+	made    *namespaces   // namespaces recorded as created by the key
+	full    *atomic.Int64 // when the last further namespace was refused, ms
+	noted   time.Time     // used by the caller of NoteUses only
 }
 
 func newGrant(k storedKey) *Grant {
@@ -41,29 +41,29 @@ func (g *Grant) expire(now time.Time) {
 	g.AfterEnd(func() { t.Stop() })
 }
 
-// use notes that the key is used.
+// use records that the key is in use.
 func (g *Grant) use() {
 	if !g.active.Load() {
 		g.active.Store(true)
 	}
 }
 
-// Key returns the key. That of nobody has no ID.
+// Key returns the key. The key of an open grant has no ID.
 func (g *Grant) Key() Key { return g.key.Key }
 
-// IsOpen reports whether it is nobody's.
+// IsOpen reports whether the grant is open: there is no key store.
 func (g *Grant) IsOpen() bool { return g.open }
 
 // Done is closed when the grant has ended.
 func (g *Grant) Done() <-chan struct{} { return g.ctx.Done() }
 
-// Err returns why the grant has ended, ErrUnauthorized, or nil.
+// Err returns why the grant has ended, an ErrUnauthorized, or nil if it has not.
 func (g *Grant) Err() error { return context.Cause(g.ctx) }
 
-// AfterEnd has f called when the grant has ended, unless stop is called before.
+// AfterEnd calls f when the grant has ended, unless stop is called before.
 func (g *Grant) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(g.ctx, f) }
 
-// While returns a context that is done when ctx is, or the grant has ended. Its cause says which.
+// While returns a context that ends with ctx or the grant. Its cause is the reason.
 func (g *Grant) While(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(g.ctx, func() { cancel(g.Err()) })
@@ -73,7 +73,7 @@ func (g *Grant) While(ctx context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// Require returns ErrUnauthorized unless the role is at least what is needed.
+// Require returns ErrUnauthorized unless the role is at least need.
 func (g *Grant) Require(need Role) error {
 	if g.open || g.key.Role >= need {
 		return nil
@@ -81,10 +81,10 @@ func (g *Grant) Require(need Role) error {
 	return engine.Errorf(engine.ErrUnauthorized, "this takes the role %s, key %s has %s", need, g.key.ID, g.key.Role)
 }
 
-// Sees reports whether the grant is for a namespace.
+// Sees reports whether the grant includes a namespace.
 func (g *Grant) Sees(namespace string) bool { return g.About(namespace) == nil }
 
-// About returns ErrUnauthorized unless the grant is for a namespace.
+// About returns ErrUnauthorized unless the grant includes a namespace.
 func (g *Grant) About(namespace string) error {
 	switch {
 	case g.open || g.key.Role == Admin:
@@ -104,8 +104,8 @@ func (g *Grant) About(namespace string) error {
 
 func (g *Grant) restricted() bool { return len(g.key.Namespaces) > 0 }
 
-// Command returns ErrUnauthorized for a command that the holder may not send. wire knows what kind
-// of command it is.
+// Command returns ErrUnauthorized if the caller may not send the command. wire describes the kinds
+// of commands.
 func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 	g.use()
 	if g.restricted() && wire.Reaches(cmd) {
@@ -126,21 +126,21 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 	return g.Require(Admin)
 }
 
-// Introduce counts the namespaces that a command is the first to name, before it is sent: a key
-// creates up to MaxMade of them. Those of keys for some namespaces are bounded anyway, and admins
-// create as many as there is room for. Errors: ErrUnauthorized; ErrUnavailable.
+// Introduce counts the namespaces that a command is the first to name, before it is sent. A key
+// creates up to MaxMade of them. Keys limited to some namespaces are bounded anyway, and admin keys have no such
+// limit. Errors: ErrUnauthorized; ErrUnavailable.
 func (g *Grant) Introduce(ctx context.Context, wire *engine.Wire, cmd engine.Command) error {
 	if g.gate == nil || g.open || g.restricted() || g.key.Role == Admin {
 		return nil
 	}
 	reached := wire.Reached(cmd)
-	if len(reached) == 0 && g.gate.seen.has(cmd.Namespace) { // as nearly always
+	if len(reached) == 0 && g.gate.seen.has(cmd.Namespace) { // the usual case
 		return nil
 	}
 	return g.gate.introduce(ctx, g, append(reached, cmd.Namespace))
 }
 
-// Query returns ErrUnauthorized for a query that the holder may not ask.
+// Query returns ErrUnauthorized if the caller may not send the query.
 func (g *Grant) Query(q engine.Query) error {
 	g.use()
 	if g.unknown != nil {
@@ -166,16 +166,15 @@ func (g *Grant) Query(q engine.Query) error {
 	return nil
 }
 
-// finder is a query for one thing that is named by its id. If it names no namespace, it is about
-// whichever has the thing.
+// finder is a query for one thing by its ID. Without a namespace it searches all of them.
 type finder interface {
 	engine.Query
-	SearchIn(namespace string) // "": in all
+	SearchIn(namespace string) // "": all
 	Found() bool
 }
 
-// Ask has a query answered for the holder: a listing of namespaces has those that he may see, and
-// what is looked for wherever it is found is in one of them.
+// Ask runs a query for the caller. A listing of namespaces contains only those of the grant, and a
+// search covers only those.
 func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	if f, ok := q.(finder); ok && g.restricted() {
 		if ns, _ := engine.NamespaceOf(q); ns == "" {
@@ -192,8 +191,8 @@ func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	if g.restricted() {
 		return g.askEach(list, ask)
 	}
-	// A page may have to be made of several: those of others would make it short, and a short one
-	// is the last.
+	// Filtering other namespaces out would shorten a page, and a short page means the last one. So
+	// a page may take several queries.
 	var seen []engine.NamespaceInfo
 	page := *list
 	for {
@@ -214,7 +213,7 @@ func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	}
 }
 
-// askEach makes a page of the namespaces of the key, however many others there are.
+// askEach makes a page from the key's namespaces, regardless of the number of others.
 func (g *Grant) askEach(list *engine.NamespacesQuery, ask func(engine.Query) error) error {
 	names := slices.Compact(slices.Sorted(slices.Values(g.key.Namespaces)))
 	list.Infos = nil
@@ -233,8 +232,8 @@ func (g *Grant) askEach(list *engine.NamespacesQuery, ask func(engine.Query) err
 	return nil
 }
 
-// find looks for something in the namespaces of the key, one after the other: of others the holder
-// does not learn that it is there.
+// find searches the key's namespaces one after the other. It does not disclose whether the thing
+// exists in another one.
 func (g *Grant) find(f finder, ask func(engine.Query) error) error {
 	for _, name := range g.key.Namespaces {
 		f.SearchIn(name)
@@ -249,12 +248,12 @@ func (g *Grant) find(f finder, ask func(engine.Query) error) error {
 	return nil
 }
 
-// Door returns a door through which the holder does what he may.
+// Door returns a door that enforces the grant.
 func (g *Grant) Door(wire *engine.Wire, door engine.Door) engine.Door {
 	return &grantedDoor{door, wire, g}
 }
 
-// grantedDoor looks at everything before it lets it through.
+// grantedDoor checks each call before it passes it on.
 type grantedDoor struct {
 	engine.Door
 	wire  *engine.Wire
@@ -302,7 +301,7 @@ func (d *grantedDoor) allowed(err error) error {
 	return err
 }
 
-// Explain returns why the grant has ended in place of an error that came of it.
+// Explain replaces an error that the end of the grant caused by the reason for the end.
 func (g *Grant) Explain(err error) error {
 	if ended := g.Err(); err != nil && ended != nil {
 		return ended

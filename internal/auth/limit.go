@@ -11,33 +11,33 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Bounds of attempts with wrong keys.
+// Limits on attempts with wrong keys.
 const (
-	maxFailures   = 10 // from an address within failureTime: then it has to wait
+	maxFailures   = 10 // from an address within failureTime; further attempts are refused
 	failureTime   = time.Minute
 	maxRemembered = 10_000 // addresses
 )
 
-// failures remembers from where wrong keys came.
+// failures records the addresses of wrong keys.
 type failures struct {
 	mu sync.Mutex             // guards by
-	by map[string][]time.Time // address -> when, the last maxFailures of them
+	by map[string][]time.Time // address -> times of the last maxFailures attempts
 }
 
-// tooManyError refuses an address from which too many wrong keys came.
+// tooManyError refuses an address that sent too many wrong keys.
 type tooManyError struct{ wait time.Duration }
 
 func (e *tooManyError) Error() string {
 	return fmt.Sprintf("too many wrong keys from this address: try again in %v", e.wait.Round(time.Second))
 }
 
-// Unwrap makes it ErrBusy.
+// Unwrap returns ErrBusy.
 func (*tooManyError) Unwrap() error { return engine.ErrBusy }
 
-// RetryAfter returns when a key may be tried again.
+// RetryAfter returns how long to wait before the next attempt.
 func (e *tooManyError) RetryAfter() time.Duration { return e.wait }
 
-// check returns a tooManyError when too many wrong keys came from an address.
+// check returns a tooManyError if too many wrong keys came from an address.
 func (f *failures) check(from string, now time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,8 +59,8 @@ func (f *failures) recentLocked(from string, now time.Time) []time.Time {
 	return recent
 }
 
-// note notes a wrong key, and returns what to tell whoever has shown it: of those who do so at the
-// same time, too, no more than maxFailures hear that it was wrong.
+// note records a wrong key and returns the error for its caller. Even among concurrent attempts, at
+// most maxFailures callers learn that their key was wrong.
 func (f *failures) note(from string, now time.Time) error {
 	from = source(from)
 	f.mu.Lock()
@@ -79,7 +79,7 @@ func (f *failures) note(from string, now time.Time) error {
 	return errWrongKey
 }
 
-// forgetLocked makes room: of those that count no more, or of any one.
+// forgetLocked makes room: it removes expired entries first, then arbitrary ones.
 func (f *failures) forgetLocked(now time.Time) {
 	for from := range f.by {
 		if len(f.recentLocked(from, now)) == 0 {
@@ -94,8 +94,8 @@ func (f *failures) forgetLocked(now time.Time) {
 	}
 }
 
-// source returns what counts as one address: of IPv6 a network, since one customer has all its
-// addresses.
+// source returns the unit of the limits for an address. For IPv6 it is a /64 network, since one
+// customer has all of its addresses.
 func source(from string) string {
 	addr, err := netip.ParseAddr(from)
 	if err != nil {

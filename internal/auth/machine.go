@@ -16,12 +16,12 @@ import (
 //
 //	's'                store: revision uvarint (LSN of the last change) | keys uvarint | admins among them that never expire uvarint
 //	'k' | id           storedKey
-//	'u' | id           when the key was used: ms uvarint; none before the first use. Not a change: nobody waits for it
+//	'u' | id           when the key was used: ms uvarint; none before the first use. Not a change: it wakes no waiters
 //	'n' | id | name    a namespace that the key has created, or was about to; empty
 //	'x' | id | hash    session of a key that was ended before its time, by the hash of its token: when it would have ended, ms uvarint
 //
-// There is a key store when there is the first one. It never goes away, and keeps an admin key that
-// never expires, so that nobody locks himself out.
+// The key store exists from the first key on. It is permanent and always has an admin key that
+// never expires, so that administrators cannot lock themselves out.
 const (
 	rowStore = 's'
 	rowKeys  = 'k'
@@ -35,7 +35,7 @@ type machine struct{ calls engine.Calls[*change] }
 
 func newMachine() engine.Machine { return &machine{commands.NewCalls()} }
 
-// Restore does nothing: the machine remembers nothing.
+// Restore does nothing: the machine has no state in memory.
 func (machine) Restore(*engine.View) error { return nil }
 
 // OnTimer panics: the machine sets no timers.
@@ -53,14 +53,13 @@ func (s *store) code(c *codec.Coder) {
 func keyRow(id string) []byte  { return append([]byte{rowKeys}, id...) }
 func usedRow(id string) []byte { return append([]byte{rowUsed}, id...) }
 
-// rowsOf returns the bounds of the rows of a kind that belong to a key. All ids have the same
-// length.
+// rowsOf returns the bounds of a key's rows of one kind. All IDs have the same length.
 func rowsOf(kind byte, id string) (lower, upper []byte) {
 	lower = append([]byte{kind}, id...)
 	return lower, key.PrefixEnd(lower)
 }
 
-// ms is a row that is a time, in ms since the epoch.
+// ms is a row with a time, in ms since the epoch.
 type ms uint64
 
 func (m *ms) code(c *codec.Coder) { c.Uvarint((*uint64)(m)) }
@@ -87,7 +86,7 @@ func (s *store) save(tx *engine.Tx) {
 	tx.Notify(changed(), -1)
 }
 
-// Apply carries out a command.
+// Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	call, err := m.calls.Read(cmd)
 	if err != nil {
@@ -105,7 +104,7 @@ type change struct {
 func (c *change) bootstrap(k *storedKey) error { return c.add(k, true) }
 func (c *change) create(k *storedKey) error    { return c.add(k, false) }
 
-// add adds a key, the first one or another one.
+// add adds a key; first means that it creates the key store.
 func (c *change) add(k *storedKey, first bool) error {
 	tx := c.tx
 	if err := checkID(c.id); err != nil {
@@ -176,15 +175,15 @@ func (c *change) revoke(_ *engine.Nothing) error {
 	return nil
 }
 
-// lasting reports whether the key is an admin's for good.
+// lasting reports whether the key is an admin key that never expires.
 func (k *Key) lasting() bool { return k.Role == Admin && k.Expires.IsZero() }
 
-// end notes that a session is over. Those whose time has come are forgotten.
+// end records that a session was ended. It removes the records of expired sessions.
 func (c *change) end(e *endBody) error {
 	tx := c.tx
 	s, exists := loadStore(tx)
 	if _, there := tx.Get(keyRow(c.id)); !exists || !there || e.ends.UnixMilli() <= tx.Now() {
-		return nil // it is over
+		return nil // it has expired already
 	}
 	lower, upper := rowsOf(rowEnded, c.id)
 	row := append(append([]byte(nil), lower...), e.hash[:]...)
@@ -215,8 +214,8 @@ func (c *change) end(e *endBody) error {
 	return nil
 }
 
-// used notes when keys were used, each for the latest time. A node whose clock is ahead says no
-// more than now.
+// used records when keys were used, keeping the latest time of each. Times of a node whose clock is
+// ahead are capped at now.
 func (c *change) used(u *usedBody) error {
 	tx := c.tx
 	for _, one := range u.keys {
@@ -234,8 +233,8 @@ func (c *change) used(u *usedBody) error {
 	return nil
 }
 
-// makes notes namespaces that a key is about to create, all of them or none. One that was noted
-// before counts once, whether it has come to be or not.
+// makes records namespaces that a key is about to create, all or none. A namespace that was already
+// recorded does not count again, whether it was created or not.
 func (c *change) makes(m *makeBody) error {
 	tx := c.tx
 	if _, there := tx.Get(keyRow(c.id)); !there {
@@ -336,7 +335,7 @@ func (q *keysQuery) readEnded(v *engine.View) error {
 	return it.Close()
 }
 
-// Verify reports rows that no commands can have made.
+// Verify reports invalid rows.
 func (machine) Verify(a *engine.Audit) error {
 	var s store
 	row, exists, err := a.Get([]byte{rowStore})
@@ -377,8 +376,7 @@ func (machine) Verify(a *engine.Audit) error {
 	return err
 }
 
-// verifyTimes reports malformed rows of uses and ended sessions, and those of keys that there are
-// not.
+// verifyTimes reports malformed rows of uses and ended sessions, and rows of missing keys.
 func verifyTimes(a *engine.Audit) error {
 	for _, kind := range []struct {
 		first  byte
@@ -404,8 +402,7 @@ func verifyTimes(a *engine.Audit) error {
 	return nil
 }
 
-// verifyMade reports rows of namespaces that no key can have created, and those of keys that there
-// are not.
+// verifyMade reports invalid rows of created namespaces, and rows of missing keys.
 func verifyMade(a *engine.Audit) error {
 	const id = 2 * idBytes
 	counts := make(map[string]int)

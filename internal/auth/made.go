@@ -10,13 +10,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// namespaces remembers which namespaces exist or have existed: their names never become free.
+// namespaces is a set of namespaces that exist or have existed: names are not reused.
 type namespaces struct {
 	mu   sync.RWMutex // guards seen
 	seen map[string]bool
 }
 
-// maxSeen bounds the names that are remembered, to some megabytes.
+// maxSeen is the maximum number of cached names, a few MB.
 const maxSeen = 20_000
 
 func (n *namespaces) has(name string) bool {
@@ -34,15 +34,14 @@ func (n *namespaces) add(name string) {
 	n.seen[name] = true
 }
 
-// fullTime is how long a key is refused further namespaces without a question to shard 0, after it
-// had created all that it may.
+// fullTime is how long a key at its limit of namespaces is refused without asking shard 0.
 const fullTime = time.Second
 
-// introduce notes in shard 0 which of some namespaces a key is about to create.
+// introduce records in shard 0 which of the names a key is about to create.
 func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) error {
 	var m makeBody
 	for _, name := range names {
-		if g.seen.has(name) || grant.made.has(name) || engine.CheckWritable(name) != nil { // what is no name creates nothing
+		if g.seen.has(name) || grant.made.has(name) || engine.CheckWritable(name) != nil { // an invalid name creates nothing
 			continue
 		}
 		q := engine.NamespaceQuery{Name: name}

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// SessionTime is how long a session lasts.
+// SessionTime is the duration of a session.
 const SessionTime = 12 * time.Hour
 
 const tokenPrefix = "floe_st_"
@@ -28,7 +28,7 @@ const (
 	tokenContext = "floe session token\x00"
 )
 
-// sign returns a token for the key with a secret.
+// sign returns a session token of the key with the given secret.
 func sign(id string, secret []byte, ends time.Time) Secret {
 	nonce := make([]byte, nonceBytes)
 	_, _ = rand.Read(nonce) // never fails
@@ -44,7 +44,7 @@ func signAs(id string, secret, nonce []byte, ends time.Time) Secret {
 	return Secret(tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, signature...)))
 }
 
-// token is one that has been taken apart, and not been checked.
+// token is a parsed token that has not been verified.
 type token struct {
 	id                 string
 	nonce              []byte
@@ -74,7 +74,7 @@ func parseToken(s Secret) (t token, ok bool) {
 	return t, true
 }
 
-// signedBy reports whether the key has signed it.
+// signedBy reports whether the signature is the key's.
 func (t *token) signedBy(p *proof) bool {
 	return ed25519.Verify(p.public[:], append([]byte(tokenContext), t.payload...), t.signature)
 }
