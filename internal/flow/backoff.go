@@ -4,10 +4,10 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Pause returns how many ms to wait behind an attempt, counted from 1: Initial, Initial times the
-// attempt, or Initial doubled with each attempt, up to Max. Random, which has to be the same on all
-// replicas, decides how much of it is left to chance: with Jitter up to so much is added or taken
-// away, exponential jitter without it takes between half and all.
+// Pause returns the pause in ms after an attempt, counted from 1: Initial, Initial times the
+// attempt, or Initial doubled with each attempt, up to Max. random determines the jitter and must
+// be the same on all replicas. Jitter is the maximum that is added or subtracted. Exponential
+// jitter without it yields between half of the pause and all of it.
 func (b *Backoff) Pause(attempt int64, random uint64) int64 {
 	attempt = max(attempt, 1)
 	limit := int64(document.MaxMillis)

@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// check looks at the definition as a whole.
+// check checks the definition as a whole.
 func (r *reader) check(doc *document.Node) {
 	if len(r.d.Steps) == 0 || r.d.Steps[0].Name != StartStep {
 		r.Fail(doc.Line, "no-start", "%s has no start: say which step comes first", document.Top)
@@ -25,7 +25,7 @@ func (r *reader) check(doc *document.Node) {
 	r.checkLoops()
 }
 
-// checkPlans looks for plans that nobody runs.
+// checkPlans reports plans that no call uses.
 func (r *reader) checkPlans(doc *document.Node) {
 	plans := doc.Get("plans")
 	if plans == nil {
@@ -38,7 +38,7 @@ func (r *reader) checkPlans(doc *document.Node) {
 	}
 }
 
-// checkReach looks for steps that no transition leads to.
+// checkReach reports steps that no transition leads to.
 func (r *reader) checkReach() {
 	reached := make([]bool, len(r.d.Steps))
 	reached[0] = true
@@ -59,8 +59,8 @@ func (r *reader) checkReach() {
 	}
 }
 
-// checkLoops looks for steps that can follow each other for ever without waiting for a signal or a
-// time: what fails at once would be tried without a pause.
+// checkLoops reports steps that can follow each other forever without waiting for a signal or a
+// time. Such a loop would retry immediate failures without a pause.
 func (r *reader) checkLoops() {
 	l := loops{d: r.d, seen: make([]int, len(r.d.Steps)), low: make([]int, len(r.d.Steps)), on: make([]bool, len(r.d.Steps))}
 	for i := range r.d.Steps {
@@ -83,7 +83,7 @@ func (r *reader) checkLoops() {
 	}
 }
 
-// loops finds strongly connected steps by the algorithm of Tarjan.
+// loops finds strongly connected steps with Tarjan's algorithm.
 type loops struct {
 	d         *Definition
 	count     int
@@ -93,7 +93,7 @@ type loops struct {
 	found     [][]int
 }
 
-// busy says whether a step does not wait for a signal or a time.
+// busy reports whether a step does not wait for a signal or a time.
 func (l *loops) busy(i int) bool {
 	k := l.d.Steps[i].Kind
 	return k != KindWait && k != KindSleep

@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Code codes the compiled form. What a decoder accepts a machine can run without looking further:
-// places, plans and kinds are there, lists are not longer than the limits of definitions, and times
-// and counts are not negative.
+// Code codes the compiled form. A machine can run whatever a decoder accepts without further
+// checks: places, plans and kinds exist, lists are within the limits of definitions, and times and
+// counts are not negative.
 func (d *Definition) Code(c *codec.Coder) {
 	c.String(&d.Name)
 	c.String(&d.Version)
@@ -36,7 +36,7 @@ func (d *Definition) Code(c *codec.Coder) {
 	}
 }
 
-// refer fails a decoder whose steps and calls refer to what is not there.
+// refer fails the decoder if a step or call refers to something that does not exist.
 func (d *Definition) refer(c *codec.Coder) {
 	if len(d.Steps) == 0 || d.Steps[0].Name != StartStep {
 		c.Fail("no step to start with")
@@ -65,7 +65,7 @@ func (d *Definition) refer(c *codec.Coder) {
 	}
 }
 
-// calls calls yield for all calls of steps.
+// calls calls yield for each call of each step.
 func (d *Definition) calls(yield func(*Call)) {
 	for i := range d.Steps {
 		s := &d.Steps[i]
@@ -134,7 +134,7 @@ func codeStep(c *codec.Coder, s *Step) {
 		codeParallel(c, &s.Parallel)
 	}
 	optional(c, &s.Compensate, codeCall)
-	list(c, &s.Transitions, MaxTransitions+1, codeTransition) // with that of a signal that does not come
+	list(c, &s.Transitions, MaxTransitions+1, codeTransition) // plus the one for a signal's timeout
 }
 
 func codeTransition(c *codec.Coder, t *Transition) {
@@ -259,7 +259,7 @@ func codeSchema(c *codec.Coder, s *Schema) {
 	codeSchemaIn(c, s, left)
 }
 
-// codeSchemaIn codes a schema below which there may be so many more.
+// codeSchemaIn codes a schema with up to left nested levels.
 func codeSchemaIn(c *codec.Coder, s *Schema, left int) {
 	if left == 0 {
 		c.Fail("schema nested too deep")
@@ -307,7 +307,7 @@ func codeJSON(c *codec.Coder, raw *[]byte) {
 	}
 }
 
-// enum codes a kind, which lies between two others.
+// enum codes a kind between first and last.
 func enum[T ~uint8](c *codec.Coder, v *T, first, last T) {
 	b := byte(*v)
 	if c.Byte(&b); !c.Reading() {
@@ -318,7 +318,7 @@ func enum[T ~uint8](c *codec.Coder, v *T, first, last T) {
 	}
 }
 
-// naturals codes integers that are not negative.
+// naturals codes non-negative integers.
 func naturals(c *codec.Coder, list ...*int64) {
 	for _, v := range list {
 		if c.Varint(v); c.Reading() && *v < 0 {
@@ -327,14 +327,14 @@ func naturals(c *codec.Coder, list ...*int64) {
 	}
 }
 
-// list codes a slice of at most so many elements.
+// list codes a slice of up to most elements.
 func list[T any](c *codec.Coder, v *[]T, most int, code func(*codec.Coder, *T)) {
 	if codec.List(c, v, code); c.Reading() && len(*v) > most {
 		c.Fail("list that is too long")
 	}
 }
 
-// optional codes what may be nil.
+// optional codes a pointer that may be nil.
 func optional[T any](c *codec.Coder, v **T, code func(*codec.Coder, *T)) {
 	there := *v != nil
 	if c.Bool(&there); c.Reading() {
@@ -345,7 +345,7 @@ func optional[T any](c *codec.Coder, v **T, code func(*codec.Coder, *T)) {
 	}
 }
 
-// need codes what is not nil.
+// need codes a pointer that must not be nil.
 func need[T any](c *codec.Coder, v **T, code func(*codec.Coder, *T)) {
 	if c.Reading() {
 		*v = new(T)

@@ -1,6 +1,9 @@
-// Package flow is the language of workflow definitions: it reads them from YAML or JSON, says what
-// is wrong with them line by line, and compiles them to what the workflow machine runs. What the
-// machine does with a Definition, evaluate templates, conditions, paths and schemas, is a function
-// of its arguments alone and the same on every replica and in every build: there is no YAML and no
-// expression library in it, and JSON is walked as the bytes that it is.
+// Package flow implements the language of workflow definitions. It reads definitions from YAML or
+// JSON, reports their problems by line, and compiles them to the form that the workflow machine
+// runs.
+//
+// The machine evaluates a Definition's templates, conditions, paths and schemas. Each evaluation is
+// a function of its arguments alone, with the same result on every replica and in every build. So
+// the compiled form needs neither YAML nor an expression library, and JSON is processed as raw
+// bytes.
 package flow

@@ -5,14 +5,14 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// Expr is a condition. It depends on nothing but the values that its paths lead to.
+// Expr is a condition. Its result depends only on the values of its paths.
 type Expr struct {
 	condition expression.Expr
-	paths     []*Path // as the condition counts them
+	paths     []*Path // indexed by the numbers in the condition
 }
 
-// Eval says whether the condition holds. Errors name the operator and the types that it can not be
-// about.
+// Eval reports whether the condition holds. An error names the operator and the types that it does
+// not support.
 func (e *Expr) Eval(s Source) (bool, error) {
 	return e.condition.Holds(newResolver(s, e.paths).value)
 }

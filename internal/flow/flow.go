@@ -5,75 +5,75 @@ import "github.com/floedb/floe/internal/document"
 // Limits of definitions.
 const (
 	MaxSource      = document.MaxSource // bytes
-	MaxSteps       = 1000               // steps of a definition
+	MaxSteps       = 1000               // per definition
 	MaxPlans       = 100
-	MaxExecutors   = 100 // of a plan
+	MaxExecutors   = 100 // per plan
 	MaxBranches    = 1000
 	MaxItems       = 10_000 // of a parallel step with each
-	MaxTransitions = 100    // of a step
+	MaxTransitions = 100    // per step
 	MaxTerminals   = 100
 	MaxAttributes  = 32
-	MaxSignals     = 100 // that are declared
-	MaxNames       = 100 // of a list of errors or signals
+	MaxSignals     = 100 // declared
+	MaxNames       = 100 // in a list of errors or signals
 	MaxAttempts    = 1000
 	MaxExpression  = 4 << 10 // bytes
-	DefaultVisits  = 10_000  // steps that a run takes in a row, without a wait or a call that begins, before it is stopped
-	DefaultSteps   = 100_000 // steps that a run takes in all
+	DefaultVisits  = 10_000  // maximum steps of a run in a row, without a wait or a call that begins; the run is then stopped
+	DefaultSteps   = 100_000 // maximum steps of a run
 )
 
-// Latest is what starts call the default version of a workflow.
+// Latest is the version that starts use for a workflow's default version.
 const Latest = "latest"
 
-// Definition is a workflow as it was read, checked and compiled. All times are ms.
+// Definition is a parsed, checked and compiled workflow. All times are in ms.
 type Definition struct {
 	Name        string
 	Version     string
 	Description string
-	Namespace   string // it is for; "": any
+	Namespace   string // namespace of the workflow; "": any
 	Idempotency Idempotency
 	Timeout     int64 // of a run; 0: none
-	MaxVisits   int64 // steps that a run takes in a row, without a wait or a call that begins
-	MaxSteps    int64 // steps that a run takes in all; 0: DefaultSteps
-	RetainFor   int64 // how long ended runs are kept
-	RetainRuns  int64 // and how many
+	MaxVisits   int64 // maximum steps of a run in a row, without a wait or a call that begins
+	MaxSteps    int64 // maximum steps of a run; 0: DefaultSteps
+	RetainFor   int64 // retention of ended runs
+	RetainRuns  int64 // number of ended runs to keep
 	Input       *Schema
-	Signals     []Signal // whose payloads are checked
+	Signals     []Signal // signals with checked payloads
 	Attributes  []Attribute
-	Output      *Template // of a run that completes; nil: the output of its last step
+	Output      *Template // of a completed run; nil: the output of its last step
 	Schedule    *Schedule
 	Trigger     *Trigger
-	Steps       []Step // the first is the one to start with
+	Steps       []Step // the first is the start step
 	Terminals   []Terminal
 	Plans       []Plan
 }
 
-// Idempotency says whether starts need an idempotency key.
+// Idempotency is the rule for idempotency keys of starts.
 type Idempotency uint8
 
-// The rules of idempotency.
+// The rules for idempotency keys.
 const (
 	IdempotencyOptional Idempotency = iota
-	IdempotencyNone                 // a key is refused
+	IdempotencyNone                 // keys are rejected
 	IdempotencyRequired
 )
 
-// StartStep is what the step to start with is called in paths and results.
+// StartStep is the name of the start step in paths and results.
 const StartStep = "_start"
 
-// Step is a step. Which of Call, Wait, Sleep and Parallel it is about, Kind says.
+// Step is a step. Kind selects which of Call, Wait, Sleep and Parallel applies.
 type Step struct {
-	Name        string // StartStep of the first
+	Name        string // StartStep for the first
 	Kind        Kind
 	When        *Expr // nil: always
 	Call        Call
 	Wait        Wait
 	Sleep       Sleep
 	Parallel    Parallel
-	Compensate  *Call // nil: nothing is to be undone
+	Compensate  *Call // nil: none
 	Transitions []Transition
 }
 
-// Kind is what a step does.
+// Kind is the kind of a step.
 type Kind uint8
 
 // The kinds of steps.
@@ -84,20 +84,20 @@ const (
 	KindParallel
 )
 
-// Call is something that is run: by a step, a branch of a parallel one, an executor of a plan, or
-// to compensate.
+// Call is a call made by a step, a branch of a parallel step, an executor of a plan, or a
+// compensation.
 type Call struct {
 	Target  Target
 	Name    string    // of the action, plan or workflow
-	Version string    // of the workflow; "": its default
-	Plan    int       // of TargetPlan: its place in Definition.Plans
-	Input   *Template // nil: the run's input; of compensate: {"input", "output"} of the step
+	Version string    // of the workflow; "": its default version
+	Plan    int       // for TargetPlan: index in Definition.Plans
+	Input   *Template // nil: the run's input; for a compensation {"input", "output"} of the step
 	Retry   Retry
 	Poll    *Poll
-	Timeout int64 // of an attempt, from when it is asked for; 0: as the target says
+	Timeout int64 // of an attempt, from its request on; 0: the target's timeout
 }
 
-// Target is what a Call runs.
+// Target is the kind of thing that a Call runs.
 type Target uint8
 
 // The targets of calls.
@@ -107,11 +107,11 @@ const (
 	TargetWorkflow
 )
 
-// Retry says how often a call is tried.
+// Retry is the retry policy of a call.
 type Retry struct {
-	Attempts int64 // 0: as the target says
+	Attempts int64 // 0: the target's
 	Backoff  Backoff
-	Within   int64 // ms from the first attempt, after which none begins; 0: no limit
+	Within   int64 // ms after the first attempt, during which attempts may begin; 0: no limit
 }
 
 // Backoff is the pause before an attempt.
@@ -119,10 +119,10 @@ type Backoff struct {
 	Kind    BackoffKind
 	Initial int64
 	Max     int64 // 0: no limit
-	Jitter  int64 // up to so much is added or taken away, see Backoff.Pause
+	Jitter  int64 // maximum that is added or subtracted, see Backoff.Pause
 }
 
-// BackoffKind is how pauses grow.
+// BackoffKind is the growth of the pauses.
 type BackoffKind uint8
 
 // The kinds of back-off.
@@ -130,21 +130,21 @@ const (
 	BackoffFixed BackoffKind = iota
 	BackoffLinear
 	BackoffExponential
-	BackoffExponentialJitter // between half and all of the exponential one, or with Jitter
+	BackoffExponentialJitter // between half and all of the exponential pause, or with Jitter
 )
 
-// Poll says how a call is repeated whose outcome is "pending".
+// Poll is the policy for repeating a call whose outcome is "pending".
 type Poll struct {
-	First    int64 // pause before the first
+	First    int64 // pause before the first poll
 	Attempts int64
-	Backoff  Backoff // of the following
+	Backoff  Backoff // of the following polls
 }
 
 // Wait is a wait for a signal.
 type Wait struct {
 	Type      string
 	Timeout   int64  // 0: none
-	OnTimeout string // the outcome then; "timeout" by default. A step or terminal that is named there has a transition for it
+	OnTimeout string // outcome of a timeout, default "timeout"; a step or terminal named here has a transition for it
 	Schema    *Schema
 }
 
@@ -154,13 +154,13 @@ type Sleep struct {
 	Until *Path // a time in ms or RFC 3339; nil: For
 }
 
-// Parallel is a number of calls at the same time: Branches, or one for each element of an array.
+// Parallel is a set of concurrent calls: Branches, or one call per element of an array.
 type Parallel struct {
 	Branches []Branch
-	Each     *Path // to the array; nil: Branches
+	Each     *Path // path of the array; nil: Branches
 	Body     Call  // for each element
-	Any      int64 // so many successes are enough; 0: all
-	Most     int64 // at the same time; 0: no limit
+	Any      int64 // number of successes that suffices; 0: all
+	Most     int64 // concurrency limit; 0: none
 }
 
 // Branch is a named branch.
@@ -169,16 +169,16 @@ type Branch struct {
 	Call Call
 }
 
-// Transition is where an outcome leads.
+// Transition maps an outcome to a place.
 type Transition struct {
 	Outcome string
 	To      Place
 }
 
-// Place is where a transition leads: to a step, or with a negative number n to terminal ^n.
+// Place is the target of a transition: a step, or for a negative n terminal ^n.
 type Place int
 
-// The terminals that every definition has, in front of its own.
+// The terminals that every definition has. They precede its own.
 const (
 	TerminalCompleted = iota
 	TerminalFailed
@@ -187,14 +187,14 @@ const (
 	builtInTerminals
 )
 
-// Terminal is an end.
+// Terminal is an end state of a workflow.
 type Terminal struct {
 	Name   string
 	Status Status
-	Output *Template // nil: as Definition.Output
+	Output *Template // nil: Definition.Output
 }
 
-// Status is the state of a run. The numbers are part of formats.
+// Status is the state of a run. The numbers are part of stored formats.
 type Status uint8
 
 // The states of runs.
@@ -214,7 +214,7 @@ type Signal struct {
 	Schema *Schema
 }
 
-// Attribute is something runs are searched by.
+// Attribute is a search attribute of runs.
 type Attribute struct {
 	Name string
 	Kind AttributeKind
@@ -231,43 +231,43 @@ const (
 	AttributeTimestamp // ms or RFC 3339
 )
 
-// Schedule starts runs at times. Cron or Every.
+// Schedule starts runs at times given by Cron or Every.
 type Schedule struct {
 	Cron         string
 	Zone         string
 	Every        int64
-	Most         int64 // runs of it that are active at a time: at this number a tick is skipped and counted; 0: no limit
+	Most         int64 // maximum active runs of the schedule; beyond it a tick is skipped and counted; 0: no limit
 	CatchUp      uint8 // a cron.CatchUp
 	CatchUpLimit int64
 	Input        []byte // JSON; nil: none
 	Paused       bool
 }
 
-// Trigger starts runs for records of a stream.
+// Trigger starts runs for the records of a stream.
 type Trigger struct {
 	Stream    string
-	Namespace string // of the stream; "": that of the workflow
+	Namespace string // of the stream; "": the workflow's namespace
 	Group     string
-	Mode      string // of the group: shared, exclusive ...
-	Batch     int64  // records of a run
-	Wait      int64  // for so long a batch is waited for
-	Start     string // where a new group begins: latest or earliest
-	Most      int64  // runs of it that are active at a time; 0: no limit
+	Mode      string // of the group, such as shared or exclusive
+	Batch     int64  // records per run
+	Wait      int64  // maximum wait for a full batch
+	Start     string // start position of a new group: latest or earliest
+	Most      int64  // maximum active runs of the trigger; 0: no limit
 }
 
 // Plan is a choice of executors.
 type Plan struct {
 	Name      string
 	Selection Selection
-	Executors []Executor // ordered by priority, the highest first, and then as written
+	Executors []Executor // by descending priority, then in the order of the definition
 	Health    Health
 	Cache     *Cache
 	Fallback  *Fallback
-	Retryable []string // codes or outcomes of errors after which the next attempt follows, after others it is the next executor; empty: all
-	Fatal     []string // codes or outcomes of errors that end the plan
+	Retryable []string // error codes or outcomes that are retried; others proceed to the next executor; empty: all are retried
+	Fatal     []string // error codes or outcomes that end the plan
 }
 
-// Selection is how a plan orders its executors.
+// Selection is the strategy by which a plan orders its executors.
 type Selection uint8
 
 // The selections.
@@ -278,40 +278,40 @@ const (
 	SelectHealth
 )
 
-// Executor is one way to carry out a plan.
+// Executor is one option for carrying out a plan.
 type Executor struct {
 	Name     string
 	Call     Call // of an action or a workflow
 	Priority int64
 	Breaker  *Breaker
-	Rates    []Rate // all have to be kept
-	Async    bool   // tracking: a "pending" outcome is waited for, for TrackFor
+	Rates    []Rate // all must be kept
+	Async    bool   // tracking: wait up to TrackFor for a "pending" outcome
 	TrackFor int64
 }
 
-// Breaker keeps off an executor that fails.
+// Breaker is a circuit breaker for an executor.
 type Breaker struct {
-	Failures int64 // in a row, after which it opens
+	Failures int64 // in a row until it opens
 	Cooldown int64
-	Probes   int64 // at the same time when half open
+	Probes   int64 // concurrent calls while half open
 }
 
-// Rate allows so many calls in a time.
+// Rate is a rate limit: Limit calls per Per.
 type Rate struct{ Limit, Per int64 }
 
-// Health is how the health of executors is kept: successes and failures of a window, older ones
-// fading.
+// Health configures the health of executors: successes and failures are counted in windows, and
+// older windows decay.
 type Health struct {
 	Window     int64
-	Decay      int64 // in 1/65536: by what both counts are multiplied when a window ends
-	MinSamples int64 // before which an executor counts as healthy
+	Decay      int64 // in 1/65536: factor for both counts at the end of a window
+	MinSamples int64 // below this number an executor counts as healthy
 }
 
-// Cache remembers outputs of successes.
+// Cache caches the outputs of successful calls.
 type Cache struct {
 	TTL          int64
 	Key          KeyTemplate
-	InvalidateOn []string // types of signals
+	InvalidateOn []string // signal types
 }
 
 // Fallback is the output when all executors have failed (exhausted), or after the first error.

@@ -9,15 +9,15 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// What a definition says when it leaves a key out.
+// Defaults of a definition's keys.
 const (
 	defaultVersion    = "1"
 	defaultRetainFor  = 30 * 24 * 3600 * 1000
 	defaultRetainRuns = 10_000
 )
 
-// Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line
-// and at most 100 problems; the definition is nil if one of them is an Error.
+// Parse reads a definition in YAML or JSON. It returns up to 100 problems, ordered by line. The
+// definition is nil if one of them is an Error.
 func Parse(src []byte) (*Definition, []Problem) {
 	var found document.Report
 	if doc := document.Read(src, &found); doc != nil {
@@ -90,7 +90,7 @@ func (r *reader) definition(doc *document.Node) *Definition {
 	return d
 }
 
-// version reads a version; a number is taken as it is written.
+// version reads a version. A number is taken as written.
 func (r *reader) version(n *document.Node, at string) {
 	if n.Kind == document.Number {
 		n = &document.Node{Kind: document.Text, Line: n.Line, Text: n.Text}
@@ -101,14 +101,14 @@ func (r *reader) version(n *document.Node, at string) {
 	}
 }
 
-// namedStep is a step with where it stands.
+// namedStep is a step with its position in the document.
 type namedStep struct {
 	name, at string
 	line     int
 	node     *document.Node
 }
 
-// stepsOf returns the steps, that to start with first.
+// stepsOf returns the steps, with the start step first.
 func (r *reader) stepsOf(doc *document.Node) []namedStep {
 	var list []namedStep
 	start := doc.Get("start _start")
@@ -135,7 +135,7 @@ func (r *reader) stepsOf(doc *document.Node) []namedStep {
 	return list
 }
 
-// namePlaces gives steps, terminals and plans their places, before anything refers to them.
+// namePlaces assigns places to steps, terminals and plans, before any references are read.
 func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 	for i, t := range builtIn {
 		r.places[t.Name] = ^Place(i)
@@ -165,7 +165,7 @@ func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 	}
 }
 
-// reserved refuses names that are built in.
+// reserved rejects built-in names.
 func (r *reader) reserved(name string, line int, at string) bool {
 	for _, prefix := range []string{"flo.", "floe."} {
 		if strings.HasPrefix(name, prefix) {
@@ -176,7 +176,7 @@ func (r *reader) reserved(name string, line int, at string) bool {
 	return false
 }
 
-// status reads the status of a terminal. As in Flo, one that is not known counts as failed.
+// status reads the status of a terminal. As in Flo, an unknown status means failed.
 func (r *reader) status(v *Status) func(*document.Node, string) {
 	known := []document.Choice[Status]{
 		document.Is("completed", Completed), document.Is("failed", Failed), document.Is("cancelled canceled",
@@ -214,7 +214,7 @@ func (r *reader) terminal(name string, p *document.Pair, at string) {
 	r.d.Terminals = append(r.d.Terminals, t)
 }
 
-// keys returns the keys of a map in order, if they are not too many for a hint.
+// keys returns the map's keys in order, unless there are too many for a hint.
 func keys[V any](m map[string]V) func() []string {
 	return func() []string {
 		if len(m) > 2*MaxSteps {

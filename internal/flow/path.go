@@ -9,21 +9,20 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Path leads to a value: $.input.a[0]["x y"]. See Root for where paths begin.
+// Path is the path of a value: $.input.a[0]["x y"]. See Root for the possible roots.
 type Path struct {
 	root Root
 	name string // of the step or signal
 	hops []expression.Hop
 }
 
-// Root returns where the path begins.
+// Root returns the root of the path.
 func (p *Path) Root() Root { return p.root }
 
-// Append appends the value that the path leads to, as it is written there. It appends nothing if
-// there is none.
+// Append appends the raw value at the path. It appends nothing if the value is missing.
 func (p *Path) Append(dst []byte, s Source) []byte { return append(dst, p.value(s)...) }
 
-// value returns the value, which is valid until the source is asked again.
+// value returns the value at the path, valid until the next call of the source.
 func (p *Path) value(s Source) []byte {
 	raw := rawjson.TrimSpace(s.Root(p.root, p.name))
 	if !rawjson.Valid(raw) {
@@ -37,7 +36,7 @@ func (p *Path) value(s Source) []byte {
 	return raw
 }
 
-// partOf returns the part of a valid value that a hop leads to.
+// partOf returns the part of a valid value that the hop selects.
 func partOf(raw []byte, h *expression.Hop) []byte {
 	if !h.Index {
 		return rawjson.FindMember(raw, h.Key)
@@ -54,15 +53,15 @@ func partOf(raw []byte, h *expression.Hop) []byte {
 	return found
 }
 
-// pathRules say what the place of a path allows.
+// pathRules are the rules for paths at a place in a definition.
 type pathRules struct {
-	bare bool   // without $.
-	item bool   // $.item and $.index are there
-	as   string // another name for $.item
-	own  bool   // the input of a step comes before that of the run
+	bare bool   // paths without $. are allowed
+	item bool   // $.item and $.index exist
+	as   string // alias of $.item
+	own  bool   // the step's input takes precedence over the run's
 }
 
-// parsePath reads a path. The step that it names is returned with its name as it is written.
+// parsePath parses a path. A step's name in it is returned as written.
 func parsePath(text string, rules pathRules) (Path, error) {
 	rest, dollar := strings.CutPrefix(text, "$")
 	if dollar {
@@ -82,7 +81,7 @@ func parsePath(text string, rules pathRules) (Path, error) {
 	return rootPath(hops, rules)
 }
 
-// rootPath takes the first hops for the root.
+// rootPath interprets the first hops as the root.
 func rootPath(hops []expression.Hop, rules pathRules) (Path, error) {
 	if len(hops) == 0 || hops[0].Index {
 		return Path{}, errors.New("expected $.input, $.steps, $.signals, $.flo, $.item or $.index")

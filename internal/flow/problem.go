@@ -2,10 +2,10 @@ package flow
 
 import "github.com/floedb/floe/internal/document"
 
-// Problem is something that is wrong with a definition.
+// Problem is a problem of a definition.
 type Problem = document.Problem
 
-// The severities of a Problem: a definition with warnings can be run, one with errors can not.
+// The severities of a Problem. Definitions with warnings can run; those with errors cannot.
 const (
 	Warning = document.Warning
 	Error   = document.Error

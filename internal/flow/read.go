@@ -2,16 +2,16 @@ package flow
 
 import "github.com/floedb/floe/internal/document"
 
-// reader makes a Definition of a document.
+// reader converts a document to a Definition.
 type reader struct {
 	document.Reader
 	d      *Definition
 	places map[string]Place // of steps and terminals, by name
 	lines  []int            // of steps
 	plans  map[string]int
-	used   map[string]bool // plans that are run
+	used   map[string]bool // plans that a call uses
 	steps  []stepUse
-	seen   func(at string, fields []document.Field) // for references: is called with the keys of each table
+	seen   func(at string, fields []document.Field) // for references; called with the keys of each table
 }
 
 // Table is document.Reader.Table.
@@ -22,7 +22,7 @@ func (r *reader) Table(n *document.Node, at string, fields ...document.Field) {
 	r.Reader.Table(n, at, fields...)
 }
 
-// stepUse is a step that a path names.
+// stepUse is a reference to a step in a path.
 type stepUse struct {
 	name string
 	at   string

@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// callFields are the keys that say what is run, and how often it is tried.
+// callFields returns the keys for the target of a call and its retries.
 func (r *reader) callFields(c *Call, rules pathRules) []document.Field {
 	return []document.Field{
 		{Names: "run", Read: r.target(c)},
@@ -18,7 +18,7 @@ func (r *reader) callFields(c *Call, rules pathRules) []document.Field {
 	}
 }
 
-// call reads a call: a target alone, or a table.
+// call reads a call: a bare target or a table.
 func (r *reader) call(c *Call, rules pathRules) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if n.Kind == document.Text {
@@ -30,7 +30,7 @@ func (r *reader) call(c *Call, rules pathRules) func(*document.Node, string) {
 	}
 }
 
-// whole says what a call lacks, and what it says twice.
+// whole reports missing and contradictory keys of a call.
 func (r *reader) whole(c *Call, n *document.Node, at string) {
 	if n.Kind != document.Table {
 		return
@@ -45,7 +45,7 @@ func (r *reader) whole(c *Call, n *document.Node, at string) {
 
 const targetForms = "@actions/<name>, @plan/<name> or @workflow/<name>[:<version>]"
 
-// target reads what is run.
+// target reads the target of a call.
 func (r *reader) target(c *Call) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := ""
@@ -82,7 +82,7 @@ func (r *reader) target(c *Call) func(*document.Node, string) {
 	}
 }
 
-// hintTarget says what may be meant by a target that is none.
+// hintTarget returns a hint for an invalid target.
 func hintTarget(text string) string {
 	switch {
 	case strings.EqualFold(text, "flo.WaitForSignal"):
@@ -97,7 +97,7 @@ func hintTarget(text string) string {
 	return ""
 }
 
-// plan looks a plan up.
+// plan looks up a plan.
 func (r *reader) plan(c *Call, name string, line int, at string) {
 	i, known := r.plans[name]
 	if !known {
@@ -108,7 +108,7 @@ func (r *reader) plan(c *Call, name string, line int, at string) {
 	r.used[name] = true
 }
 
-// What a retry says when it leaves a key out.
+// Defaults of a retry's keys.
 const (
 	defaultAttempts     = 3
 	defaultInitial      = 1000
@@ -152,8 +152,7 @@ func (r *reader) poll(v **Poll) func(*document.Node, string) {
 	}
 }
 
-// longest sets a limit that is below the first pause only because nobody said it, and refuses
-// others.
+// longest raises the default limit to the first pause, and rejects an explicit limit below it.
 func (r *reader) longest(b *Backoff, n *document.Node, at, first string) {
 	switch {
 	case b.Max >= b.Initial:
@@ -165,15 +164,14 @@ func (r *reader) longest(b *Backoff, n *document.Node, at, first string) {
 	}
 }
 
-// backoffs are the kinds by name, in the order in which they are looked for at the beginning of a
-// text.
+// backoffs lists the kinds by name, in the order in which prefixes are matched.
 var backoffs = []document.Choice[BackoffKind]{
 	document.Is("exponential-jitter", BackoffExponentialJitter), document.Is("exp-jitter", BackoffExponentialJitter),
 	document.Is("exponential", BackoffExponential), document.Is("exp", BackoffExponential),
 	document.Is("linear", BackoffLinear), document.Is("constant", BackoffFixed), document.Is("fixed", BackoffFixed),
 }
 
-// backoffName returns the name of a kind that messages show.
+// backoffName returns a kind's name for messages.
 func backoffName(kind BackoffKind) (name string) {
 	for _, c := range backoffs {
 		if c.Value == kind && len(c.Words) > len(name) {
@@ -183,8 +181,8 @@ func backoffName(kind BackoffKind) (name string) {
 	return name
 }
 
-// backoff reads a kind, with a time behind it or not: exp-jitter-200ms is exponential with 200 ms
-// of jitter, constant-500ms has pauses of 500 ms.
+// backoff reads a kind with an optional time: exp-jitter-200ms is exponential with 200 ms of
+// jitter, constant-500ms has pauses of 500 ms.
 func (r *reader) backoff(b *Backoff) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("text; default `%s`", backoffName(b.Kind)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// condition reads an expression that is true or false.
+// condition reads a boolean expression.
 func (r *reader) condition(v **Expr) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := n.Text
@@ -36,7 +36,7 @@ func (r *reader) condition(v **Expr) func(*document.Node, string) {
 	}
 }
 
-// compileExpr compiles a condition. Its syntax is that of expr-lang/expr.
+// compileExpr compiles a condition in the syntax of expr-lang/expr.
 func compileExpr(text string) (*Expr, error) {
 	var e Expr
 	c, err := expression.Variables(text, func(hops []expression.Hop) (int, error) {

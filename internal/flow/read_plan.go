@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// What a plan says when it leaves a key out.
+// Defaults of a plan's keys.
 const (
 	defaultPriority   = 100
 	defaultThreshold  = 5
@@ -132,7 +132,7 @@ func (r *reader) health(h *Health) func(*document.Node, string) {
 	}
 }
 
-// decay reads a factor above 0, up to 1, as 1/65536.
+// decay reads a factor above 0, up to 1, in units of 1/65536.
 func (r *reader) decay(v *int64) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("number above 0, up to 1; default `%.3g`", float64(*v)/(1<<16)) {
@@ -179,7 +179,7 @@ func (r *reader) fallback(v **Fallback) func(*document.Node, string) {
 	}
 }
 
-// fallbackValue reads a value that may be JSON in text; text that is no JSON is meant as it is.
+// fallbackValue reads a value that may be JSON in text; other text is used literally.
 func (r *reader) fallbackValue(v **Template) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("template") {

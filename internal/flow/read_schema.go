@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxSchemaDepth = 64   // of schemas in schemas
-	maxListed      = 1000 // names that are required, or values of an enum
+	maxSchemaDepth = 64   // nesting depth of schemas
+	maxListed      = 1000 // required names, or values of an enum
 )
 
 // schema reads a schema.
@@ -19,7 +19,7 @@ func (r *reader) schema(v **Schema) func(*document.Node, string) {
 	return func(n *document.Node, at string) { *v = r.schemaOf(n, at, maxSchemaDepth) }
 }
 
-// schemaOf reads a schema that may have so many more below each other.
+// schemaOf reads a schema with up to left nested levels.
 func (r *reader) schemaOf(n *document.Node, at string, left int) *Schema {
 	s := &Schema{}
 	if left == 0 {
@@ -62,7 +62,7 @@ func (r *reader) schemaOf(n *document.Node, at string, left int) *Schema {
 	return s
 }
 
-// satisfiable looks for limits that contradict each other.
+// satisfiable rejects limits that contradict each other.
 func (r *reader) satisfiable(s *Schema, n *document.Node, at string) {
 	if s.min != nil && s.max != nil && *s.min > *s.max {
 		r.Fail(n.Line, "bad-value", "%s has minimum %s above maximum %s", at, decimal(*s.min), decimal(*s.max))
@@ -127,7 +127,7 @@ func (r *reader) properties(s *Schema, left int) func(*document.Node, string) {
 	}
 }
 
-// plainJSON returns a value as JSON, in which text is text.
+// plainJSON returns a value as JSON; text becomes a JSON string.
 func (r *reader) plainJSON(n *document.Node, at string) []byte {
 	var b builder
 	r.render(&b, n, at, nil)

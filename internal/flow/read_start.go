@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// What schedules and triggers say when they leave a key out.
+// Defaults of the keys of schedules and triggers.
 const (
 	defaultCatchUpLimit = 100
 	defaultBatchWait    = 5000
@@ -101,7 +101,7 @@ func (r *reader) attribute(n *document.Node, at string) {
 	}
 }
 
-// signals reads declared signals: a table by type, or a list.
+// signals reads the declared signals: a table by type, or a list.
 func (r *reader) signals(n *document.Node, at string) {
 	if n.Kind == document.List {
 		r.Each(MaxSignals, r.listedSignal)(n, at)

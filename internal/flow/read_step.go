@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// builtIn are the terminals that every definition has, in the order of their places.
+// builtIn lists the terminals of every definition, ordered by place.
 var builtIn = [builtInTerminals]Terminal{
 	TerminalCompleted: {Name: "flo.Completed", Status: Completed},
 	TerminalFailed:    {Name: "flo.Failed", Status: Failed},
@@ -15,7 +15,7 @@ var builtIn = [builtInTerminals]Terminal{
 	TerminalTimedOut:  {Name: "flo.TimedOut", Status: TimedOut},
 }
 
-// Terminal returns the terminal at a place that is one.
+// Terminal returns the terminal at a place, which must be a terminal's.
 func (d *Definition) Terminal(p Place) *Terminal {
 	if i := int(^p); i >= builtInTerminals {
 		return &d.Terminals[i-builtInTerminals]
@@ -24,7 +24,7 @@ func (d *Definition) Terminal(p Place) *Terminal {
 	return &t
 }
 
-// whatSteps does is one of these keys.
+// stepKinds lists the keys that determine the kind of a step.
 var stepKinds = []struct {
 	names string
 	kind  Kind
@@ -70,7 +70,7 @@ func (r *reader) step(s *Step, n *document.Node, at string) {
 	r.outcomes(s, n, at)
 }
 
-// stepKind says what a step does, which is one thing.
+// stepKind returns the kind of a step. A step must have exactly one.
 func (r *reader) stepKind(n *document.Node, at string) (kind Kind) {
 	for _, k := range stepKinds {
 		switch v := n.Get(k.names); {
@@ -87,7 +87,7 @@ func (r *reader) stepKind(n *document.Node, at string) (kind Kind) {
 	return kind
 }
 
-// onlyRun refuses keys of run in steps that do something else.
+// onlyRun rejects keys of run in steps of other kinds.
 func (r *reader) onlyRun(kind Kind, n *document.Node, at string) {
 	for _, key := range []string{"input", "input_mapping", "retry", "poll", "timeout_ms timeout"} {
 		v := n.Get(key)
@@ -103,7 +103,7 @@ func (r *reader) onlyRun(kind Kind, n *document.Node, at string) {
 	}
 }
 
-// wait reads what signal a step waits for.
+// wait reads a wait for a signal.
 func (r *reader) wait(v *Wait) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if n.Kind == document.Text {
@@ -139,7 +139,7 @@ func (r *reader) sleep(v *Sleep) func(*document.Node, string) {
 	}
 }
 
-// parallel reads calls that run at the same time.
+// parallel reads concurrent calls.
 func (r *reader) parallel(v *Parallel) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		rules := pathRules{item: true}
@@ -175,7 +175,7 @@ func (r *reader) parallel(v *Parallel) func(*document.Node, string) {
 	}
 }
 
-// onlyEach refuses keys of each where there are branches.
+// onlyEach rejects keys of each in a step with branches.
 func (r *reader) onlyEach(n *document.Node, at string) {
 	for _, key := range []string{"run", "as", "input", "input_mapping", "retry", "poll", "timeout_ms timeout"} {
 		if v := n.Get(key); v != nil {
@@ -198,7 +198,7 @@ func (r *reader) branches(v *Parallel) func(*document.Node, string) {
 	}
 }
 
-// transitions reads where outcomes lead.
+// transitions reads the transitions of a step.
 func (r *reader) transitions(s *Step) func(*document.Node, string) {
 	return r.Named(MaxTransitions, func(outcome string, p *document.Pair, at string) {
 		place := ""
@@ -214,31 +214,31 @@ func (r *reader) transitions(s *Step) func(*document.Node, string) {
 	})
 }
 
-// place looks a step or terminal up.
+// place looks up a step or terminal.
 func (r *reader) place(name string) (Place, bool) {
 	p, known := r.places[r.stepName(name)]
 	return p, known
 }
 
-// OutcomeSuccess and its like are the outcomes with a meaning of their own.
+// The predefined outcomes.
 const (
 	OutcomeSuccess = "success"
 	OutcomeFailure = "failure"
 	OutcomeTimeout = "timeout"
 )
 
-// leads says whether a step has a transition for an outcome.
+// leads reports whether a step has a transition for an outcome.
 func (s *Step) leads(outcome string) bool {
 	return slices.ContainsFunc(s.Transitions, func(t Transition) bool { return t.Outcome == outcome })
 }
 
-// bad are outcomes that lead nowhere good: a step needs another one to go on.
+// bad lists the outcomes of failures: to continue, a step needs a transition for another one.
 var bad = []string{
 	OutcomeFailure, OutcomeTimeout, "pending", "target_not_found", "target_disabled", "execution_failure", "output_too_large", "failed",
 	"cancelled", "timed_out", "exhausted",
 }
 
-// outcomes checks the transitions of a step, and adds those of a signal that does not come.
+// outcomes checks the transitions of a step and adds the one for a signal's timeout.
 func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 	t := n.Get("transitions")
 	if s.Kind == KindWait {
@@ -260,9 +260,9 @@ func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 	}
 }
 
-// timeout says what becomes of a step whose signal does not come: onTimeout names an outcome, a
-// step or a terminal. Without it the outcome is timeout, and a run without a transition for that is
-// timed out, whatever its step does in other failures.
+// timeout sets the transition for a signal's timeout. onTimeout names an outcome, a step or a
+// terminal; the default outcome is timeout. Without a transition for that, the run is timed out,
+// however the step handles other failures.
 func (r *reader) timeout(s *Step, n *document.Node, at string) {
 	w := &s.Wait
 	named := w.OnTimeout

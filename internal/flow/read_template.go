@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// mapping reads a template: a value in which strings may be paths, which may also be JSON in text.
-// If text has to be JSON, other text is a problem.
+// mapping reads a template: a value in which strings may be paths, or JSON in text. With strict,
+// text must be JSON.
 func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("template") {
@@ -28,10 +28,10 @@ func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*docum
 	}
 }
 
-// isPath says whether a string of a template is a path.
+// isPath reports whether a string of a template is a path.
 func isPath(s string) bool { return strings.HasPrefix(s, "$.") || strings.HasPrefix(s, "$[") }
 
-// compile makes a template of a node.
+// compile compiles a node to a template.
 func (r *reader) compile(n *document.Node, at string, rules pathRules) *Template {
 	var b builder
 	paths := 0
@@ -44,8 +44,8 @@ func (r *reader) compile(n *document.Node, at string, rules pathRules) *Template
 	return &Template{parts: b.done()}
 }
 
-// render writes a node as JSON. Path makes a path of text, or says that it is none; without it all
-// text is literal.
+// render writes a node as JSON. path compiles a string to a path, or reports that it is invalid; if
+// path is nil, all text is literal.
 func (r *reader) render(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
 	switch n.Kind {
 	case document.Null:
@@ -96,7 +96,7 @@ func (r *reader) renderText(b *builder, n *document.Node, at string, path func(t
 	b.literal = rawjson.AppendText(b.literal, n.Text)
 }
 
-// literal reads a value as JSON, in which text may be JSON too.
+// literal reads a value as JSON. Text may also be JSON.
 func (r *reader) literal(v *[]byte) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("JSON; default `%s`", *v) {
@@ -129,7 +129,7 @@ func (r *reader) path(v **Path, rules pathRules) func(*document.Node, string) {
 	}
 }
 
-// pathOf compiles a path, nil if it is none.
+// pathOf compiles a path; nil if it is invalid.
 func (r *reader) pathOf(text string, line int, at string, rules pathRules) *Path {
 	p, err := parsePath(text, rules)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *reader) pathOf(text string, line int, at string, rules pathRules) *Path
 	return &p
 }
 
-// uses notes the step that a path names, which may come later in the document.
+// uses records the step that a path refers to. The step may follow later in the document.
 func (r *reader) uses(p *Path, line int, at string) {
 	if p.root != RootOutput && p.root != RootOutcome {
 		return
@@ -149,7 +149,7 @@ func (r *reader) uses(p *Path, line int, at string) {
 	r.steps = append(r.steps, stepUse{p.name, at, line})
 }
 
-// stepName returns the name of a step: start is another one for the step to start with.
+// stepName returns a step's name: start is an alias of the start step.
 func (r *reader) stepName(name string) string {
 	if _, own := r.places[name]; name == "start" && !own {
 		return StartStep

@@ -2,14 +2,14 @@ package flow
 
 import "fmt"
 
-// tableOrder is the order of tables in the reference.
+// tableOrder is the order of the tables in the reference.
 var tableOrder = []string{
 	"workflow", "step", "call", "retry", "poll", "wait_for_signal", "sleep", "parallel", "terminals", "plans", "executors", "breaker",
 	"rate_limit", "tracking", "health",
 	"cache", "fallback", "errors", "schedule", "trigger", "search_attributes", "signals", "retention", "schema",
 }
 
-// tableDocs says what the tables of definitions are for.
+// tableDocs describes the tables of definitions.
 var tableDocs = map[string]string{
 	"workflow": "The definition as a whole.",
 	"step": "A step has exactly one of `run`, `wait_for_signal`, `sleep` and `parallel`. `input`, `retry`, `poll` and `timeout_ms` " +
@@ -49,7 +49,7 @@ var tableDocs = map[string]string{
 	"schema": "A subset of JSON Schema.",
 }
 
-// keyDocs says what the keys of tables mean.
+// keyDocs describes the keys of tables.
 var keyDocs = map[string]string{
 	"workflow.kind": "may be left out",
 	"workflow.name": "required",
@@ -201,7 +201,7 @@ var keyDocs = map[string]string{
 	"schema.additional_properties": "whether an object may have other members than `properties`",
 }
 
-// rootDocs are the roots of paths.
+// rootDocs describes the roots of paths.
 var rootDocs = [][2]string{
 	{"`$.input`", "input of the run"},
 	{"`$.steps.<name>.output`", "output of the last visit to a step; in `compensate`, of the visit that is undone"},
@@ -213,8 +213,8 @@ var rootDocs = [][2]string{
 	{"`$.index`", "in `parallel` with `each`: its index from 0"},
 }
 
-// operatorDocs are the operators of expressions, each with an example that is true of the values of
-// the tests.
+// operatorDocs describes the operators of expressions. Each has an example that is true for the
+// values of the tests.
 var operatorDocs = [][3]string{
 	{"and,&&", `true and 1 < 2`, "both; the right side is evaluated only if the left is true"},
 	{"or,||", `true or 1 > 2`, "either; the right side is evaluated only if the left is false"},
@@ -234,7 +234,7 @@ var operatorDocs = [][3]string{
 	{"len()", `len("abc") == 3 and len([1, 2]) == 2`, "characters of a string, elements of an array, or members of an object"},
 }
 
-// limitsOfDefinitions are the limits that no table of keys shows.
+// limitsOfDefinitions returns the limits that are not shown in the tables of keys.
 func limitsOfDefinitions() [][2]string {
 	limit := func(what string, n int64, unit string) [2]string {
 		return [2]string{what, fmt.Sprintf("%d%s", n, unit)}
@@ -248,7 +248,7 @@ func limitsOfDefinitions() [][2]string {
 	}
 }
 
-// Size returns a number of bytes as the reference shows it.
+// Size formats a number of bytes for the reference.
 func Size(n int) string {
 	if n > 0 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// everything is a definition that has every table there is, so that reading it goes by all keys.
+// everything is a definition with every table, so that reading it visits all keys.
 const everything = `
 name: everything
 retention: { days: 1 }
@@ -40,14 +40,13 @@ plans:
     errors: {}
 `
 
-// docTable is a table of definitions as the parser takes it.
+// docTable is a table of definitions as parsed.
 type docTable struct {
 	name string
 	keys []docKey
 }
 
-// docKey is a key of a table, with the other names that it has, and the type, default and limits of
-// its value.
+// docKey is a key of a table, with its aliases and the type, default and limits of its value.
 type docKey struct {
 	names []string
 	kind  string
@@ -55,7 +54,7 @@ type docKey struct {
 
 var (
 	listIndex = regexp.MustCompile(`\[\d+\]$`)
-	// tableNames are the names of tables that stand under several keys, or under keys that are
+	// tableNames are the names of tables that occur under several keys, or under keys that are
 	// names.
 	tableNames = []struct {
 		at   *regexp.Regexp
@@ -70,7 +69,7 @@ var (
 	}
 )
 
-// tables returns all tables of definitions, in the order in which the parser comes to them.
+// tables returns all tables of definitions, in the order in which the parser visits them.
 func tables() (all []docTable) {
 	var found document.Report
 	r := newReader(&found)
@@ -98,9 +97,9 @@ func tables() (all []docTable) {
 	return all
 }
 
-// Reference returns the documentation of definitions, paths and expressions in Markdown, made of
-// the tables that the parsers go by. Limits and outcomes are those of runs, which package workflow
-// has.
+// Reference returns the documentation of definitions, paths and expressions in Markdown. It is
+// generated from the parsers' tables. The caller passes the limits and outcomes of runs, which
+// package workflow defines.
 func Reference(limits, outcomes [][2]string) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Definitions of workflows\n\nGenerated from the tables of the parser by `go test ./workflow -run TestReference " +
@@ -151,7 +150,7 @@ func rows(b *bytes.Buffer, head string, list [][2]string) {
 	}
 }
 
-// keyDoc returns the meaning of a key. Keys of a call mean the same wherever something is called.
+// keyDoc returns the description of a key. The keys of a call mean the same in every call.
 func keyDoc(table, key string) string {
 	if doc := keyDocs[table+"."+key]; doc != "" {
 		return doc

@@ -5,27 +5,26 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// resolver finds what many paths lead to. It goes over each root once, however many paths there are
-// into it: one that a hostile definition names hundreds of times would hold up a shard otherwise.
+// resolver finds the values of many paths. It scans each root once, regardless of the number of
+// paths into it: otherwise a hostile definition with hundreds of paths could block a shard.
 type resolver struct {
 	source Source
 	paths  []*Path
 	known  []bool
 	spans  []span // by path
-	// What the source was asked for last, which it may take back when it is asked for something
-	// else.
+	// The path of the last root that the source returned. Another call may invalidate the root.
 	last *Path
 	raw  []byte
 }
 
-// span is where a value lies in its root; its end is 0 if there is none.
+// span is the position of a value in its root; end is 0 if the value is missing.
 type span struct{ from, end int }
 
 func newResolver(s Source, paths []*Path) *resolver {
 	return &resolver{source: s, paths: paths, known: make([]bool, len(paths)), spans: make([]span, len(paths))}
 }
 
-// value returns what a path leads to, nil if that is nothing, until it is asked for another.
+// value returns the value of a path, nil if it is missing. It is valid until the next call.
 func (r *resolver) value(i int) []byte {
 	if len(r.paths) == 1 {
 		return r.paths[i].value(r.source)
@@ -49,7 +48,7 @@ func (r *resolver) load(p *Path) []byte {
 
 func (p *Path) sameRoot(other *Path) bool { return p.root == other.root && p.name == other.name }
 
-// find finds what all paths lead to that have the root of one.
+// find finds the values of all paths with the same root as p.
 func (r *resolver) find(p *Path) {
 	var top fork
 	for i, other := range r.paths {
@@ -63,7 +62,7 @@ func (r *resolver) find(p *Path) {
 	}
 }
 
-// fork is a place in a root, with the paths that end there and those that go on.
+// fork is a place in a root, with the paths that end there and those that continue.
 type fork struct {
 	ends     []int
 	members  map[string]*fork
@@ -96,7 +95,7 @@ func child[K comparable](m *map[K]*fork, key K) *fork {
 	return f
 }
 
-// walk goes over the value at i, which is valid, and returns where it ends.
+// walk scans the valid value at i and returns its end.
 func (r *resolver) walk(f *fork, raw []byte, i int) (end int) {
 	switch {
 	case f.members != nil && raw[i] == '{':
@@ -119,7 +118,7 @@ func (r *resolver) walkObject(f *fork, raw []byte, i int) int {
 		if i = rawjson.SkipSpace(raw, rawjson.SkipSpace(raw, end)+1); next == nil {
 			end = rawjson.SkipValue(raw, i)
 		} else {
-			// Of several members with the same name the last one counts, with all that is in it.
+			// If a member is repeated, the last one counts, with everything in it.
 			r.forget(next)
 			end = r.walk(next, raw, i)
 		}
@@ -146,7 +145,7 @@ func (r *resolver) walkArray(f *fork, raw []byte, i int) int {
 	return i + 1
 }
 
-// forget forgets what was found from a place on.
+// forget discards the values found at a place and below it.
 func (r *resolver) forget(f *fork) {
 	for _, path := range f.ends {
 		r.spans[path] = span{}

@@ -15,31 +15,30 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Schema is what a value of JSON has to be like: a subset of JSON Schema. The zero value allows
-// everything.
+// Schema is a subset of JSON Schema. The zero value allows everything.
 type Schema struct {
-	types    uint8 // a bit for each that is allowed; 0: all
+	types    uint8 // bit set of allowed types; 0: all
 	required []string
 	members  []schemaMember // by name
-	closed   bool           // no other members
+	closed   bool           // no other members are allowed
 	items    *Schema
 	enum     [][]byte // nil: any
 	min, max *float64
 	size     [sizes]*sizeLimit
 }
 
-// schemaMember is what a member has to be like.
+// schemaMember is the schema of a member.
 type schemaMember struct {
 	name   string
 	schema *Schema
 }
 
-// sizeLimit is what is counted, and what the count may be.
+// sizeLimit bounds a size.
 type sizeLimit struct {
-	min, max int64 // max -1: any
+	min, max int64 // max -1: no limit
 }
 
-// What has a size.
+// Values with a size.
 const (
 	sizeText  = iota // in code points
 	sizeItems        // of an array
@@ -62,21 +61,21 @@ const (
 	typeEnd
 )
 
-// violation is what is wrong with a part of a value. Its path grows on the way back, as most values
-// are right.
+// violation describes an invalid part of a value. The path is built on the way back, because most
+// values are valid.
 type violation struct{ at, text string }
 
 func violates(format string, args ...any) *violation {
 	return &violation{text: fmt.Sprintf(format, args...)}
 }
 
-// below puts a step of the path in front.
+// below prepends a step to the path.
 func (v *violation) below(at string) *violation {
 	v.at = at + v.at
 	return v
 }
 
-// Check says what is wrong with a value: where, what is there, and what is allowed.
+// Check reports the first violation found: the place, the value there and what is allowed.
 func (s *Schema) Check(raw []byte) error {
 	if !rawjson.Valid(raw) {
 		return fmt.Errorf("$ is no JSON: %s", strconv.QuoteToASCII(document.Clip(string(clipBytes(raw)))))
@@ -89,7 +88,7 @@ func (s *Schema) Check(raw []byte) error {
 
 func clipBytes(raw []byte) []byte { return raw[:min(len(raw), 200)] }
 
-// show returns the beginning of a value, for messages.
+// show returns the beginning of a value for messages.
 func show(raw []byte) string { return document.Clip(string(bytes.ToValidUTF8(clipBytes(raw), nil))) }
 
 func (s *Schema) check(raw []byte) *violation {
@@ -113,7 +112,7 @@ func (s *Schema) check(raw []byte) *violation {
 	return s.checkNumber(raw)
 }
 
-// typeOf returns the bits of the types that a value has.
+// typeOf returns the bits of the types that a value matches.
 func typeOf(raw []byte) uint8 {
 	switch raw[0] {
 	case 'n':
@@ -232,8 +231,8 @@ func (s *Schema) checkObject(raw []byte) (v *violation) {
 	return v
 }
 
-// memberAt returns a step of a path. What it takes for a plain name depends on no table of Unicode,
-// since those of builds may differ.
+// memberAt returns a step of a path. Plain names are recognised without tables of Unicode, which
+// may differ between builds.
 func memberAt(name string) string {
 	name = document.Clip(name)
 	plain := name != ""

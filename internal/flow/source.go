@@ -1,23 +1,23 @@
 package flow
 
-// Source is what paths lead to. It answers with JSON, nil for what is not there; the bytes are
-// valid until the next call.
+// Source supplies the roots of paths as JSON, nil for a missing one. The bytes are valid until the
+// next call.
 type Source interface {
 	Root(r Root, name string) []byte
 }
 
-// Root is where a path begins.
+// Root is the root of a path.
 type Root uint8
 
 // The roots of paths.
 const (
-	RootInput     Root = iota + 1 // $.input: of the run
-	RootOutput                    // $.steps.<name>.output: of the step's last visit
+	RootInput     Root = iota + 1 // $.input: input of the run
+	RootOutput                    // $.steps.<name>.output: output of the step's last visit
 	RootOutcome                   // $.steps.<name>.outcome, a JSON string
-	RootSignal                    // $.signals.<type>: the last one that was taken
+	RootSignal                    // $.signals.<type>: last signal consumed
 	RootRunID                     // $.flo.run_id, a JSON string
-	RootTimestamp                 // $.flo.timestamp: ms, of the evaluation
+	RootTimestamp                 // $.flo.timestamp: time of the evaluation, ms
 	RootItem                      // $.item, or $.<as>
-	RootIndex                     // $.index: the item's place
-	RootStepInput                 // of a key of a cache: the step's input
+	RootIndex                     // $.index: index of the item
+	RootStepInput                 // in a cache key: the step's input
 )

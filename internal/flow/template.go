@@ -4,29 +4,29 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Template is JSON in which strings that are a path stand for what the path leads to.
+// Template is JSON in which strings that are paths stand for the values at those paths.
 type Template struct {
 	parts []templatePart
 }
 
-// templatePart is literal JSON with a path behind it, or without one.
+// templatePart is literal JSON, optionally followed by a path.
 type templatePart struct {
 	literal string
 	path    *Path
 }
 
-// MaxRendered is how many bytes a Template makes. What is longer than that is not complete.
+// MaxRendered is the maximum output of a Template in bytes. Longer output is truncated.
 const MaxRendered = 1 << 20
 
-// maxPaths is how many paths a Template, a KeyTemplate or an Expr has at most: each of them may go
-// over a whole input.
+// maxPaths is the maximum number of paths in a Template, a KeyTemplate or an Expr: each may scan a
+// whole input.
 const maxPaths = 256
 
-// maxKey is how long the key of a cache may be.
+// maxKey is the maximum length of a cache key in bytes.
 const maxKey = 1 << 10
 
-// Append appends the JSON that the template makes: a path that leads nowhere is null. If more than
-// MaxRendered bytes are appended, the rest is left out, and what was appended is no JSON.
+// Append appends the JSON of the template; missing values are null. Output beyond MaxRendered bytes
+// is dropped, and the appended bytes are then not valid JSON.
 func (t *Template) Append(dst []byte, s Source) []byte {
 	start := len(dst)
 	r := newResolver(s, pathsOf(t.parts))
@@ -46,14 +46,14 @@ func (t *Template) Append(dst []byte, s Source) []byte {
 	return dst
 }
 
-// KeyTemplate is text with paths in braces: charge:{input.customer_id}. A path into input looks
-// into the input of the step first, and then into that of the run.
+// KeyTemplate is text with paths in braces: charge:{input.customer_id}. A path into input uses the
+// input of the step first, then that of the run.
 type KeyTemplate struct {
 	parts []templatePart
 }
 
-// Append appends the key: of strings their text, of everything else its JSON. It is not whole if a
-// path leads nowhere, or to null, or if it is longer than a key may be.
+// Append appends the key: the text of strings and the JSON of other values. whole is false if a
+// value is missing or null, or if the key exceeds its maximum length.
 func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 	start, missing := len(dst), false
 	paths := pathsOf(k.parts)
@@ -98,7 +98,7 @@ func pathsOf(parts []templatePart) []*Path {
 	return paths
 }
 
-// builder puts a template together.
+// builder assembles a template.
 type builder struct {
 	parts   []templatePart
 	literal []byte
