@@ -13,7 +13,7 @@ var (
 	errZero  = errors.New("division by zero")
 )
 
-// apply evaluates all terms of an operation, and then the operation.
+// apply evaluates the terms of an operation, then the operation.
 func (r *run) apply(t *term) (value, error) {
 	var args [3]value
 	cost := 0
@@ -55,7 +55,7 @@ func (r *run) apply(t *term) (value, error) {
 		return r.slice(args)
 	}
 	if t.op == opMatches && x.kind == isString {
-		// A step takes about as long as going over 8 bytes. At the end of the text all of them are
+		// A step costs about as much as scanning 8 bytes. At the end of the text all steps are
 		// tried once more.
 		if err := r.pay(8 * t.steps * (len(x.text) + 1)); err != nil {
 			return value{}, err
@@ -118,7 +118,7 @@ func arithmetic(o op, x, y *value) (value, error) {
 	return integers(o, x.whole(), y.whole())
 }
 
-// floats computes with conversions around each result, so that no processor fuses two operations.
+// floats converts each result explicitly, so that no processor fuses two operations.
 func floats(o op, x, y float64) (value, error) {
 	var n float64
 	switch o {
@@ -162,7 +162,7 @@ func integers(o op, x, y int64) (value, error) {
 	return integer(n), nil
 }
 
-// in looks for an element of an array or a member of an object.
+// in searches an array for an element, or an object for a member.
 func (r *run) in(x, y *value) (value, error) {
 	switch y.kind {
 	case isObject:
@@ -188,7 +188,7 @@ func (r *run) in(x, y *value) (value, error) {
 	return value{}, mismatch("in", *x, *y)
 }
 
-// between is x in a..b, of integers.
+// between evaluates x in a..b for integers.
 func between(args [3]value) (value, error) {
 	x, first, last := &args[0], &args[1], &args[2]
 	if first.kind != isInt || last.kind != isInt {
@@ -201,8 +201,8 @@ func between(args [3]value) (value, error) {
 	return boolean(whole && compareNumbers(x, first) >= 0 && compareNumbers(x, last) <= 0), nil
 }
 
-// memberOf returns a part of a value, null if there is no such part. An index below zero counts
-// from the end.
+// memberOf returns an element or a member, null if it is missing. A negative index counts from the
+// end.
 func (r *run) memberOf(x, y *value) (value, error) {
 	switch {
 	case x.kind == isNull && (y.kind == isString || y.kind == isInt):
@@ -232,8 +232,8 @@ func element(x *value, at int64) (found value, err error) {
 	return found, err
 }
 
-// slice is x[from:to], of a string by its characters, or of an array. What is beyond the ends is
-// left out.
+// slice evaluates x[from:to] for a string, by characters, or an array. Bounds beyond the ends are
+// clipped.
 func (r *run) slice(args [3]value) (value, error) {
 	x, from, to := &args[0], &args[1], &args[2]
 	n, ok := x.size()
@@ -262,7 +262,7 @@ func bound(at, n int64) int64 {
 	return min(max(at, 0), n)
 }
 
-// runes returns the characters of a string from one to another.
+// runes returns the characters of a string from first to last.
 func runes(s string, first, last int64) string {
 	from := skip(s, first)
 	return s[from : from+skip(s[from:], last-first)]
@@ -295,7 +295,7 @@ func search(t *term, x, y *value) (value, error) {
 	return boolean(strings.HasSuffix(x.text, y.text)), nil
 }
 
-// loop evaluates a function of an array and a predicate about each of its elements.
+// loop evaluates a function that applies a predicate to each element of an array.
 func (r *run) loop(t *term) (value, error) {
 	v, err := r.eval(&t.args[0])
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Numbers of terms in the coded form of conditions. They are part of compiled workflow definitions
-// and never change.
+// and must not change.
 const (
 	codeNull byte = iota + 1
 	codeTrue
@@ -17,7 +17,7 @@ const (
 	codeFloat
 	codeString
 	codeVariable
-	codeFirst // of codedOps
+	codeFirst // first number of codedOps
 )
 
 const (
@@ -27,7 +27,8 @@ const (
 	codeArray = codeLen + 2
 )
 
-// codedOps are the operations from codeFirst on. opBetween is opIn with a range on its right.
+// codedOps lists the operations from codeFirst on. opBetween is coded as opIn with a range on its
+// right.
 var codedOps = [...]op{
 	opNot, opNegate, opPlus, opAnd, opOr, opAdd, opSubtract, opMultiply, opDivide, opModulo, opEqual, opDiffer, opLess, opLessEqual,
 	opGreater, opGreaterEqual,
@@ -36,7 +37,7 @@ var codedOps = [...]op{
 
 func (o op) coded() bool { return slices.Contains(codedOps[:], o) }
 
-// arity returns how many terms a coded operation is about.
+// arity returns the number of operands of a coded operation.
 func (o op) arity() int {
 	switch o {
 	case opNot, opNegate, opPlus, opCall:
@@ -47,8 +48,8 @@ func (o op) arity() int {
 	return 2
 }
 
-// Code codes a condition with variables. variable codes what a number that Variables returned
-// stands for, and sets it when it decodes.
+// Code codes a condition with variables. variable codes the variable with the number at, and sets
+// at when decoding.
 func (e *Expr) Code(c *codec.Coder, variable func(c *codec.Coder, at *int)) {
 	t := coder{Coder: c, left: MaxTerms, variable: variable}
 	t.term(&e.top)
@@ -94,7 +95,7 @@ func (c *coder) term(t *term) {
 	c.rest(t, n)
 }
 
-// rest codes a term behind its number.
+// rest codes a term after its number.
 func (c *coder) rest(t *term, n byte) {
 	if c.left--; c.left < 0 {
 		c.Fail("expression of too many terms")
@@ -131,7 +132,7 @@ func (c *coder) rest(t *term, n byte) {
 	}
 }
 
-// begin makes the term of a number, with room for the terms that it is about.
+// begin creates the term of a number, with room for its operands.
 func (c *coder) begin(t *term, n byte) {
 	switch kinds := [...]valueKind{codeNull: isNull, codeTrue: isBool, codeFalse: isBool, codeInt: isInt, codeFloat: isFloat,
 		codeString: isString}; {
@@ -152,7 +153,7 @@ func (c *coder) begin(t *term, n byte) {
 	}
 }
 
-// array codes an array, which is a constant if its elements are.
+// array codes an array. An array of constants is a constant.
 func (c *coder) array(t *term) {
 	if t.op == opConst {
 		list := t.value.list
@@ -167,7 +168,7 @@ func (c *coder) array(t *term) {
 	}
 }
 
-// in codes opIn, or opBetween as opIn of a range.
+// in codes opIn, and opBetween as opIn with a range.
 func (c *coder) in(t *term) {
 	c.term(&t.args[0])
 	n := byte(codeRange)

@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// equal compares as == does: values of different types differ, numbers are equal by value, arrays
-// and objects by what they hold.
+// equal implements ==: values of different types differ, numbers are equal by value, arrays and
+// objects by content.
 func (r *run) equal(a, b *value) (bool, error) {
 	switch {
 	case a.number() && b.number():
@@ -70,7 +70,7 @@ func (r *run) members(v *value) (map[string]gjson.Result, error) {
 	return all, failed
 }
 
-// equalObjects: all members have to be equal; numbers that are out of range differ from all.
+// equalObjects compares all members. A number out of range differs from everything.
 func (r *run) equalObjects(a, b *value) (bool, error) {
 	as, err := r.members(a)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *run) equalObjects(a, b *value) (bool, error) {
 	if err != nil || len(as) != len(bs) {
 		return false, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(as)) { // in order: the cost may end it anywhere
+	for _, name := range slices.Sorted(maps.Keys(as)) { // sorted: the cost limit may end the loop anywhere
 		x := as[name]
 		y, there := bs[name]
 		if !there {
@@ -111,17 +111,17 @@ func (r *run) equalJSON(x, y gjson.Result) (bool, error) {
 	return err == nil && same, nil
 }
 
-// EqualJSON compares two values, which are valid JSON: numbers by value, arrays and objects by what
-// they hold. Of several members with the same name the last one counts. Numbers out of range are
-// equal if they are written alike.
+// EqualJSON compares two valid JSON values: numbers by value, arrays and objects by content. If a
+// member is repeated, the last one counts. Numbers out of range are equal if they are written
+// alike.
 func EqualJSON(x, y []byte) bool {
 	r := run{left: math.MaxInt, room: math.MaxInt, last: true}
 	same, _ := r.equalJSON(gjson.ParseBytes(x), gjson.ParseBytes(y))
 	return same || bytes.Equal(x, y)
 }
 
-// compareNumbers orders two numbers by their value, exactly also where one of them is an integer
-// that a float64 does not hold.
+// compareNumbers compares two numbers by value. It is exact for integers that a float64 cannot
+// represent.
 func compareNumbers(a, b *value) int {
 	switch {
 	case a.kind == isInt && b.kind == isInt:

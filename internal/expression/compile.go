@@ -16,26 +16,25 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Compile compiles an expression over records. Errors name a column, from 1.
+// Compile compiles an expression over records. Errors include the column, from 1.
 func Compile(text string) (*Expr, error) {
 	e, _, err := compile(text, nil)
 	return e, err
 }
 
-// Condition compiles an expression over records that is true or false.
+// Condition compiles a boolean expression over records.
 func Condition(text string) (*Expr, error) { return condition(text, nil) }
 
-// A Hop leads from a value to a part of it: a member of an object, or an element of an array.
+// Hop is a step of a path: to a member of an object or an element of an array.
 type Hop struct {
 	Key   string
-	At    int64 // of an element, from 0
-	Index bool  // At counts, Key does not
+	At    int64 // index of an element, from 0
+	Index bool  // use At instead of Key
 }
 
 // Variables compiles a condition whose paths begin with variables instead of members of a record.
-// variable is called with each path, whose first hop is the variable, and returns the number by
-// which Holds asks for its value. Of operators and functions the condition has those that Code can
-// code.
+// It calls variable for each path; the first hop is the variable. variable returns the number that
+// Holds uses for its value. The condition may use only operators and functions that Code supports.
 func Variables(text string, variable func(path []Hop) (int, error)) (*Expr, error) {
 	return condition(text, variable)
 }
@@ -66,12 +65,12 @@ func compile(text string, variable func([]Hop) (int, error)) (*Expr, types, erro
 		return nil, 0, err
 	}
 	if variable != nil {
-		text = "" // the coded form has none
+		text = "" // the coded form has no text
 	}
 	return &Expr{top: top, text: text}, is, nil
 }
 
-// parse keeps what a parser that is not ours may do with hostile text from ending the process.
+// parse converts panics of the third-party parser, which hostile text might cause, to errors.
 func parse(text string) (n ast.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -85,7 +84,7 @@ func parse(text string) (n ast.Node, err error) {
 	return tree.Node, nil
 }
 
-// types is a set of kinds: what a term may come to.
+// types is a set of kinds: the possible kinds of a term.
 type types uint16
 
 const anything = types(1<<kinds - 1)
@@ -115,20 +114,20 @@ func (t types) String() string {
 	return document.OneOf(all)
 }
 
-// compiler makes terms of what the parser returns, and says what they may come to.
+// compiler converts the parser's nodes to terms and infers their types.
 type compiler struct {
-	variable func([]Hop) (int, error) // nil: paths lead into a record
+	variable func([]Hop) (int, error) // nil: paths are in a record
 	terms    int
-	depth    int // of predicates
-	pattern  int // instructions of the patterns so far
+	depth    int // nesting depth of predicates
+	pattern  int // instructions of all patterns so far
 }
 
-// refuse says what an expression must not have, and where.
+// refuse returns an error for an invalid construct, with its position.
 func refuse(n ast.Node, format string, args ...any) error {
 	return fmt.Errorf("column %d: %w", n.Location().From+1, fmt.Errorf(format, args...))
 }
 
-// constant returns a term of a literal.
+// constant returns a constant term.
 func constant(v value) (term, types, error) { return term{op: opConst, value: v}, set(v.kind), nil }
 
 func (c *compiler) compile(n ast.Node) (term, types, error) {
@@ -176,7 +175,7 @@ func (c *compiler) compile(n ast.Node) (term, types, error) {
 	return term{}, 0, c.misplaced(n, strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node")))
 }
 
-// misplaced refuses what an expression is not made of.
+// misplaced rejects a construct that expressions do not support.
 func (c *compiler) misplaced(n ast.Node, what string) error {
 	if c.variable != nil {
 		return refuse(n,
@@ -185,7 +184,7 @@ func (c *compiler) misplaced(n ast.Node, what string) error {
 	return refuse(n, "%s does not go here", what)
 }
 
-// name compiles a path, or what a record has beside its value.
+// name compiles a path, or a name for a part of the record other than its value.
 func (c *compiler) name(n ast.Node) (term, types, error) {
 	hops, static := hopsOf(n)
 	if !static {
@@ -221,7 +220,7 @@ func (c *compiler) name(n ast.Node) (term, types, error) {
 	return term{op: opPath, path: p}, anything &^ set(isList), nil
 }
 
-// path compiles a path of a variable, with or without $ in front.
+// path compiles a path of a variable, with or without a leading $.
 func (c *compiler) path(n ast.Node, root string, hops []Hop) (term, types, error) {
 	if root != "$" {
 		hops = slices.Insert(hops, 0, Hop{Key: root})
@@ -233,7 +232,7 @@ func (c *compiler) path(n ast.Node, root string, hops []Hop) (term, types, error
 	return term{op: opVariable, at: at}, anything &^ set(isList), nil
 }
 
-// hopsOf returns a name and the members behind it, if none of them has to be computed.
+// hopsOf returns the hops of a static path: a name and its members, without computed ones.
 func hopsOf(n ast.Node) (hops []Hop, static bool) {
 	for {
 		switch at := n.(type) {
@@ -259,7 +258,7 @@ func hopsOf(n ast.Node) (hops []Hop, static bool) {
 	}
 }
 
-// pointer compiles #, .member of it, or #index.
+// pointer compiles #, .member of the current element, or #index.
 func (c *compiler) pointer(n *ast.PointerNode) (term, types, error) {
 	switch {
 	case c.depth == 0:
@@ -272,7 +271,7 @@ func (c *compiler) pointer(n *ast.PointerNode) (term, types, error) {
 	return term{}, 0, refuse(n, "unknown #%s, expected # or #index", n.Name)
 }
 
-// op compiles the terms of an operation.
+// op compiles an operation and its operands.
 func (c *compiler) op(n ast.Node, o op, returns types, args ...ast.Node) (term, types, error) {
 	t := term{op: o}
 	is := make([]types, len(args))
@@ -294,7 +293,7 @@ func (c *compiler) op(n ast.Node, o op, returns types, args ...ast.Node) (term, 
 	return t, returns, nil
 }
 
-// outcome says what an operation may come to, and whether it can go well at all.
+// outcome returns the possible types of an operation's result, and whether it can succeed at all.
 func outcome(o op, returns types, is []types) (types, bool) {
 	both := func(want types) bool { return is[0]&want != 0 && is[len(is)-1]&want != 0 }
 	str := set(isString)
@@ -354,7 +353,7 @@ func (c *compiler) unary(n *ast.UnaryNode) (term, types, error) {
 	return term{}, 0, c.misplaced(n, "operator "+n.Operator)
 }
 
-// operators are those with two sides.
+// operators lists the binary operators.
 var operators = map[string]op{
 	"and": opAnd, "&&": opAnd, "or": opOr, "||": opOr, "+": opAdd, "-": opSubtract, "*": opMultiply, "/": opDivide, "%": opModulo,
 	"**": opPower, "^": opPower,
@@ -392,13 +391,13 @@ func (c *compiler) in(n *ast.BinaryNode) (term, types, error) {
 		return term{op: opHasHeader, name: name.Value}, set(isBool), nil
 	}
 	if inside, ok := n.Right.(*ast.BinaryNode); ok && inside.Operator == ".." {
-		c.terms++ // as it is coded
+		c.terms++ // counted as in the coded form
 		return c.op(n, opBetween, 0, n.Left, inside.Left, inside.Right)
 	}
 	return c.op(n, opIn, 0, n.Left, n.Right)
 }
 
-// matches compiles the regular expression, which has to be a literal.
+// matches compiles the operator matches. The regular expression must be a literal.
 func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
 	pattern, ok := n.Right.(*ast.StringNode)
 	if !ok {
@@ -420,11 +419,11 @@ func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
 	return t, is, err
 }
 
-// maxPattern is how many instructions the patterns of an expression may have: a repetition of
-// repetitions has millions in a few bytes.
+// maxPattern is the maximum number of instructions of an expression's patterns. Nested repetitions
+// can have millions in a few bytes.
 const maxPattern = 100_000
 
-// instructions returns about how many instructions a pattern has.
+// instructions returns the approximate number of a pattern's instructions.
 func instructions(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {
@@ -439,8 +438,8 @@ func instructions(re *syntax.Regexp) int {
 	return min(n, maxPattern+1)
 }
 
-// stepsOf returns how many steps a pattern may take for a byte: as many as its program has
-// instructions, since each of them may be tried. Plain text takes none.
+// stepsOf returns the maximum number of steps of a pattern per byte: the number of its program's
+// instructions, since each may be tried. Plain text needs none.
 func stepsOf(re *regexp.Regexp) int {
 	if _, complete := re.LiteralPrefix(); complete {
 		return 0
@@ -456,7 +455,7 @@ func stepsOf(re *regexp.Regexp) int {
 	return min(len(program.Inst), maxSteps)
 }
 
-// maxSteps is more than the programs of patterns have that fit into an expression.
+// maxSteps exceeds the program size of any pattern that fits into an expression.
 const maxSteps = 1 << 20
 
 func (c *compiler) conditional(n *ast.ConditionalNode) (term, types, error) {
@@ -486,7 +485,7 @@ func (c *compiler) slice(n *ast.SliceNode) (term, types, error) {
 	return c.op(n, opSlice, 0, n.Node, from, to)
 }
 
-// array compiles an array. One of literals is made once.
+// array compiles an array. An array of literals is built once.
 func (c *compiler) array(n *ast.ArrayNode) (term, types, error) {
 	t, _, err := c.op(n, opArray, 0, n.Nodes...)
 	if err != nil {
@@ -496,7 +495,7 @@ func (c *compiler) array(n *ast.ArrayNode) (term, types, error) {
 	return t, set(isList), nil
 }
 
-// fold makes a constant of an array of constants.
+// fold converts an array of constants to a constant.
 func (t *term) fold() {
 	list := make([]value, len(t.args))
 	for i := range t.args {
@@ -556,7 +555,7 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (term, types, 
 	return t, set(f.returns), nil
 }
 
-// clockless says why a function of expr-lang/expr is not there.
+// clockless returns the reason why a function of expr-lang/expr is not supported.
 func clockless(name string) string {
 	switch name {
 	case "now", "date", "duration", "timezone":
@@ -575,7 +574,7 @@ func (f *function) arity() string {
 	return fmt.Sprintf("%d to %d", f.least, f.most)
 }
 
-// loop compiles a function of an array and a predicate.
+// loop compiles a function with an array and a predicate.
 func (c *compiler) loop(n ast.Node, name string, args []ast.Node) (term, types, error) {
 	if len(args) != 2 {
 		return term{}, 0, refuse(n, "%s has %s, expected an array and a predicate", name, countOf(len(args)))
@@ -618,7 +617,7 @@ func (c *compiler) loop(n ast.Node, name string, args []ast.Node) (term, types, 
 	return t, set(isBool), nil
 }
 
-// countOf says how many arguments there are.
+// countOf formats a number of arguments.
 func countOf(n int) string {
 	if n == 1 {
 		return "1 argument"

@@ -10,21 +10,21 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Env is a record that an expression is about.
+// Env is the record that an expression is evaluated on.
 type Env interface {
-	// JSON returns the record's value. Errors: it is no JSON.
+	// JSON returns the record's value. It fails if the value is not JSON.
 	JSON() (string, error)
 	RecordKey() string
 	Time() int64 // event time, ms
 	Header(name string) (value string, there bool)
 }
 
-// Meter bounds what several evaluations cost together, in steps: see Budget. It is not safe for
+// Meter bounds the total cost of several evaluations, in steps; see Budget. It is not safe for
 // concurrent use.
 type Meter struct{ Most, Spent int }
 
-// Pay counts work beside that of expressions: going over so many bytes. Errors: ErrCost. A Meter
-// that is nil bounds nothing.
+// Pay adds the cost of scanning a number of bytes outside of expressions. A nil Meter has no limit.
+// Errors: ErrCost.
 func (m *Meter) Pay(bytes int) error {
 	if m == nil {
 		return nil
@@ -41,29 +41,29 @@ type Expr struct {
 	text string
 }
 
-// MaxText is how many bytes an expression has at most.
+// MaxText is the maximum length of an expression in bytes.
 const MaxText = 4 << 10
 
 const (
-	// MaxTerms is how many terms an expression has at most.
+	// MaxTerms is the maximum number of terms in an expression.
 	MaxTerms = 1000
-	// Budget is how many steps an evaluation may take: terms, and pieces of text and JSON that they
-	// go over. It is some 10 ms.
+	// Budget is the maximum number of steps of an evaluation: terms, and the pieces of text and
+	// JSON that they scan. It takes about 10 ms.
 	Budget     = 1 << 20
 	pieceBytes = 16
-	// maxMade is how many bytes of values an evaluation may make.
+	// maxMade is the maximum size in bytes of the values that an evaluation creates.
 	maxMade = 16 << 20
-	// Conditions with variables are about whole inputs and outputs, which are larger than records.
+	// Conditions with variables read whole inputs and outputs, which are larger than records.
 	variablesBudget = 4 * Budget
 	variablesRoom   = 4 * maxMade
 )
 
-// String returns the expression as it was written.
+// String returns the source of the expression.
 func (e *Expr) String() string { return e.text }
 
-// Holds says whether a condition with variables holds. value returns the value of a variable, which
-// is valid JSON or empty for null; it is not used after the next call. Errors: ErrCost, it is not
-// true or false, or one of its operators does not go with what it is about.
+// Holds evaluates a condition with variables. value returns the value of a variable: valid JSON, or
+// empty for null. It is not used after the next call. Errors: ErrCost, a result that is not a
+// boolean, or an operator with operands of unsupported types.
 func (e *Expr) Holds(value func(variable int) []byte) (bool, error) {
 	r := begin(nil, nil)
 	defer r.end()
@@ -82,16 +82,16 @@ func (r *run) holds(e *Expr) (bool, error) {
 	return v.yes(), nil
 }
 
-// Bool says whether a condition holds; m bounds the cost of this evaluation and of others together,
-// nil: it is bounded by itself. Errors: ErrCost, it is not true or false, or one of its operators
-// does not go with what it is about.
+// Bool evaluates a condition. m bounds the total cost of this evaluation and others; if it is nil,
+// the evaluation has its own limit. Errors: ErrCost, a result that is not a boolean, or an operator
+// with operands of unsupported types.
 func (e *Expr) Bool(env Env, m *Meter) (bool, error) {
 	r := begin(env, m)
 	defer r.end()
 	return r.holds(e)
 }
 
-// AppendJSON appends what the expression comes to; m as for Bool.
+// AppendJSON appends the result of the expression as JSON; m as for Bool.
 func (e *Expr) AppendJSON(dst []byte, env Env, m *Meter) ([]byte, error) {
 	r := begin(env, m)
 	defer r.end()
@@ -112,7 +112,7 @@ func article(k valueKind) string {
 	return "a " + k.String()
 }
 
-// term is an operation with the terms that it is about, a constant, or a path.
+// term is an operation with its operands, a constant, or a path.
 type term struct {
 	op    op
 	args  []term
@@ -120,9 +120,9 @@ type term struct {
 	path  Path
 	name  string // of a header, or function
 	match *regexp.Regexp
-	steps int // of the pattern, for each byte that it is matched against; 0: it is plain text
+	steps int // steps of the pattern per byte of input; 0: plain text
 	call  *function
-	at    int // of what a predicate is about, or the number of a variable
+	at    int // depth of the predicate's element, or number of a variable
 }
 
 // op is an operation.
@@ -136,11 +136,11 @@ const (
 	opHeader
 	opHasHeader
 	opVariable
-	opItem // the element that a predicate is about
+	opItem // current element of a predicate
 	opIndex
 	opNot
 	opNegate
-	opPlus // in front of a number
+	opPlus // unary
 	opAnd
 	opOr
 	opAdd
@@ -161,17 +161,17 @@ const (
 	opStartsWith
 	opEndsWith
 	opMatches
-	opMember // of an object by a string, of an array by an index
+	opMember // of an object by name, of an array by index
 	opSlice
 	opArray
-	opObject // of keys and values in turns
+	opObject // keys and values alternate
 	opIf
-	opElse // ??: the second if the first is null
+	opElse // ??: the second operand if the first is null
 	opCall
-	opLoop // of an array and a predicate
+	opLoop // function of an array and a predicate
 )
 
-// names are operations as they are written.
+// names are the operations as written.
 var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and", opOr: "or", opAdd: "+", opSubtract: "-", opMultiply: "*",
 	opDivide: "/", opModulo: "%", opPower: "**",
 	opEqual: "==", opDiffer: "!=", opLess: "<", opLessEqual: "<=", opGreater: ">", opGreaterEqual: ">=", opIn: "in", opBetween: "in",
@@ -179,8 +179,8 @@ var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and"
 	opEndsWith: "endsWith", opMatches: "matches", opMember: "[]", opSlice: "[:]", opIf: "?:"}
 
 var (
-	// ErrCost is the error of an evaluation that is too expensive, by itself or after others that
-	// had the same Meter.
+	// ErrCost is returned if an evaluation is too expensive, alone or together with others that
+	// used the same Meter.
 	ErrCost = errors.New("the expression takes too long")
 	errMade = errors.New("the expression makes too much")
 )
@@ -189,17 +189,16 @@ var (
 type run struct {
 	env   Env
 	meter *Meter
-	most  int // what it may cost
-	left  int // of that
-	room  int // for what it makes, in bytes
+	most  int // cost limit
+	left  int // remaining cost
+	room  int // remaining bytes of created values
 	value func(variable int) []byte
-	last  bool    // of several members with the same name the last one counts
-	items []value // what predicates are about, the innermost last
+	last  bool    // if a member is repeated, the last one counts
+	items []value // current elements of predicates, innermost last
 	index []int64
 }
 
-// runs are evaluations that have ended: terms are called through functions, so that each would be
-// allocated.
+// runs pools evaluations: terms are called through functions, so each would escape to the heap.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
 func begin(env Env, m *Meter) *run {
@@ -220,7 +219,7 @@ func (r *run) end() {
 	runs.Put(r)
 }
 
-// pay counts what a step costs: going over so many bytes.
+// pay adds the cost of a step that scans a number of bytes.
 func (r *run) pay(bytes int) error {
 	if r.left -= 1 + bytes/pieceBytes; r.left < 0 {
 		return ErrCost
@@ -228,7 +227,7 @@ func (r *run) pay(bytes int) error {
 	return nil
 }
 
-// make counts bytes of a value that is made.
+// make counts the bytes of a created value.
 func (r *run) make(bytes int) error {
 	if r.room -= bytes; r.room < 0 {
 		return errMade
@@ -288,8 +287,7 @@ func (r *run) eval(t *term) (value, error) {
 	return r.apply(t)
 }
 
-// path reads a member of the record's value. Only what is looked for is read, but the whole of it
-// is gone over.
+// path reads a member of the record's value. It scans the whole value but parses only the member.
 func (r *run) path(t *term) (value, error) {
 	json, err := r.env.JSON()
 	if err != nil {
@@ -312,7 +310,7 @@ func (r *run) variable(t *term) (value, error) {
 	return fromJSON(gjson.Parse(string(raw)))
 }
 
-// logic is and and or, which leave the second term alone when the first decides.
+// logic evaluates and and or. The second operand is skipped if the first one decides.
 func (r *run) logic(t *term) (value, error) {
 	for i := range t.args {
 		yes, err := r.truth(&t.args[i], t.op)
@@ -323,7 +321,7 @@ func (r *run) logic(t *term) (value, error) {
 	return boolean(t.op == opAnd), nil
 }
 
-// truth evaluates a term that has to be true or false for an operator.
+// truth evaluates an operand that must be a boolean.
 func (r *run) truth(t *term, of op) (bool, error) {
 	v, err := r.eval(t)
 	if err == nil && v.kind != isBool {
@@ -332,7 +330,7 @@ func (r *run) truth(t *term, of op) (bool, error) {
 	return v.yes(), err
 }
 
-// mismatch is the error of an operator and types that do not go together.
+// mismatch returns the error for operands of unsupported types.
 func mismatch(name string, args ...value) error {
 	types := make([]string, len(args))
 	for i := range args {
@@ -341,7 +339,7 @@ func mismatch(name string, args ...value) error {
 	return fmt.Errorf("%s does not go with %s", name, strings.Join(types, " and "))
 }
 
-// many evaluates terms of any number.
+// many evaluates a variable number of terms.
 func (r *run) many(t *term) (value, error) {
 	args := make([]value, len(t.args))
 	cost := itemBytes * len(args)
@@ -351,7 +349,7 @@ func (r *run) many(t *term) (value, error) {
 			return value{}, err
 		}
 		n := args[i].cost()
-		if cost += n; r.pay(16+n) != nil { // before the next one is gone over: all may be the same large list
+		if cost += n; r.pay(16+n) != nil { // before the next one is scanned: all may be the same large list
 			return value{}, ErrCost
 		}
 	}
@@ -371,7 +369,7 @@ func (r *run) many(t *term) (value, error) {
 	return r.object(args, cost)
 }
 
-// object makes an object of keys and values.
+// object creates an object from keys and values.
 func (r *run) object(args []value, cost int) (value, error) {
 	if err := r.make(2 * cost); err != nil {
 		return value{}, err

@@ -11,17 +11,17 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// function is a function that expressions may call.
+// function is a built-in function.
 type function struct {
 	name        string
-	least, most int       // arguments; most -1: any number
-	returns     valueKind // kinds: that depends
-	takes       string    // a letter for each argument, the last for all further ones too: s string, n number, a array, x anything
+	least, most int       // number of arguments; most -1: unlimited
+	returns     valueKind // kinds: it depends
+	takes       string    // a letter per argument, the last also for all further ones: s string, n number, a array, x any
 	do          func(r *run, args []value) (value, error)
 }
 
-// functions are all of them but those with predicates, which are loops. None reads a clock, or the
-// order of anything but arrays and objects as they are written.
+// functions lists all functions without predicates; those with predicates are loops. None depends
+// on a clock. Arrays and objects are read in the order in which they are written.
 var functions = []function{
 	{"len", 1, 1, isInt, "x", func(r *run, a []value) (value, error) {
 		if a[0].kind == isObject && r.last {
@@ -129,13 +129,13 @@ var functions = []function{
 	{"values", 1, 1, isList, "x", func(r *run, a []value) (value, error) { return parts(r, a[0], false) }},
 }
 
-// loops are the functions with a predicate.
+// loops lists the functions with a predicate.
 var loops = []string{"all", "any", "none", "one", "filter", "map", "count", "find", "sum"}
 
 func wrong(v value, want string) error { return fmt.Errorf("%s, expected %s", article(v.kind), want) }
 
-// characters returns how many characters are in front of a place in a string, as slices and len
-// count them; -1 for no place.
+// characters returns the number of characters before an offset in a string, in the unit of slices
+// and len; -1 for offset -1.
 func characters(s string, at int) value {
 	if at < 0 {
 		return integer(-1)
@@ -143,7 +143,7 @@ func characters(s string, at int) value {
 	return integer(int64(utf8.RuneCountInString(s[:at])))
 }
 
-// check says whether arguments are what a function takes.
+// check returns an error if the arguments do not match the function.
 func (f *function) check(args []value) error {
 	for i := range args {
 		v := &args[i]
@@ -169,7 +169,7 @@ func trimming(space func(string) string, of func(s, cut string) string) func(*ru
 	return func(r *run, a []value) (value, error) {
 		switch {
 		case len(a) == 2:
-			if space != nil { // each character may be compared with all of the second string
+			if space != nil { // each character may be compared with the whole second string
 				if err := r.pay(len(a[0].text) * len(a[1].text)); err != nil {
 					return value{}, err
 				}
@@ -224,7 +224,7 @@ func toFloat(v value) (value, error) {
 	return value{}, wrong(v, "a number or string")
 }
 
-// extreme finds the least or greatest number of its arguments, or of an array.
+// extreme returns the minimum or maximum of the arguments, or of an array.
 func extreme(sign int) func(*run, []value) (value, error) {
 	return func(_ *run, a []value) (value, error) {
 		list := value{kind: isList, list: a}
@@ -259,7 +259,7 @@ func total(v value) (sum value, n int64, err error) {
 	return sum, n, err
 }
 
-// parts returns the keys or values of an object, as they are written.
+// parts returns the keys or values of an object, in the order in which they are written.
 func parts(r *run, v value, keys bool) (value, error) {
 	if v.kind != isObject {
 		return value{}, wrong(v, "an object")

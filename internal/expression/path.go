@@ -14,17 +14,17 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Path leads to a part of a JSON value: $.a.b[0]["x y"], or a.b. The zero Path leads to the whole
+// Path is the path of a part of a JSON value: $.a.b[0]["x y"], or a.b. The zero Path is the whole
 // value.
 type Path struct {
-	text  string // as gjson reads it
+	text  string // in gjson's syntax
 	shown string
 }
 
-// MaxHops is how many members a path goes through at most.
+// MaxHops is the maximum number of hops of a path.
 const MaxHops = 64
 
-// ParsePath reads a path, with or without $ in front.
+// ParsePath parses a path with or without a leading $.
 func ParsePath(text string) (Path, error) {
 	rest := text
 	switch {
@@ -65,7 +65,7 @@ func pathOf(hops []Hop) (p Path, err error) {
 
 var errHops = fmt.Errorf("a path goes through at most %d members", MaxHops)
 
-// ParseHops reads .name, [0] and ["name"], in any order. Three more than MaxHops are allowed, for
+// ParseHops parses .name, [0] and ["name"], in any order. It allows three more than MaxHops, for
 // the root of a path.
 func ParseHops(rest string) ([]Hop, error) {
 	var hops []Hop
@@ -83,7 +83,7 @@ func ParseHops(rest string) ([]Hop, error) {
 	return hops, nil
 }
 
-// parseHop reads one and returns its length.
+// parseHop parses a hop and returns its length.
 func parseHop(rest string) (Hop, int, error) {
 	switch {
 	case rest[0] == '.':
@@ -109,7 +109,7 @@ func parseHop(rest string) (Hop, int, error) {
 	return Hop{At: int64(at), Index: true}, end + 1, nil
 }
 
-// parseQuotedHop reads ["name"] or ['name'], with backslashes in front of quotes and backslashes.
+// parseQuotedHop parses ["name"] or ['name']. Quotes and backslashes are escaped with a backslash.
 func parseQuotedHop(rest string) (Hop, int, error) {
 	var key []byte
 	for i := 2; i+1 < len(rest); i++ {
@@ -128,7 +128,7 @@ func parseQuotedHop(rest string) (Hop, int, error) {
 	return Hop{}, 0, errors.New("a name in quotes has no end")
 }
 
-// name adds a member. All that gjson takes for more than a letter is escaped.
+// name adds a member. Characters that are special in gjson are escaped.
 func (p *Path) name(name string) {
 	if p.text != "" {
 		p.text += "."
@@ -165,7 +165,7 @@ func (p *Path) show() {
 	}
 }
 
-// String returns the path with $ in front.
+// String returns the path with a leading $.
 func (p Path) String() string {
 	if p.shown == "" {
 		return "$"
@@ -173,7 +173,7 @@ func (p Path) String() string {
 	return p.shown
 }
 
-// Of returns the part of a valid value.
+// Of returns the part of a valid JSON value at the path.
 func (p Path) Of(json string) gjson.Result {
 	if p.text == "" {
 		return gjson.Parse(json)

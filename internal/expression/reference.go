@@ -11,7 +11,7 @@ type FunctionDoc struct {
 	Doc  string
 }
 
-// OperatorDocs are the operators with what they do, those that bind least first.
+// OperatorDocs describes the operators, in ascending order of precedence.
 var OperatorDocs = [][2]string{
 	{"c ? a : b", "a if c is true, b if it is false"},
 	{"??", "the right side if the left one is null"},
@@ -58,7 +58,7 @@ var functionDocs = map[string]string{
 	"sum":  "the sum of what the predicate makes of the elements, or of the elements",
 }
 
-// Functions returns the documentation of all functions, by their names.
+// Functions returns the documentation of all functions, ordered by name.
 func Functions() (all []FunctionDoc) {
 	for i := range functions {
 		f := &functions[i]

@@ -26,7 +26,7 @@ const (
 	isString
 	isArray // JSON
 	isObject
-	isList // an array that is made by the expression
+	isList // an array created by the expression
 	kinds
 )
 
@@ -34,7 +34,7 @@ func (k valueKind) String() string {
 	return [...]string{"null", "boolean", "number", "number", "string", "array", "object", "array"}[k]
 }
 
-// value is what an expression computes with: a scalar, the JSON of an array or object, or a list.
+// value is a value of an expression: a scalar, the JSON of an array or object, or a list.
 type value struct {
 	kind valueKind
 	bits uint64  // of a boolean, integer or float
@@ -65,7 +65,7 @@ func (v *value) float() float64 {
 	return math.Float64frombits(v.bits)
 }
 
-// fromJSON returns the value that a part of valid JSON stands for.
+// fromJSON converts a part of valid JSON to a value.
 func fromJSON(r gjson.Result) (value, error) {
 	switch r.Type {
 	case gjson.Null:
@@ -125,8 +125,8 @@ func (v *value) appendJSON(dst []byte) ([]byte, error) {
 
 var errNumber = errors.New("the outcome is no number that JSON has: it is infinite or undefined")
 
-// AppendFloat appends a number as JSON: in the least digits that tell it from all others, without a
-// fraction if it has none. Errors: it is not finite.
+// AppendFloat appends a number as JSON, with the fewest digits that identify it, and without a
+// fraction if it is whole. It fails if the number is not finite.
 func AppendFloat(dst []byte, f float64) ([]byte, error) {
 	switch magnitude := math.Abs(f); {
 	case math.IsNaN(f) || math.IsInf(f, 0):
@@ -139,7 +139,7 @@ func AppendFloat(dst []byte, f float64) ([]byte, error) {
 	return strconv.AppendFloat(dst, f, 'e', -1, 64), nil
 }
 
-// size is what len returns, in characters, elements or members.
+// size returns the result of len: characters, elements or members.
 func (v *value) size() (int64, bool) {
 	n := int64(0)
 	switch v.kind {
@@ -154,7 +154,7 @@ func (v *value) size() (int64, bool) {
 	return 0, false
 }
 
-// cost is how many bytes it takes to go over a value.
+// cost returns the number of bytes to scan for a value.
 func (v *value) cost() int {
 	n := len(v.text)
 	for i := range v.list {
@@ -163,7 +163,7 @@ func (v *value) cost() int {
 	return n
 }
 
-// each calls yield for the elements of an array, until it returns false or an error.
+// each calls yield for each element of an array, until it returns false or an error.
 func (v *value) each(yield func(e value) (bool, error)) error {
 	for i := range v.list {
 		if more, err := yield(v.list[i]); err != nil || !more {
@@ -185,7 +185,7 @@ func (v *value) each(yield func(e value) (bool, error)) error {
 	return failed
 }
 
-// What elements and members take in memory when they are taken out of their JSON.
+// Memory of elements and members that are extracted from their JSON.
 const (
 	itemBytes   = int(unsafe.Sizeof(value{}))
 	memberBytes = int(unsafe.Sizeof(gjson.Result{})) + 32
