@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// function is what an aggregate computes.
+// function is an aggregate function.
 type function uint8
 
 const (
@@ -25,10 +25,10 @@ const (
 	fnLast
 	fnDistinct
 	fnPercentile
-	fnEach // several of the others
+	fnEach // several measures
 )
 
-// measure is what an aggregate computes of one field, or several of them by their names.
+// measure is a function of a field, or several named measures.
 type measure struct {
 	name     string
 	fn       function
@@ -37,29 +37,29 @@ type measure struct {
 	each     []measure
 }
 
-// sample is what a record has for a measure.
+// sample is a record's value for a measure.
 type sample struct {
 	number float64
 	raw    string
 	at     int64
-	lacks  bool // the field: the measure goes without the record
+	lacks  bool // the field is missing: the measure skips the record
 	each   []sample
 }
 
-// accumulator is what an aggregate knows of records: for each function a part of it is used. Sums
-// are exact, so that the order of records makes no difference.
+// accumulator is the state of an aggregate. Each function uses some of its fields. Sums are exact,
+// so the order of records makes no difference.
 type accumulator struct {
 	count    uint64
-	from, to int64 // the least and greatest event time
+	from, to int64 // minimum and maximum event time
 	sum      agg.Sum
 	number   float64 // min, max
 	raw      string  // first, last: JSON
 	distinct distinct
 	sketch   sketch
-	each     []accumulator // of several measures, each of the records that have its field
+	each     []accumulator // for several measures: one each, of the records that have its field
 }
 
-// add adds a record.
+// add adds a sample.
 func (a *accumulator) add(m *measure, s *sample) {
 	switch first := a.count == 0; m.fn {
 	case fnSum, fnAvg:
@@ -103,7 +103,7 @@ func (a *accumulator) add(m *measure, s *sample) {
 	a.count++
 }
 
-// merge adds what another knows, of records that came later or have other event times.
+// merge adds b, whose records came later or have other event times.
 func (a *accumulator) merge(m *measure, b *accumulator) {
 	if b.count == 0 {
 		return
@@ -144,8 +144,8 @@ func (a *accumulator) merge(m *measure, b *accumulator) {
 //
 //	count, from, to - from (varints) | what the function needs: the sum, 8 bytes, JSON, hashes or registers, or buckets
 //
-// Of several measures, each has a boolean, and the same again if that is true: a record has had its
-// field.
+// For several measures there is a boolean each. If it is true, a record has had the field, and the
+// accumulator of the measure follows.
 func (a *accumulator) code(c *codec.Coder, m *measure) {
 	c.Uvarint(&a.count)
 	c.Varint(&a.from)
@@ -182,7 +182,7 @@ func (a *accumulator) code(c *codec.Coder, m *measure) {
 	}
 }
 
-// appendResult appends what the measure comes to. Errors: it is beyond the numbers of JSON.
+// appendResult appends the result of the measure. It fails if JSON cannot represent the number.
 func (a *accumulator) appendResult(dst []byte, m *measure) ([]byte, error) {
 	switch m.fn {
 	case fnSum:
@@ -203,8 +203,8 @@ func (a *accumulator) appendResult(dst []byte, m *measure) ([]byte, error) {
 	return strconv.AppendUint(dst, a.count, 10), nil
 }
 
-// appendEach appends an object of what several measures come to. One whose field no record has had
-// is null, or counts nothing.
+// appendEach appends an object with the results of several measures. A measure without samples is
+// null, or 0 for counts.
 func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 	for i := range m.each {
 		one, of := &a.each[i], &m.each[i]
@@ -224,8 +224,8 @@ func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 	return append(dst, '}'), nil
 }
 
-// sample returns what a record has for a measure, timed if it goes by the time of the record. ok is
-// false for one that is dropped, or that can not be worked with: it is counted, and noted.
+// sample returns a record's sample for a measure; timed means that the record's time matters. ok is
+// false for a dropped record, and for a failed one, which is counted and recorded.
 func (t *Tick) sample(s *instance, m *measure, it *item, timed bool) (one sample, ok bool) {
 	one, err := t.sampleOf(m, it)
 	switch {
@@ -245,13 +245,13 @@ func (t *Tick) sample(s *instance, m *measure, it *item, timed bool) (one sample
 	return one, !one.lacks
 }
 
-// sampleOf returns what a record has for a measure. It lacks a field that is null, and all of
-// several measures if it lacks the field of each.
+// sampleOf returns a record's sample for a measure. It lacks a field that is null. With several
+// measures it lacks all of them if it lacks every field.
 func (t *Tick) sampleOf(m *measure, it *item) (s sample, err error) {
 	if m.fn != fnEach {
 		return partOf(m, it)
 	}
-	t.samples = t.samples[:0] // nothing keeps those of the record before
+	t.samples = t.samples[:0] // samples of the previous record are not kept
 	s.at, s.lacks = it.EventTime, true
 	for i := range m.each {
 		one, err := partOf(&m.each[i], it)
@@ -293,7 +293,8 @@ func partOf(m *measure, it *item) (s sample, err error) {
 	return s, nil
 }
 
-// canonical returns what tells a value from others: a number that is written in two ways is one.
+// canonical returns a unique representation of a value: different spellings of a number are the
+// same.
 func canonical(r gjson.Result) string {
 	switch r.Type {
 	case gjson.String:

@@ -8,18 +8,18 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// aggregate is what aggregates of all windows have in common.
+// aggregate is the part that aggregates of all windows share.
 type aggregate struct {
 	measure
 	window   window
-	size     int64 // ms; records of a count window
+	size     int64 // ms; number of records for a count window
 	slide    int64
 	gap      int64
 	lateness int64
 	late     TagSet
 }
 
-// window is how records are divided.
+// window is the kind of window.
 type window uint8
 
 const (
@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	maxPanes    = 1000 // of a sliding window
-	maxMeasures = 32   // of an operator
+	maxPanes    = 1000 // per sliding window
+	maxMeasures = 32   // per operator
 	maxPerCount = 1_000_000_000
 )
 
@@ -110,15 +110,15 @@ func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
 	}
 }
 
-// windowed says whether windows fire by the watermark.
+// windowed reports whether windows fire by the watermark.
 func (a *aggregate) windowed() bool { return a.window != windowNone && a.window != windowCount }
 
-// shape tells what rows an aggregate has.
+// shape identifies the layout of an aggregate's rows.
 func (a *aggregate) shape() string {
 	return fmt.Sprintf("aggregate %s window %d %d %d %d", a.measure.shape(), a.window, a.size, a.slide, a.gap)
 }
 
-// shape tells what an accumulator holds, whatever its results are called.
+// shape identifies the contents of an accumulator, regardless of the names of results.
 func (m *measure) shape() string {
 	field := ""
 	if m.field != nil {
@@ -131,7 +131,7 @@ func (m *measure) shape() string {
 	return text
 }
 
-// measure reads the keys that say what is computed.
+// measure reads the keys of a measure.
 func (r *reader) measure(m *measure) []document.Field {
 	m.quantile = 0.95
 	return []document.Field{
@@ -235,7 +235,7 @@ func (a *aggregate) code(acc *accumulator) func(*codec.Coder) {
 	return func(c *codec.Coder) { acc.code(c, &a.measure) }
 }
 
-// row reads an accumulator; that of a row that is not there is empty.
+// row reads an accumulator, an empty one if there is no row.
 func (a *aggregate) row(state State, k []byte) (*accumulator, error) {
 	acc := new(accumulator)
 	v, err := state.Get(k)
@@ -245,7 +245,8 @@ func (a *aggregate) row(state State, k []byte) (*accumulator, error) {
 	return acc, decode(k, v, a.code(acc))
 }
 
-// emit makes the record of an accumulator. A window has two ends, which are equal for none.
+// emit creates the record of an accumulator. start and end bound the window; they are equal if
+// there is none.
 func (a *aggregate) emit(t *Tick, acc *accumulator, key []byte, start, end int64) ([]byte, error) {
 	about := 64 // names, a number and a count
 	if start != end {
@@ -265,12 +266,12 @@ func (a *aggregate) emit(t *Tick, acc *accumulator, key []byte, start, end int64
 	return append(b, '}'), nil
 }
 
-// cache keeps the accumulators that a batch touches, so that each is read and written once.
+// cache keeps the accumulators used in a batch, so that each is read and written once.
 type cache struct {
 	of    *aggregate
 	rows  map[string]*accumulator
 	order []touched
-	room  []accumulator // for those that come next
+	room  []accumulator // preallocated accumulators
 	coder codec.Coder
 }
 
@@ -280,7 +281,7 @@ type touched struct {
 	acc *accumulator
 }
 
-// perRoom is how many accumulators are made at a time.
+// perRoom is the number of accumulators allocated at a time.
 const perRoom = 32
 
 func (a *aggregate) cache(n int) *cache {
@@ -313,7 +314,7 @@ func (c *cache) get(t *Tick, k []byte) (*accumulator, error) {
 	return acc, nil
 }
 
-// flush writes all rows, in the order in which they were touched.
+// flush writes all rows, in the order of their first use.
 func (c *cache) flush(t *Tick) {
 	var buf []byte
 	for _, row := range c.order {
@@ -328,7 +329,7 @@ func (c *cache) flush(t *Tick) {
 	}
 }
 
-// running is an aggregate that emits on every record, or on every so many.
+// running is an aggregate that emits on every record, or on every n-th one.
 type running struct{ aggregate }
 
 func (a *running) add(t *Tick, s *instance, in, out []item) ([]item, error) {

@@ -13,11 +13,10 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// condition is what a filter keeps and a classifier tags. Short forms hold or do not, whatever the
-// record is; expressions may fail.
+// condition is a condition of a filter or classifier. Short forms cannot fail; expressions can.
 type condition func(it *item, m *expression.Meter) (bool, error)
 
-// shortForms are conditions that are no expressions, by what stands in front of the colon.
+// shortForms are the conditions other than expressions, by the prefix before the colon.
 var shortForms = map[string]func(text string) (condition, error){
 	"value_contains": about(func(it *item, s string) bool { return strings.Contains(stringOf(it.Value), s) }),
 	"value_prefix":   about(func(it *item, s string) bool { return strings.HasPrefix(stringOf(it.Value), s) }),
@@ -50,7 +49,7 @@ func about(holds func(it *item, s string) bool) func(string) (condition, error) 
 	}
 }
 
-// unquoted takes quotes off, if there are any around a text.
+// unquoted removes the quotes around a text, if there are any.
 func unquoted(s string) string {
 	if n := len(s); n >= 2 && (s[0] == '"' || s[0] == '\'') && s[n-1] == s[0] {
 		return s[1 : n-1]
@@ -58,7 +57,7 @@ func unquoted(s string) string {
 	return s
 }
 
-// parseCondition reads a condition.
+// parseCondition parses a condition.
 func parseCondition(text string) (condition, error) {
 	text = strings.TrimSpace(text)
 	switch text {
@@ -86,10 +85,10 @@ func exprCondition(text string) (condition, error) {
 	return func(it *item, m *expression.Meter) (bool, error) { return f.Bool(it, m) }, nil
 }
 
-// comparisons are the operators of json:, those that others begin with behind them.
+// comparisons lists the operators of json:. An operator precedes its own prefixes.
 var comparisons = []string{"!^=", "!*=", "!=", "^=", "*=", ">=", "<=", "==", "=", ">", "<"}
 
-// jsonCondition reads <path><op><value>.
+// jsonCondition parses <path><op><value>.
 func jsonCondition(text string) (condition, error) {
 	text = strings.TrimSpace(text)
 	at, op := findComparison(text)
@@ -125,14 +124,14 @@ func jsonCondition(text string) (condition, error) {
 	}, nil
 }
 
-// finite reads a number that has an order: NaN has none.
+// finite parses a number. It rejects NaN, which has no order.
 func finite(text string) (float64, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-// ambiguousText says what is wrong with a condition of json: that compares with text which looks
-// like a part of an expression. Such a text has to stand in quotes.
+// ambiguousText returns an error for a json: condition whose text looks like part of an expression.
+// Such a text must be quoted.
 func ambiguousText(text string) error {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "json:")
 	if !ok {
@@ -158,7 +157,7 @@ func ambiguousText(text string) error {
 	return nil
 }
 
-// findComparison finds the operator behind a path, in which names in quotes may hold any sign.
+// findComparison finds the operator after a path. Quoted names in the path may contain operators.
 func findComparison(text string) (at int, op string) {
 	quote := byte(0)
 	for i := 0; i < len(text); i++ {
@@ -185,8 +184,7 @@ func findComparison(text string) (at int, op string) {
 	return 0, ""
 }
 
-// equalsText says whether a value is what was written: numbers by what they are worth, all else by
-// its text.
+// equalsText reports whether a value equals a literal: numbers by value, other values by text.
 func equalsText(r gjson.Result, literal string, number float64, numeric bool) bool {
 	if r.Type == gjson.Number && numeric {
 		return r.Num == number
@@ -236,8 +234,8 @@ func order(a, b float64) int {
 	return 0
 }
 
-// condition reads a condition of a definition: text, or a table with one form: {expr: amount >
-// 100}.
+// condition reads a condition of a definition: text, or a table with one form such as {expr: amount
+// > 100}.
 func (r *reader) condition(v *condition) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := n.Text

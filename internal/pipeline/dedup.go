@@ -7,13 +7,13 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// dedup drops records whose key has been seen. Time is that of the records' ids: a key is forgotten
-// when its first record is older than the newest one by the ttl. Behind an operator that makes
-// records, which have no ids, it is the event time of all of them.
+// dedup drops records with a key seen before. Its clock is the time of the record IDs: a key
+// expires when its first record is older than the newest record by the TTL. Records made by an
+// operator have no IDs; behind such an operator all records use the event time.
 type dedup struct {
 	key    *valueExpr
-	ttl    int64 // ms; 0: for ever
-	events bool  // by event time
+	ttl    int64 // ms; 0: forever
+	events bool  // use event time
 }
 
 func readDedup(r *reader, o *Operator, n *document.Node, at string) {
@@ -27,7 +27,7 @@ func readDedup(r *reader, o *Operator, n *document.Node, at string) {
 	o.Keyed, o.Shape, o.private.spec = true, fmt.Sprintf("dedup %s ttl %t", text, d.ttl > 0), d
 }
 
-// forgotten is how many keys are forgotten for each record at most, so that a tick has an end.
+// forgotten is the maximum number of keys that expire per record, which bounds a tick.
 const forgotten = 2
 
 func (d *dedup) add(t *Tick, s *instance, in, out []item) ([]item, error) {
@@ -89,7 +89,7 @@ func (d *dedup) keyOf(it *item) (string, bool, error) {
 	return d.key.text(it, nil)
 }
 
-// forget removes keys whose time is over.
+// forget removes expired keys.
 func (d *dedup) forget(t *Tick, s *instance, now int64, most int) error {
 	if d.ttl == 0 || now >= beyond {
 		return nil
@@ -109,7 +109,7 @@ func (d *dedup) forget(t *Tick, s *instance, now int64, most int) error {
 	return nil
 }
 
-// timeAt reads a row that is a time.
+// timeAt reads a row that holds a time.
 func timeAt(state State, k []byte) (int64, error) {
 	v, err := state.Get(k)
 	switch {
@@ -123,7 +123,7 @@ func timeAt(state State, k []byte) (int64, error) {
 	return timeIn(v), nil
 }
 
-// numberAt reads a row that is a number.
+// numberAt reads a row that holds a number.
 func numberAt(state State, k []byte) (uint64, error) {
 	v, err := state.Get(k)
 	switch {

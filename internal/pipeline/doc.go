@@ -1,11 +1,11 @@
-// Package pipeline is what stream processing computes: it reads definitions of jobs, compiles them,
-// and runs records through their operators. It knows nothing of shards, logs and clocks: what it
-// reads is given to it, and what it makes is handed back.
+// Package pipeline implements the computation of stream processing: it reads and compiles job
+// definitions and runs records through their operators. It does not depend on shards, logs or
+// clocks: its inputs are passed in and its outputs are returned.
 //
-// A job is Parsed once, when it is submitted, and Compiled by whoever runs it. A Tick is one step
-// of it: records go in, and out come writes of sinks, records that failed, changes of state and
-// counts. The same state and the same records in the same order give the same bytes, whatever the
-// number of workers.
+// A job is parsed once (Parse), when it is submitted, and compiled (Compile) wherever it runs. A
+// Tick is one step of it. It takes records and produces writes of sinks, failed records, changes of
+// state and counts. The same state and the same records in the same order produce the same bytes,
+// for any number of workers.
 //
-// seam.go is what package processing knows of this one.
+// seam.go is the interface for package processing.
 package pipeline

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// valueExpr is a value that is made of a record: what a path leads to, an expression, text with
-// paths in it, a constant, or an object or array of such.
+// valueExpr is a value computed from a record: a path, an expression, text with paths, a constant,
+// or an object or array of such values.
 type valueExpr struct {
 	constant []byte // JSON
 	path     *expression.Path
@@ -23,7 +23,7 @@ type valueExpr struct {
 	list     bool
 }
 
-// append appends the value as JSON. What a path does not lead to is null. m bounds what it costs.
+// append appends the value as JSON. A missing value is null. m bounds the cost.
 func (e *valueExpr) append(dst []byte, it *item, m *expression.Meter) ([]byte, error) {
 	switch {
 	case e.path != nil:
@@ -89,7 +89,7 @@ func (e *valueExpr) appendObject(dst []byte, it *item, m *expression.Meter) (_ [
 	return append(dst, '}'), nil
 }
 
-// text returns the value as text, if there is one.
+// text returns the value as text; false if it has none.
 func (e *valueExpr) text(it *item, m *expression.Meter) (string, bool, error) {
 	switch {
 	case e.path != nil:
@@ -106,7 +106,7 @@ func (e *valueExpr) text(it *item, m *expression.Meter) (string, bool, error) {
 	return s, ok, nil
 }
 
-// keyExpression reads what a key is made of: a path, with or without $., text with ${paths}, or
+// keyExpression reads the expression of a key: a path with or without $., text with ${paths}, or
 // expr:.
 func (r *reader) keyExpression(v **valueExpr) func(*document.Node, string) {
 	return func(n *document.Node, at string) {

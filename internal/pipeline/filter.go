@@ -40,7 +40,7 @@ func (passthrough) apply(w *worker, i int, it *item) error {
 	return nil
 }
 
-// keyBy sets the key. A record that lacks what the key is made of keeps the one it has.
+// keyBy sets the key. A record without a value for the new key keeps its old key.
 type keyBy struct {
 	key  *valueExpr
 	text string
@@ -69,13 +69,13 @@ func (k *keyBy) apply(w *worker, i int, it *item) error {
 	return nil
 }
 
-// classifier gives records tags.
+// classifier adds tags to records.
 type classifier struct {
 	rules []rule
 	other TagSet
 }
 
-// rule gives a tag to records for which a condition holds.
+// rule adds a tag to records that match a condition.
 type rule struct {
 	holds condition
 	tag   TagSet
@@ -98,7 +98,7 @@ func readClassify(r *reader, o *Operator, n *document.Node, at string) {
 	o.private.spec = &c
 }
 
-// given reads a tag that an operator gives.
+// given reads a tag that an operator adds.
 func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		tag := ""
@@ -108,9 +108,9 @@ func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	}
 }
 
-// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be
-// evaluated does not hold: no record is dropped. Rules that take too long with a record do not hold
-// either, and are one failure of the record.
+// apply adds the tags of all matching rules, or the default if none matches. A rule that fails does
+// not match, so no record is dropped. Rules that exceed the cost limit of the record do not match
+// either, and count as one failure of the record.
 func (c *classifier) apply(w *worker, i int, it *item) error {
 	held := false
 	var dear error

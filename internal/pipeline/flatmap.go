@@ -7,10 +7,10 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// flatMap makes a record of each element of an array.
+// flatMap makes a record from each element of an array.
 type flatMap struct {
 	array *expression.Path
-	key   *expression.Path // in the element
+	key   *expression.Path // path in the element
 }
 
 func readFlatMap(r *reader, o *Operator, n *document.Node, at string) {
@@ -24,7 +24,7 @@ func readFlatMap(r *reader, o *Operator, n *document.Node, at string) {
 	}
 }
 
-// perItem is what a record costs beside its value.
+// perItem is the memory of a record besides its value, in bytes.
 const perItem = 256
 
 func (f *flatMap) apply(w *worker, i int, it *item) error {

@@ -9,12 +9,12 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Func is a function of the host program that works as an operator. It may keep and change what it
-// is given, and does neither with what it has returned. Of the records that it returns, keys,
-// values and headers count; headers are in the order of their names.
+// Func is a function of the host program that serves as an operator. It may keep and change its
+// arguments, but must not keep or change its results. Only keys, values and headers of returned
+// records are used; headers must be sorted by name.
 type Func func(ctx context.Context, rec Record, tags []string) ([]Record, error)
 
-// call calls a Func.
+// call is an operator that calls a Func.
 type call struct {
 	name string
 	f    Func
@@ -28,8 +28,7 @@ func readFunc(r *reader, o *Operator, n *document.Node, at string) {
 	}
 }
 
-// Use gives a job the functions that its operators call. Errors: it calls one that is not among
-// them.
+// Use sets the functions that the job's operators call. It fails if a function is missing.
 func (j *Job) Use(funcs map[string]Func) error {
 	for i := range j.Operators {
 		c, ok := j.Operators[i].private.spec.(*call)
@@ -43,7 +42,7 @@ func (j *Job) Use(funcs map[string]Func) error {
 	return nil
 }
 
-// perHeader is what a header costs beside its name and value.
+// perHeader is the memory of a header besides its name and value, in bytes.
 const perHeader = 32
 
 func (c *call) apply(w *worker, i int, it *item) error {
@@ -73,8 +72,8 @@ func (c *call) apply(w *worker, i int, it *item) error {
 
 var errExit = errors.New("it called runtime.Goexit")
 
-// guarded calls the function in a goroutine of its own: a panic is an error, and so is
-// runtime.Goexit. The text of an error is taken there, too: its methods are the user's.
+// guarded calls the function in a goroutine of its own. A panic is an error, and so is
+// runtime.Goexit. The text of an error is formatted there, too, because its methods are the user's.
 func (c *call) guarded(ctx context.Context, rec Record, tags []string) (made []Record, err error) {
 	rec.Key, rec.Value, rec.Headers = slices.Clone(rec.Key), slices.Clone(rec.Value), slices.Clone(rec.Headers)
 	err = errExit
@@ -82,7 +81,7 @@ func (c *call) guarded(ctx context.Context, rec Record, tags []string) (made []R
 	go func() {
 		defer close(done)
 		defer func() {
-			if recover() != nil { // of the text of what it has panicked with
+			if recover() != nil { // from formatting the panic's value
 				err = errors.New("panic")
 			}
 		}()

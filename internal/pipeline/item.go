@@ -13,11 +13,11 @@ import (
 // item is a record on its way through the operators.
 type item struct {
 	Record
-	from int32 // its place in the batch that it came with; -1 if an operator has made it, as windows do
-	late bool  // no operator takes it any more: it goes to sinks that match the tag of what is late
+	from int32 // index in its batch; -1 for a record made by an operator, such as a window's
+	late bool  // skips further operators and goes to the sinks that match the tag for late records
 }
 
-// jsonState says whether a value is JSON. It is looked at when somebody asks.
+// jsonState records whether a value is JSON. It is determined on first use.
 type jsonState uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 
 var errNoJSON = errors.New("the value is no JSON")
 
-// JSON returns the value, if it is JSON.
+// JSON returns the value. It fails if the value is not JSON.
 func (it *item) JSON() (string, error) {
 	if it.json == jsonUnknown {
 		it.json = jsonInvalid
@@ -58,7 +58,7 @@ func (it *item) Header(name string) (string, bool) {
 	return "", false
 }
 
-// at returns what a path leads to; nothing if the value is no JSON.
+// at returns the part of the value at a path; nothing if the value is not JSON.
 func (it *item) at(p *expression.Path) gjson.Result {
 	json, err := it.JSON()
 	if err != nil {
@@ -67,8 +67,8 @@ func (it *item) at(p *expression.Path) gjson.Result {
 	return p.Of(json)
 }
 
-// paidAt is at for what a definition may have a thousand of. Errors: all that was done with the
-// record takes too long.
+// paidAt is at with a cost limit, for paths of which a definition may have a thousand. It fails if
+// the total work on the record takes too long.
 func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, error) {
 	if err := m.Pay(len(it.Value)); err != nil {
 		return gjson.Result{}, err
@@ -76,11 +76,11 @@ func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, e
 	return it.at(p), nil
 }
 
-// set gives a record another value, which is JSON.
+// set replaces the record's value by one that is JSON.
 func (it *item) set(value []byte) { it.Value, it.json = value, jsonValid }
 
-// textOf returns a part of a value as text: what a string says, others as they are written. There
-// is none if it is missing, or null.
+// textOf returns a part of a value as text: the content of a string, other values as written. ok is
+// false if it is missing or null.
 func textOf(r gjson.Result) (string, bool) {
 	switch r.Type {
 	case gjson.Null:
@@ -91,8 +91,7 @@ func textOf(r gjson.Result) (string, bool) {
 	return r.Raw, true
 }
 
-// stringOf and bytesOf are views. The bytes of records are changed by nobody, so neither is what
-// they share.
+// stringOf and bytesOf return views. They are safe because the bytes of records are not changed.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -9,13 +9,13 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// join joins records with those of a second source that have the same key, and a time that is not
-// further away than a bound. Each of the two waits in a row of its side until the watermark has
-// passed the bound; a left one without partner is emitted then, if the join says so.
+// join joins records with those of a second source that have the same key and a time within a
+// bound. Each record waits in a row of its side until the watermark has passed the bound. A left
+// join then emits left records without a partner.
 type join struct {
 	on     *valueExpr
 	within int64
-	left   bool // emit left records that find no partner
+	left   bool // emit left records without a partner
 	field  string
 }
 
@@ -38,12 +38,12 @@ func readJoin(r *reader, o *Operator, n *document.Node, at string) {
 	o.Keyed, o.Shape, o.private.spec = true, fmt.Sprintf("join %s within %d", text, j.within), j
 }
 
-// waiting is a record that waits for partners. Its tags are kept by their names: another definition
-// may have others.
+// waiting is a record that waits for partners. Its tags are stored by name, because another
+// definition may number them differently.
 type waiting struct {
 	rec     Record
 	matched bool
-	names   []string // of all tags, by their numbers
+	names   []string // of all tags, by number
 }
 
 func (w *waiting) code(c *codec.Coder) {
@@ -122,7 +122,7 @@ func (j *join) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	return out, nil
 }
 
-// wait stores a record, and a timer that ends its wait.
+// wait stores a record and a timer for the end of its wait.
 func (j *join) wait(t *Tick, s *instance, w *waiting, right bool, on string, number uint64) {
 	k := appendTime(appendKey(s.row(sideOf(right)), bytesOf(on)), w.rec.EventTime)
 	k = binary.BigEndian.AppendUint64(k, number)
@@ -168,7 +168,7 @@ func (j *join) match(t *Tick, s *instance, it *item, on string) (made []item, me
 			case !it.Right:
 				t.fail(s, errNoObject, it)
 				continue
-			case !again: // it is the other one that can not be worked with
+			case !again: // the other record is the invalid one
 				t.fail(s, errNoObject, &item{Record: other.rec, from: -1})
 				continue
 			default:
@@ -188,7 +188,7 @@ func (j *join) match(t *Tick, s *instance, it *item, on string) (made []item, me
 	}
 }
 
-// readWaiting reads a row whose time and number are behind a prefix.
+// readWaiting reads a row whose key has the time and number after a prefix.
 func (t *Tick) readWaiting(row pair, prefix int) (*waiting, error) {
 	if len(row.k) != prefix+16 {
 		return nil, corrupt(row.k)
@@ -234,8 +234,8 @@ func (j *join) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) {
 					return nil, err
 				}
 				if !w.matched {
-					// It is known from now on that there is no partner. Event time behind a left
-					// join is behind by the bound, so that it is not late.
+					// The record now certainly has no partner. Event time behind a left join lags
+					// by the bound, so the record is not late.
 					made = append(made, item{Record: w.rec, from: -1})
 				}
 			}

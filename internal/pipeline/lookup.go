@@ -8,15 +8,15 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// lookup joins records with what KV has under a key that is made of them.
+// lookup joins records with KV values. The keys are computed from the records.
 type lookup struct {
 	namespace string
 	key       *template
-	enrich    string // the field that takes the value; "": records are kept if there is one
+	enrich    string // field for the value; "": only filter by the existence of a value
 	missing   missing
 }
 
-// missing is what becomes of a record for which KV has nothing.
+// missing is the policy for records without a value in KV.
 type missing uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 	missingFail
 )
 
-// perLookup is how many keys are asked for at once: before there are more values they are counted.
+// perLookup is the number of keys read at once. Their values are counted before more are read.
 const perLookup = 32
 
 func readLookup(r *reader, o *Operator, n *document.Node, at string) {
@@ -60,15 +60,15 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	o.Looks, o.Lookup, o.private.spec = l.key.text, l.namespace, l
 }
 
-// enriches reports whether on_missing says what only makes sense for records that take the value:
-// without mode, and without a field to take it, a lookup filters.
+// enriches reports whether on_missing has a value that requires enrichment. Without mode, and
+// without a field for the value, a lookup filters.
 func enriches(n *document.Node) bool {
 	return n != nil && hasWord("pass keep null", n.Text)
 }
 
 var errMissing = errors.New("KV has nothing under the key")
 
-// tooLong is the place of a key that is none.
+// tooLong is the index of an invalid key.
 const tooLong = -2
 
 func (l *lookup) add(t *Tick, s *instance, in, out []item) ([]item, error) {
@@ -102,7 +102,7 @@ func (l *lookup) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 		}
 		for _, v := range got {
 			if found += len(v); l.enrich == "" && v != nil {
-				v = []byte{} // that there is one is all that matters
+				v = []byte{} // only its existence matters
 			}
 			values = append(values, v)
 		}
@@ -132,7 +132,7 @@ func (l *lookup) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	return out, t.tooMuch()
 }
 
-// join adds a value to a record, and says whether the record goes on.
+// join adds a value to a record and reports whether the record continues.
 func (l *lookup) join(t *Tick, it *item, value []byte) (bool, error) {
 	if value == nil {
 		switch l.missing {
@@ -160,7 +160,7 @@ func (l *lookup) join(t *Tick, it *item, value []byte) (bool, error) {
 	return true, nil
 }
 
-// asJSON returns bytes as JSON: what they are, or as text.
+// asJSON returns bytes as JSON: unchanged if they are JSON, otherwise as a string.
 func asJSON(b []byte) []byte {
 	if rawjson.Valid(b) {
 		return rawjson.TrimSpace(b)
@@ -168,7 +168,7 @@ func asJSON(b []byte) []byte {
 	return rawjson.AppendText(nil, string(b))
 }
 
-// withMember returns an object with another value for a member, which is the last if it is new.
+// withMember returns an object with a member set. A new member is the last one.
 func withMember(object []byte, name string, value []byte) ([]byte, bool) {
 	b := append(make([]byte, 0, len(object)+len(name)+len(value)+8), '{')
 	written, there := 0, false

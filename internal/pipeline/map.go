@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// mapper makes a new object of each record.
+// mapper makes a new object from each record.
 type mapper struct{ object *valueExpr }
 
 func readMap(r *reader, o *Operator, n *document.Node, at string) {
@@ -20,7 +20,7 @@ func readMap(r *reader, o *Operator, n *document.Node, at string) {
 	o.private.spec = &mapper{r.object(pairs, at, r.value)}
 }
 
-// unique refuses a member that is there twice, in fields and beside it.
+// unique rejects a member that is both in fields and beside it.
 func (r *reader) unique(pairs []document.Pair, at string) {
 	seen := make(map[string]bool)
 	for _, p := range pairs {
@@ -40,7 +40,7 @@ func (m *mapper) apply(w *worker, i int, it *item) error {
 	return w.made(i, it)
 }
 
-// setter adds and replaces members of the object that a record is.
+// setter sets members of a record's object.
 type setter struct {
 	names  []string
 	values []*valueExpr
@@ -89,7 +89,7 @@ func (s *setter) apply(w *worker, i int, it *item) error {
 		j := slices.IndexFunc(s.names, func(name string) bool { return rawjson.IsText(key, name) })
 		switch {
 		case j < 0:
-		case values[j] == nil: // another member of this name
+		case values[j] == nil: // another member with this name
 			return true
 		default:
 			value, values[j] = values[j], nil

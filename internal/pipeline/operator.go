@@ -7,40 +7,40 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// operator is what package pipeline keeps of an Operator.
+// operator is the private part of an Operator.
 type operator struct {
 	line int
 	at   string
 	spec any // stateless or stateful, and timed
 }
 
-// stateless is an operator that looks at one record and nothing else, so that several goroutines
-// may run it. It passes on what it makes with next; an error makes the record a Failure. It must
-// not change the bytes of the record.
+// stateless is an operator that depends only on the current record, so several goroutines may run
+// it. It passes results to next. If it returns an error, the record becomes a Failure. It must not
+// change the bytes of the record.
 type stateless interface {
 	apply(w *worker, i int, it *item) error
 }
 
-// stateful is an operator that takes the records of a tick in order.
+// stateful is an operator that processes the records of a tick in order.
 type stateful interface {
-	// add appends to out what comes of the records. Errors are those of state and lookup.
+	// add appends the results of the records to out. Errors are those of state and lookup.
 	add(t *Tick, s *instance, in, out []item) ([]item, error)
 }
 
-// timed is a stateful operator that does something when the watermark passes a time.
+// timed is a stateful operator that acts when the watermark passes a time.
 type timed interface {
-	// fire does what is due up to a watermark, from where an earlier tick has stopped, and returns
-	// where it stops. Nil is the beginning, and the end.
+	// fire does the work that is due up to a watermark. It starts where an earlier tick stopped,
+	// and returns where it stops. nil is the beginning, and the end.
 	fire(t *Tick, s *instance, to int64, at []byte) (next []byte, err error)
-	// due returns the earliest watermark for which fire would do something, if there is any.
+	// due returns the earliest watermark for which fire has work, if there is any.
 	due(state State, s *instance) (at int64, there bool, err error)
 }
 
-// operatorSpec describes a type of operators.
+// operatorSpec describes an operator type.
 type operatorSpec struct {
 	name string
-	// read reads what such an operator has beside its name and type. It sets private.spec, and
-	// Shape and Keyed of what has state.
+	// read reads the keys of the operator besides name and type. It sets private.spec, and Shape
+	// and Keyed if the operator has state.
 	read func(r *reader, o *Operator, n *document.Node, at string)
 }
 
@@ -50,7 +50,7 @@ func (k *operatorSpec) named(name string) bool {
 	return name == k.name || strings.ReplaceAll(name, "_", "") == k.name
 }
 
-// operatorKinds are all types, one file for each.
+// operatorKinds lists all types; each has its own file.
 func operatorKinds() []operatorSpec {
 	return []operatorSpec{
 		{"filter", readFilter}, {"map", readMap}, {"set", readSet}, {"flatmap", readFlatMap}, {"keyby", readKeyBy}, {"aggregate",
@@ -106,7 +106,7 @@ func kindNames() (names []string) {
 	return names
 }
 
-// nested reads an operator whose type is the only key beside its name.
+// nested reads an operator whose type is its only key besides the name.
 func (r *reader) nested(n *document.Node, at string) (*document.Node, string, *document.Node) {
 	var found *document.Pair
 	for i := range n.Pairs {
@@ -136,7 +136,7 @@ func (r *reader) nested(n *document.Node, at string) (*document.Node, string, *d
 	return inside, document.Under(at, found.Key), typ
 }
 
-// fields reads the keys of an operator, and those that all have.
+// fields reads the keys of an operator and those common to all.
 func (r *reader) fields(o *Operator, n *document.Node, at string, fields ...document.Field) {
 	r.Table(n, at, append(fields, r.common(o)...)...)
 }
@@ -151,8 +151,8 @@ func (r *reader) common(o *Operator) []document.Field {
 	}
 }
 
-// others are the keys that fields does not know: those of an object to make. A description is one
-// of them, unless the object stands under a key of its own.
+// others returns the keys other than those known: the members of an object to create. They include
+// a description, unless the object has a key of its own.
 func (r *reader) others(o *Operator, n *document.Node, at, known string) (rest []document.Pair) {
 	own := &document.Node{Kind: document.Table, Line: n.Line}
 	for _, p := range n.Pairs {

@@ -6,27 +6,27 @@ import (
 	"math"
 )
 
-// panes are tumbling and sliding windows. A record is added to one pane, whose length divides that
-// of windows and the time between them; a window is what its panes are together, and a tumbling one
-// is one pane.
+// panes implements tumbling and sliding windows. A record is added to one pane; the pane's length
+// divides the window's length and slide. A window is the sum of its panes; a tumbling window is one
+// pane.
 //
-// The rows of panes are ordered by (end, key) and so are their own timers: a window fires by going
-// over its panes by key, and when no window needs a pane any more it goes with all that are older
-// by deleting a range. A late record that changes a window that has fired leaves a row that says
-// so, with which the window fires once more when the tick ends.
+// The rows of panes are ordered by (end, key) and serve as their own timers. A window fires by
+// scanning its panes by key. Panes that no window needs any more are deleted as a range. A late
+// record that changes a fired window leaves a row, and the window fires again at the end of the
+// tick.
 //
-// Windows of many panes also have blocks: what some panes are together, which is written when the
-// window fires that ends where the block does, and from then on changes with its panes. So a window
-// of P panes is put together of about 3 * sqrt(P) rows. State that an earlier version of floe has
-// left has blocks behind the last window that it fired.
+// Windows of many panes also have blocks, which are sums of some panes. A block is written when the
+// window with the same end fires, and later changes with its panes. So a window of P panes is
+// computed from about 3 * sqrt(P) rows. State of an earlier version of floe has blocks only behind
+// the last window that it fired.
 type panes struct {
 	aggregate
 	pane  int64
-	block int64 // a multiple of the slide; 0: there are none
+	block int64 // a multiple of the slide; 0: no blocks
 }
 
-// fewPanes is of how many panes a window is that has no blocks. It is not to change: the state of
-// jobs has blocks, or has none.
+// fewPanes is the maximum number of panes of a window without blocks. It must not change, because
+// stored state of jobs depends on it.
 const fewPanes = 64
 
 func newPanes(a aggregate) *panes {
@@ -38,17 +38,17 @@ func newPanes(a aggregate) *panes {
 	return p
 }
 
-// blockFrom returns the earliest end of a block that is not before t. Windows end there, too.
+// blockFrom returns the earliest end of a block at or after t. A window also ends there.
 func (p *panes) blockFrom(t int64) int64 {
 	offset := p.size % p.slide
 	return floor(t-offset+p.block-1, p.block) + offset
 }
 
-// fired is the row that says what windows have fired. It is there as long as there are panes.
+// fired is the row that records which windows have fired. It exists while there are panes.
 type fired struct {
 	mark   int64
-	blocks int64 // blocks that end later are there
-	known  bool  // the row says so
+	blocks int64 // blocks with a later end exist
+	known  bool  // whether the row stores blocks
 }
 
 func (p *panes) fired(state State, s *instance) (f fired, there bool, err error) {
@@ -56,7 +56,7 @@ func (p *panes) fired(state State, s *instance) (f fired, there bool, err error)
 	f = fired{mark: MinTime, blocks: MinTime}
 	if len(v) >= 8 {
 		f.mark = timeIn(v)
-		f.blocks = f.mark // of a version without blocks
+		f.blocks = f.mark // the row was written by a version without blocks
 	}
 	if len(v) >= 16 {
 		f.blocks, f.known = timeIn(v[8:]), true
@@ -77,17 +77,17 @@ func (p *panes) setFired(t *Tick, s *instance, mark int64) error {
 	return nil
 }
 
-// beyond is a time after all others that records have.
+// beyond is later than any time of a record.
 const beyond = math.MaxInt64 / 4
 
 var errBeyond = fmt.Errorf("the event time is not between %d and %d ms", -beyond, int64(beyond))
 
-// endOf returns the end of the pane of a time.
+// endOf returns the end of the pane that contains a time.
 func (p *panes) endOf(t int64) int64 {
 	return floor(t, p.pane) + p.pane
 }
 
-// floor returns the greatest multiple of n that is not above t.
+// floor returns the greatest multiple of n that is at most t.
 func floor(t, n int64) int64 {
 	m := t % n
 	if m < 0 {
@@ -96,8 +96,8 @@ func floor(t, n int64) int64 {
 	return t - m
 }
 
-// windowFrom returns the earliest end of a window that is not before t. Windows begin at multiples
-// of the slide.
+// windowFrom returns the earliest end of a window at or after t. Windows begin at multiples of the
+// slide.
 func (p *panes) windowFrom(t int64) int64 {
 	offset := p.size % p.slide
 	end := floor(t-offset, p.slide) + offset
@@ -107,8 +107,7 @@ func (p *panes) windowFrom(t int64) int64 {
 	return end
 }
 
-// purged returns the end of the last pane that no window needs any more when the watermark has come
-// to a time.
+// purged returns the end of the last pane that no window needs when the watermark is at mark.
 func (p *panes) purged(mark int64) int64 {
 	switch {
 	case mark >= beyond:
@@ -157,7 +156,7 @@ func (p *panes) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	return out, nil
 }
 
-// closed returns what tells the block of a pane, if it has been written.
+// closed returns a function that finds the block of a pane, if it has been written.
 func (p *panes) closed(t *Tick, s *instance) (func(pane int64) (end int64, ok bool), error) {
 	if p.block == 0 {
 		return func(int64) (int64, bool) { return 0, false }, nil
@@ -170,7 +169,7 @@ func (p *panes) closed(t *Tick, s *instance) (func(pane int64) (end int64, ok bo
 	}, err
 }
 
-// lost makes of a record that came too late one that goes to sinks for such.
+// lost converts a late record to one for the sinks of late records.
 func (t *Tick) lost(s *instance, it *item, tag TagSet) item {
 	t.counts[s.index].Late++
 	made := *it
@@ -179,12 +178,12 @@ func (t *Tick) lost(s *instance, it *item, tag TagSet) item {
 	return made
 }
 
-// dirty notes the windows of a pane that have fired.
+// dirty marks the fired windows of a pane for firing again.
 func (p *panes) dirty(t *Tick, s *instance, pane int64, key []byte) error {
 	if t.mark(s) < pane {
 		return nil
 	}
-	// A window of it that is over is not waited for.
+	// Windows of the pane that are over are not waited for.
 	if err := p.setFired(t, s, t.mark(s)); err != nil {
 		return err
 	}
@@ -194,7 +193,7 @@ func (p *panes) dirty(t *Tick, s *instance, pane int64, key []byte) error {
 	return nil
 }
 
-// Positions of fire: what it is at, and for a window that is being fired its end and the last key.
+// Positions of fire: its phase, and for a window being fired the end and the last key.
 const (
 	atDirty = iota
 	atWindow
@@ -248,8 +247,8 @@ func (p *panes) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) 
 	return nil, p.purge(t, s, to, fired)
 }
 
-// begin notes from where on there are blocks, before the first of them is written. A version
-// without blocks may have fired up to where the tick goes on.
+// begin records where blocks begin, before the first one is written. A version without blocks may
+// have fired up to the position at which the tick continues.
 func (p *panes) begin(t *Tick, s *instance, at []byte, after int64) error {
 	f, there, err := p.fired(t.state, s)
 	switch {
@@ -289,7 +288,7 @@ func (p *panes) purge(t *Tick, s *instance, to int64, fired bool) error {
 		t.state.DeleteRange(blocks, end)
 		t.rows++
 	}
-	// What has fired is only of interest as long as there are panes.
+	// The row is needed only while there are panes.
 	if !left {
 		t.remove(s.row(rowMark))
 		return nil
@@ -329,15 +328,15 @@ func (p *panes) again(t *Tick, s *instance) (done bool, err error) {
 	}
 }
 
-// pieces are rows of one kind that a window is made of: those that end between two times, both
-// included.
+// pieces are the rows of one kind that make up a window: those with an end between two times,
+// inclusive.
 type pieces struct {
 	row      byte
 	from, to int64
 }
 
-// piecesOf returns what a window is made of: blocks as far as there are, and panes in front of them
-// and behind.
+// piecesOf returns the pieces of a window: blocks as far as they exist, and panes before and after
+// them.
 func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) {
 	panes := func(from, to int64) pieces { return pieces{rowPane, from + p.pane, to} }
 	start := end - p.size
@@ -348,7 +347,7 @@ func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) 
 	if err != nil {
 		return nil, err
 	}
-	// The block that ends with the window is written by it.
+	// The window itself writes the block that ends with it.
 	first, last := p.blockFrom(max(start, f.blocks)), p.blockFrom(end)-p.block
 	if first >= last {
 		return []pieces{panes(start, end)}, nil
@@ -356,8 +355,7 @@ func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) 
 	return []pieces{panes(start, first), {rowBlock, first + p.block, last}, panes(last, end)}, nil
 }
 
-// each calls f with the ends of the pieces that are there: a window may be of a thousand panes, few
-// of which are.
+// each calls f with the ends of the existing pieces. Few of a window's up to 1,000 panes may exist.
 func (w pieces) each(state State, s *instance, f func(end int64) error) error {
 	for at := w.from; at <= w.to; at++ {
 		row, there, err := first(state, appendTime(s.row(w.row), at), appendTime(s.row(w.row), w.to+1))
@@ -374,7 +372,7 @@ func (w pieces) each(state State, s *instance, f func(end int64) error) error {
 	return nil
 }
 
-// windowOf puts a window of a key together.
+// windowOf computes the window of a key.
 func (p *panes) windowOf(t *Tick, s *instance, end int64, key []byte) (*accumulator, error) {
 	all := new(accumulator)
 	made, err := p.piecesOf(t.state, s, end)
@@ -396,7 +394,7 @@ func (p *panes) windowOf(t *Tick, s *instance, end int64, key []byte) (*accumula
 	return all, nil
 }
 
-// result makes the record of a window.
+// result creates the record of a window.
 func (p *panes) result(t *Tick, s *instance, made []item, acc *accumulator, end int64, key []byte) []item {
 	it := item{Record: Record{Key: bytes.Clone(key), EventTime: end - 1, Origin: Origin{Source: -1}}, from: -1}
 	value, err := p.emit(t, acc, key, end-p.size, end)
@@ -427,14 +425,15 @@ func (p *panes) next(state State, s *instance, after int64) (end int64, there bo
 	return max(earliest, p.windowFrom(pane)), true, err
 }
 
-// fireWindow fires a window for the keys behind one. It goes over all of its panes at once, by key.
+// fireWindow fires a window for the keys after a given one. It scans all of the panes at once, by
+// key.
 func (p *panes) fireWindow(t *Tick, s *instance, end int64, after []byte) (last []byte, done bool, err error) {
 	whole, err := p.piecesOf(t.state, s, end)
 	if err != nil {
 		return nil, false, err
 	}
 	var cursors []*paneCursor
-	block := 0 // cursors from there on are of the block that ends with the window
+	block := 0 // index of the first cursor of the block that ends with the window
 	for _, w := range whole {
 		err := w.each(t.state, s, func(piece int64) error {
 			c := &paneCursor{state: t.state, prefix: appendTime(s.row(w.row), piece), after: after, from: after != nil}
@@ -493,12 +492,12 @@ func (p *panes) fireWindow(t *Tick, s *instance, end int64, after []byte) (last 
 	}
 }
 
-// paneCursor goes over the rows of a pane by key, some at a time.
+// paneCursor scans the rows of a pane by key, a few at a time.
 type paneCursor struct {
 	state  State
 	prefix []byte
-	after  []byte // the last key that was taken
-	from   bool   // after is one
+	after  []byte // last key taken
+	from   bool   // after is set
 	rows   []pair
 }
 
@@ -514,7 +513,7 @@ func (c *paneCursor) fill() (err error) {
 // key returns the key of the next row.
 func (c *paneCursor) key() []byte { return c.rows[0].k[len(c.prefix):] }
 
-// take returns the accumulator of a key, if it is the next.
+// take returns the accumulator of a key, if that key is next.
 func (c *paneCursor) take(p *panes, key []byte) (*accumulator, error) {
 	if len(c.rows) == 0 || !bytes.Equal(c.key(), key) {
 		return nil, nil
@@ -530,7 +529,7 @@ func (c *paneCursor) take(p *panes, key []byte) (*accumulator, error) {
 	return acc, nil
 }
 
-// leastKey returns the least next key, nil if there is none.
+// leastKey returns the least of the next keys, nil if there are none.
 func leastKey(cursors []*paneCursor) (least []byte) {
 	for _, c := range cursors {
 		if len(c.rows) > 0 && (least == nil || bytes.Compare(c.key(), least) < 0) {
@@ -542,7 +541,8 @@ func leastKey(cursors []*paneCursor) (least []byte) {
 	return least
 }
 
-// due returns when a window ends that has not fired, or panes are purged.
+// due returns the end of the earliest window that has not fired, or the time at which panes are
+// purged.
 func (p *panes) due(state State, s *instance) (at int64, there bool, err error) {
 	dirty := s.row(rowDirty)
 	if _, there, err := first(state, dirty, above(dirty)); err != nil || there {
@@ -565,7 +565,7 @@ func (p *panes) due(state State, s *instance) (at int64, there bool, err error) 
 	if err != nil {
 		return 0, false, err
 	}
-	// The pane goes with the last window that it is in.
+	// The pane is purged with the last window that contains it.
 	gone := p.windowFrom(pane+p.size) - p.slide + p.lateness
 	if !there || gone < at {
 		at = gone

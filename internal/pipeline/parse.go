@@ -16,29 +16,29 @@ const (
 	MaxSources     = 100
 	MaxOperators   = 100
 	MaxSinks       = 100
-	MaxTags        = 32 // that operators give and sinks match
+	MaxTags        = 32 // added by operators and matched by sinks
 	MaxParallelism = 64
-	MaxBatch       = 10_000 // records of a tick
-	maxFields      = 1000   // of a map or point
-	maxRules       = 1000   // of a classifier
+	MaxBatch       = 10_000 // records per tick
+	maxFields      = 1000   // per map or point
+	maxRules       = 1000   // per classifier
 )
 
-// What a definition says when it leaves a key out.
+// Defaults of a definition's keys.
 const (
 	defaultBatch    = 100
 	defaultFuture   = 3600_000
-	defaultDisorder = 5000 // of event times in the value
+	defaultDisorder = 5000 // for event times in the value
 	defaultIdle     = 30_000
 	defaultPoll     = 1000
-	defaultDelay    = 5000 // of points of a series
+	defaultDelay    = 5000 // for points of a series
 )
 
-// Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line
-// and at most 100 problems; the job is nil if one of them is no warning.
+// Parse reads a definition in YAML or JSON. It returns up to 100 problems, ordered by line. The job
+// is nil if one of them is not a warning.
 func Parse(src []byte) (*Job, []Problem) { return parse(src, false) }
 
-// Stored is Parse of what was parsed when it was submitted: what is refused since then is taken as
-// it was.
+// Stored parses a definition that was accepted when it was submitted. It accepts what later
+// versions reject.
 func Stored(src []byte) (*Job, []Problem) { return parse(src, true) }
 
 func parse(src []byte, stored bool) (*Job, []Problem) {
@@ -57,18 +57,17 @@ func parse(src []byte, stored bool) (*Job, []Problem) {
 	return job, problems
 }
 
-// reader makes a Job of a document.
+// reader converts a document to a Job.
 type reader struct {
 	document.Reader
 	job  *Job
-	tags map[string]int // lines where tags are given
+	tags map[string]int // lines where tags are added
 
-	stored bool // nothing is refused that was taken before
+	stored bool // accept everything that was accepted before
 	seen   func(at string, n *document.Node, fields []document.Field)
 }
 
-// readJob reads a definition. seen is called with the keys of each table that is read, if it is not
-// nil.
+// readJob reads a definition. It calls seen, unless nil, with the keys of each table.
 func readJob(doc *document.Node, found *document.Report, stored bool,
 	seen func(at string, n *document.Node, fields []document.Field)) *Job {
 	j := &Job{Parallelism: 1, BatchSize: defaultBatch, MaxFuture: defaultFuture}
@@ -117,17 +116,17 @@ func (r *reader) Table(n *document.Node, at string, fields ...document.Field) {
 
 const noWASM = "floe runs no WebAssembly: write the condition or the value as an expr:"
 
-// refused is a key of others that is not taken, with the reason.
+// refused returns a field for names of another system that are rejected, with the reason.
 func (r *reader) refused(names, why string) document.Field {
 	return document.Field{Names: names, Read: func(n *document.Node, at string) { r.Fail(n.Line, "not-supported", "%s: %s", at, why) }}
 }
 
-// ignored is a key of others that is taken and changes nothing.
+// ignored returns a field for names of another system that are accepted without effect.
 func ignored(names string) document.Field {
 	return document.Field{Names: names, Read: func(*document.Node, string) {}}
 }
 
-// oneOrMore reads a list, or a table for a list of one.
+// oneOrMore reads a list, or a table as a list of one.
 func (r *reader) oneOrMore(most int, read func(n *document.Node, at string)) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if n.Kind == document.Table {
@@ -141,14 +140,14 @@ func (r *reader) stopAt(n *document.Node, at string) {
 	document.Word(&r.Reader, &r.job.StopAtEnd, document.Is("latest", true), document.Is("never", false))(n, at)
 }
 
-// called checks that a name is the first of its kind.
+// called checks that a name is unique among its kind.
 func called[T any](r *reader, n *document.Node, at, name string, all []T, nameOf func(*T) string) {
 	if name != "" && slices.ContainsFunc(all, func(other T) bool { return nameOf(&other) == name }) {
 		r.Fail(n.Line, "duplicate-name", "%s has the name %s, as another one", at, document.Quote(name))
 	}
 }
 
-// madeUp gives names to what has none, that no other has.
+// madeUp generates unique names for unnamed elements.
 func madeUp[T any](all []T, name func(*T) (set *string, kind string)) {
 	taken := make(map[string]bool)
 	for i := range all {
@@ -165,7 +164,7 @@ func madeUp[T any](all []T, name func(*T) (set *string, kind string)) {
 	}
 }
 
-// check looks at the job as a whole.
+// check checks the job as a whole.
 func (r *reader) check(doc *document.Node) {
 	j := r.job
 	madeUp(j.Sources, func(s *Source) (*string, string) { return &s.Name, "source" })
@@ -178,7 +177,7 @@ func (r *reader) check(doc *document.Node) {
 			key = k.text
 		}
 		if o.Keyed {
-			// State by one key is of no use by another.
+			// State by one key is useless for another.
 			o.Shape += " by " + key
 		}
 		if d, ok := o.private.spec.(*dedup); ok {
@@ -205,8 +204,8 @@ func (r *reader) check(doc *document.Node) {
 	}
 }
 
-// makesRecords reports whether records of an operator are its own, and not such as a source has
-// read.
+// makesRecords reports whether an operator creates its records, rather than passing on those of a
+// source.
 func makesRecords(o Operator) bool {
 	switch o.private.spec.(type) {
 	case *join, *panes, *sessions:
@@ -242,7 +241,7 @@ func (r *reader) checkSink(s *Sink) {
 	}
 }
 
-// tag returns the set of one tag, which gets a number when it is first named.
+// tag returns the set of a tag. A new tag gets a number.
 func (r *reader) tag(name string, line int, at string) TagSet {
 	if !r.CheckName(name, at, line) {
 		return 0
@@ -260,7 +259,7 @@ func (r *reader) tag(name string, line int, at string) TagSet {
 	return 1 << i
 }
 
-// gives is tag of an operator that gives it.
+// gives is tag for an operator that adds the tag.
 func (r *reader) gives(name string, line int, at string) TagSet {
 	if r.tags[name] == 0 {
 		r.tags[name] = line
@@ -268,11 +267,11 @@ func (r *reader) gives(name string, line int, at string) TagSet {
 	return r.tag(name, line, at)
 }
 
-// maxSecondsBits are enough for numbers of seconds that are far beyond what is allowed, and whose
-// ms a float64 holds.
+// maxSecondsBits allows numbers of seconds far beyond the limits, with milliseconds that fit a
+// float64.
 const maxSecondsBits = 40
 
-// seconds reads a length of time: a number of seconds, or text such as 5m.
+// seconds reads a duration: a number of seconds, or text such as 5m.
 func (r *reader) seconds(v *int64, least int64) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		ms, ok := document.MillisOf(n)
@@ -313,10 +312,10 @@ func (r *reader) number(v *float64, least, most float64) func(*document.Node, st
 	}
 }
 
-// hasWord says whether a word stands in a list with spaces between.
+// hasWord reports whether a space-separated list contains a word.
 func hasWord(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
-// anyText reads text, or a number or boolean as it is written.
+// anyText reads text, or a number or boolean as written.
 func (r *reader) anyText(v *string) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		switch n.Kind {
@@ -328,7 +327,7 @@ func (r *reader) anyText(v *string) func(*document.Node, string) {
 	}
 }
 
-// pairs reads a table of names and text, in order of names.
+// pairs reads a table of names and texts, sorted by name.
 func (r *reader) pairs(v *[]Tag) func(*document.Node, string) {
 	return r.Named(maxFields, func(name string, p *document.Pair, at string) {
 		text := ""

@@ -15,15 +15,15 @@ import (
 type Program struct {
 	job       *Job
 	instances []instance
-	enters    []int // by sources: the join where records enter, -1 at the beginning
+	enters    []int // by source: the join where its records enter, -1 for the beginning
 	whole     Stage
 	stages    []Stage
-	late      TagSet    // tags that late records get
+	late      TagSet    // tags of late records
 	spare     sync.Pool // of *[]item, for batches
 	spent     sync.Pool // of *[]Write
 }
 
-// instance is an operator that runs.
+// instance is an operator of a program.
 type instance struct {
 	name      string
 	index     int
@@ -31,12 +31,12 @@ type instance struct {
 	stateless stateless
 	stateful  stateful
 	timed     timed
-	until     int   // of stateless: the next that is not
-	lag       int64 // how far event time is behind what the sources have come to, by the left joins in front
+	until     int   // for a stateless operator: the next that is not stateless
+	lag       int64 // lag of event time behind the sources, due to the left joins before the operator
 }
 
-// lags returns for how long an operator keeps records before it passes them on with the event times
-// that they have. Those are not late behind it.
+// lags returns how long an operator keeps records before it passes them on with their original
+// event times. Those records are not late behind it.
 func (s *instance) lags() int64 {
 	if j, ok := s.stateful.(*join); ok && j.left {
 		return j.within
@@ -44,8 +44,8 @@ func (s *instance) lags() int64 {
 	return 0
 }
 
-// Compile prepares a job that Parse has returned. numbers gives each operator with a Shape the
-// number that its state has.
+// Compile compiles a job returned by Parse. numbers maps each operator with a Shape to the number
+// of its state.
 func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 	p := &Program{job: j, instances: make([]instance, len(j.Operators)), enters: make([]int, len(j.Sources))}
 	for i := range p.enters {
@@ -78,7 +78,7 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 	}
 	next := len(p.instances)
 	for i := len(p.instances) - 1; i >= 0; i-- {
-		// A join is entered, so that what is in front of it must not run on into it.
+		// Records enter at a join, so the operators before it must not run on into it.
 		if p.instances[i].stateful != nil {
 			next = i
 			continue
@@ -89,7 +89,7 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 	return p, nil
 }
 
-// Tags returns the names of all tags, by their numbers.
+// Tags returns the names of all tags, by number.
 func (p *Program) Tags() []string { return p.job.tags }
 
 var (
@@ -97,7 +97,7 @@ var (
 	errNoMember = errors.New("it is not there")
 )
 
-// timeOf returns the time that a part of a value says.
+// timeOf returns the time in a part of a value.
 func timeOf(r gjson.Result) (int64, error) {
 	if !r.Exists() {
 		return 0, errNoMember
@@ -109,9 +109,9 @@ func timeOf(r gjson.Result) (int64, error) {
 	return ms, nil
 }
 
-// EventTime returns the event time of a record that a source has read: rec has all but that. What
-// it finds out about the value, operators need not find out again. Errors: it has none, or one too
-// far behind its append.
+// EventTime returns the event time of a record from a source; rec has everything else. It caches in
+// rec what it learns about the value. It fails if the event time is missing, or too far after the
+// append.
 func (p *Program) EventTime(rec *Record) (int64, error) {
 	s := &p.job.Sources[rec.Origin.Source]
 	if s.private.time == nil {

@@ -1,6 +1,6 @@
 package pipeline
 
-// tableDocs says what the tables of definitions are for.
+// tableDocs describes the tables of definitions.
 var tableDocs = map[string]string{
 	"job":               "The definition as a whole.",
 	"sources":           "Where records come from: each has one of `stream` and `ts`. One source may stand alone, without a list.",
@@ -35,7 +35,7 @@ var tableDocs = map[string]string{
 	"sinks.ts":              "Points of a measurement. Members that are not there are left out.",
 }
 
-// keyDocs says what the keys of tables mean.
+// keyDocs describes the keys of tables.
 var keyDocs = map[string]string{
 	"job.kind": "`Processing`", "job.name": "of the job; names need not be unique",
 	"job.namespace":   "of the job; default: the one it is submitted to",
@@ -128,7 +128,7 @@ var keyDocs = map[string]string{
 	"sinks.ts.namespace": "default: that of the job",
 }
 
-// conditionDocs are the forms of conditions.
+// conditionDocs describes the forms of conditions.
 var conditionDocs = [][2]string{
 	{"expr: amount > 100", "what the expression is true for, see Expressions"},
 	{"json: $.amount>100",

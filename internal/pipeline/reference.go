@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// everything is a definition that has every table there is, so that reading it goes by all keys.
+// everything is a definition with every table, so that reading it visits all keys.
 const everything = `
 kind: Processing
 name: everything
@@ -39,8 +39,7 @@ sinks:
   - {name: f, ts: {measurement: f, value_field: $.x}}
 `
 
-// table is a table of definitions: its keys, each with the other names that it has, as the parser
-// takes them.
+// table is a table of definitions: its keys with their aliases, as parsed.
 type table struct {
 	name string
 	keys [][]string
@@ -48,7 +47,7 @@ type table struct {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// tables returns all tables of definitions, in the order in which the parser comes to them.
+// tables returns all tables of definitions, in the order in which the parser visits them.
 func tables() (all []table) {
 	var found document.Report
 	readJob(document.Read([]byte(everything), &found), &found, false, func(at string, n *document.Node, fields []document.Field) {
@@ -73,11 +72,11 @@ func tables() (all []table) {
 	return all
 }
 
-// common are the keys that all operators have.
+// common lists the keys of all operators.
 var common = []string{"name", "type", "description"}
 
-// Reference returns the documentation of definitions and of expressions, in Markdown, made of the
-// tables that the parsers go by.
+// Reference returns the documentation of definitions and expressions in Markdown, generated from
+// the parsers' tables.
 func Reference() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Definitions of jobs\n\nMade from the tables of the parser by `go test ./stream/processing -run TestReference " +

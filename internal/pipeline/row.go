@@ -18,11 +18,11 @@ const (
 	rowRunning = 'a' // key: accumulator
 	rowBlock   = 'b' // end, key: accumulator of some panes
 	rowCount   = 'c' // key: accumulator of the window that is filling
-	rowDirty   = 'd' // end, key: a window that has fired and changed since
+	rowDirty   = 'd' // end, key: a fired window that has changed since
 	rowExpiry  = 'e' // time, key: of dedup
 	rowSeen    = 'k' // key: of dedup
 	rowLeft    = 'l' // key, time, sequence: of a join
-	rowMark    = 'm' // what has fired, and from where on there are blocks
+	rowMark    = 'm' // latest fired window, and where blocks begin
 	rowNumber  = 'n' // a sequence, or a time
 	rowRight   = 'r'
 	rowSession = 's' // key, end: session
@@ -31,15 +31,15 @@ const (
 )
 
 const (
-	// maxKey is how long the key of a record may be where it is a part of a row's.
+	// maxKey is the maximum length of a record's key within the key of a row.
 	maxKey = 3 << 10
-	// perScan is how many rows are read at a time.
+	// perScan is the number of rows read at a time.
 	perScan = 64
 )
 
 var errKey = fmt.Errorf("the key is longer than %d bytes", maxKey)
 
-// row begins the key of a row.
+// row returns the beginning of a row's key.
 func (s *instance) row(what byte) []byte {
 	return append(make([]byte, 0, 64), byte(s.number>>8), byte(s.number), what)
 }
@@ -50,12 +50,12 @@ func appendTime(dst []byte, t int64) []byte {
 
 func timeIn(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ 1<<63) }
 
-// appendKey appends a key that something stands behind.
+// appendKey appends a record's key that other parts follow.
 func appendKey(dst, key []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(dst, uint16(len(key))), key...)
 }
 
-// above returns the least key that is greater than all that begin with prefix.
+// above returns the least key greater than all keys with the prefix.
 func above(prefix []byte) []byte {
 	b := append([]byte{}, prefix...)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -66,7 +66,7 @@ func above(prefix []byte) []byte {
 	return nil
 }
 
-// timeOfRow returns the time and the rest behind it of a row that begins with one.
+// timeOfRow splits a row that begins with a time.
 func timeOfRow(k []byte) (int64, []byte, error) {
 	if len(k) < 11 {
 		return 0, nil, corrupt(k)
@@ -79,7 +79,7 @@ func corrupt(k []byte) error { return fmt.Errorf("pipeline: row %x: %w", k, code
 // pair is a row.
 type pair struct{ k, v []byte }
 
-// scan returns the first rows from lower on, and below upper.
+// scan returns up to most rows with lower <= key < upper.
 func scan(state State, lower, upper []byte, most int) (rows []pair, err error) {
 	err = state.Scan(lower, upper, func(k, v []byte) bool {
 		rows = append(rows, pair{append([]byte{}, k...), append([]byte{}, v...)})
@@ -97,7 +97,7 @@ func first(state State, lower, upper []byte) (row pair, there bool, err error) {
 	return rows[0], true, nil
 }
 
-// put and remove change state, and count that.
+// put and remove change state and count the change.
 func (t *Tick) put(k, v []byte) {
 	t.state.Put(k, v)
 	t.bytes += len(k) + len(v)
@@ -110,7 +110,7 @@ func (t *Tick) remove(k []byte) {
 	t.rows++
 }
 
-// decode reads a row by the function that writes it.
+// decode decodes a row with its code function.
 func decode(k, v []byte, code func(c *codec.Coder)) error {
 	c := codec.NewDecoder(v)
 	code(&c)
@@ -126,13 +126,13 @@ func encode(code func(c *codec.Coder)) []byte {
 	return c.Encoded()
 }
 
-// fail notes a record that an operator with state could not work with.
+// fail records a failure of a stateful operator.
 func (t *Tick) fail(s *instance, err error, it *item) {
 	t.counts[s.index].Errors++
 	t.fails(fail(s.name, err, it, t.batch))
 }
 
-// emit takes what an operator has made to those behind it.
+// emit passes an operator's output to the operators behind it.
 func (t *Tick) emit(s *instance, made []item) error {
 	t.counts[s.index].Out += int64(len(made))
 	return t.run(s.index+1, made, nil)

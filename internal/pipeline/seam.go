@@ -7,22 +7,22 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// Problem is something that is wrong with a definition, or worth knowing.
+// Problem is an error or a warning about a definition.
 type Problem struct {
 	Line    int    // from 1
-	Code    string // names the kind of problem for programs: unknown-key
-	Warning bool   // the job can be run all the same
-	Message string // names the thing, the value and what is allowed
+	Code    string // kind of problem, such as unknown-key, for programs
+	Warning bool   // the job can run regardless
+	Message string // the thing, the value and the allowed values
 }
 
-// Job is what a definition says, with all defaults filled in.
+// Job is a parsed definition with defaults filled in.
 type Job struct {
 	Name        string
-	Namespace   string // "" if the definition says none
+	Namespace   string // "" if not given
 	Parallelism int    // 1-64
-	BatchSize   int    // records a tick reads at most, 1-10,000
+	BatchSize   int    // maximum records per tick, 1-10,000
 	FailOnError bool   // on_error: fail
-	StopAtEnd   bool   // stop_at: latest: the job is completed when it has read what there was when it was submitted
+	StopAtEnd   bool   // stop_at: latest: the job completes after the records that existed when it was submitted
 	MaxFuture   int64  // max_future_ms
 	Sources     []Source
 	Operators   []Operator
@@ -31,19 +31,19 @@ type Job struct {
 	tags []string // by number
 }
 
-// Source is where records come from: of Stream and TS one is set.
+// Source is an input of a job. Either Stream or TS is set.
 type Source struct {
-	Name      string // never ""; given or made up, and unique in the job
+	Name      string // never ""; given or generated, and unique in the job
 	Stream    *StreamSource
 	TS        *TSSource
-	EventTime string // path, "" for the time of the id
+	EventTime string // path, "" for the time of the ID
 	Disorder  int64  // max_out_of_orderness_ms
-	IdleAfter int64  // idle_timeout_ms; 0: a partition that has been read to its end is idle at once, never if negative
+	IdleAfter int64  // idle_timeout_ms; 0: a partition read to its end is idle at once; negative: never idle
 
 	private source
 }
 
-// source is what package pipeline keeps of a Source.
+// source is the private part of a Source.
 type source struct {
 	time *expression.Path
 }
@@ -51,22 +51,22 @@ type source struct {
 // StreamSource is a stream of the job's namespace.
 type StreamSource struct {
 	Stream     string
-	Partitions []int // ascending; nil: all
+	Partitions []int // sorted; nil: all
 	Start      Start
-	StartID    ID // of StartAt
+	StartID    ID // for StartAt
 }
 
-// Start says where reading begins.
+// Start is the position at which reading begins.
 type Start uint8
 
-// The places to start at.
+// The start positions.
 const (
 	StartEarliest Start = iota
 	StartLatest
-	StartAt // behind a record: the first read is the first with a greater id
+	StartAt // after StartID: at the first record with a greater ID
 )
 
-// ID is that of a record of a stream.
+// ID is the ID of a stream record.
 type ID struct {
 	Millis int64
 	Seq    uint64
@@ -75,32 +75,32 @@ type ID struct {
 // TSSource is a field of a measurement.
 type TSSource struct {
 	Measurement, Field string
-	Tags               []Tag // that a series has to have, in order of names
+	Tags               []Tag // required of the series, sorted by name
 	Poll, Delay        int64 // ms
 	Start              Start
 }
 
-// Tag is a name with a value: of a series, or a header of a record.
+// Tag is a name with a value: a tag of a series or a header of a record.
 type Tag struct{ Name, Value string }
 
-// Operator is one step of a job, as far as those need to know who keep its state.
+// Operator is a step of a job, as far as the keepers of its state need it.
 type Operator struct {
-	Name  string // given or made up, and unique in the job
-	Named bool   // given: only then its state is found again by a changed definition
+	Name  string // given or generated, and unique in the job
+	Named bool   // Name was given; only then can a changed definition find the state
 	Type  string // filter, map ...
-	// Shape tells whether state of an operator of this name can be used by another definition of
-	// it: equal strings, equal state. "" if it has none.
+	// Shape identifies the layout of the state: another definition can use the state of an operator
+	// with the same name and Shape. It is "" if there is no state.
 	Shape  string
-	Keyed  bool   // its state is by key
-	Source string // of join: the source that enters here
-	// Lookup is the namespace that kv_lookup reads from, "" for the job's own.
+	Keyed  bool   // state is by key
+	Source string // of a join: the source that enters here
+	// Lookup is the namespace that kv_lookup reads, "" for the job's.
 	Lookup string
-	Looks  string // of kv_lookup: how the key is made that it looks up
+	Looks  string // of kv_lookup: definition of the key
 
 	private operator
 }
 
-// SinkKind says what a sink writes to.
+// SinkKind is the kind of a sink's target.
 type SinkKind uint8
 
 // The kinds of sinks.
@@ -111,21 +111,21 @@ const (
 	ToTS
 )
 
-// WriteMode says how a KV sink writes.
+// WriteMode is the write mode of a KV sink.
 type WriteMode uint8
 
 // The write modes of KV sinks.
 const (
-	Upsert    WriteMode = iota // the last write of a key in a tick may stand for all of them
-	IfAbsent                   // a key that exists is left as it is
-	Versioned                  // each write is one
+	Upsert    WriteMode = iota // writes of a key in a tick may be merged into the last one
+	IfAbsent                   // keep an existing value
+	Versioned                  // write each record
 )
 
-// Sink is where records go to.
+// Sink is an output of a job.
 type Sink struct {
-	Name      string // given or made up, and unique in the job
+	Name      string // given or generated, and unique in the job
 	Kind      SinkKind
-	Namespace string // "" for the job's own
+	Namespace string // "" for the job's
 	Target    string // stream, queue or measurement; "" for KV
 	Mode      WriteMode
 	TTL       int64 // ms, of KV; 0: none
@@ -135,30 +135,30 @@ type Sink struct {
 	private sink
 }
 
-// Origin says where a record comes from.
+// Origin is the origin of a record.
 type Origin struct {
-	Source    int // in Job.Sources; -1: an operator has made the record, as windows do
+	Source    int // index in Job.Sources; -1: made by an operator, such as a window
 	Partition int
 	Offset    uint64
-	ID        ID // the time is that of its append
+	ID        ID // its time is the time of the append
 }
 
-// Record is what flows through operators. Its bytes are not changed by anybody.
+// Record is a record passing through operators. Its bytes must not be changed.
 type Record struct {
 	Key       []byte
 	Value     []byte
 	EventTime int64 // ms
-	Headers   []Tag // in order of names
+	Headers   []Tag // sorted by name
 	Tags      TagSet
-	Right     bool      // it is of the source that a join names
+	Right     bool      // from the second source of a join
 	json      jsonState // of Value
 	Origin    Origin
 }
 
-// TagSet is a set of tags of a job, by their numbers in Program.Tags.
+// TagSet is a set of a job's tags, by their numbers in Program.Tags.
 type TagSet uint32
 
-// In returns the names of tags, of all that there are by their numbers.
+// In returns the names of the tags. all lists all names by number.
 func (s TagSet) In(all []string) (names []string) {
 	for i, name := range all {
 		if s&(1<<i) != 0 {
@@ -168,7 +168,7 @@ func (s TagSet) In(all []string) (names []string) {
 	return names
 }
 
-// TagsOf is the opposite of In. Names that there are no more are left out.
+// TagsOf is the inverse of In. It ignores unknown names.
 func TagsOf(names, all []string) (s TagSet) {
 	for _, name := range names {
 		if i := slices.Index(all, name); i >= 0 {
@@ -178,60 +178,60 @@ func TagsOf(names, all []string) (s TagSet) {
 	return s
 }
 
-// Write is what a sink is to write of a record that has come to it.
+// Write is a sink's write of a record.
 type Write struct {
-	Sink   int // in Job.Sinks
+	Sink   int // index in Job.Sinks
 	Record Record
-	Key    string // of the message of a stream, or of KV
-	Point  Point  // of a sink to time series
+	Key    string // of the stream message, or of KV
+	Point  Point  // for a time series sink
 }
 
-// Point is what a sink to time series writes.
+// Point is a point for a time series sink.
 type Point struct {
 	Time   int64
-	Tags   []Tag // in order of names
+	Tags   []Tag // sorted by name
 	Fields []Field
 }
 
-// Field is a value of a point: float64, int64, string or bool.
+// Field is a field of a point: float64, int64, string or bool.
 type Field struct {
 	Name  string
 	Value any
 }
 
-// Failure is a record that an operator or a sink could not work with.
+// Failure is a record that an operator or a sink failed to process.
 type Failure struct {
-	Operator string // or source or sink: its name
+	Operator string // name of the operator, source or sink
 	Reason   string
-	Record   Record // as it came from its source, if that is known: raw bytes
+	Record   Record // raw bytes as read from the source, if known
 }
 
-// Counts are what an operator has done in a tick, and what it has dropped.
+// Counts are an operator's counts in a tick.
 type Counts struct{ In, Out, Errors, Late, Dropped int64 }
 
-// State is the keyed state of a job as a tick sees and changes it: bytes by keys, in their order.
-// The first two bytes of a key are the number of the operator (big endian) that was given to
-// Compile, so that all state of one can be dropped. Keys are at most 4 KiB long.
+// State is the keyed state of a job as a tick reads and changes it: a sorted map of bytes. The
+// first two bytes of a key are the number of the operator that was passed to Compile, big endian.
+// So the state of one operator can be dropped. Keys have at most 4 KiB.
 type State interface {
-	// Get returns a value, nil if there is none. It must not be changed, and is valid until the
-	// tick ends.
+	// Get returns a value, nil if there is none. It must not be changed and is valid until the end
+	// of the tick.
 	Get(k []byte) ([]byte, error)
-	// Put and Delete keep neither k nor v.
+	// Put and Delete do not keep k or v.
 	Put(k, v []byte)
 	Delete(k []byte)
 	// DeleteRange removes all keys with lower <= key < upper.
 	DeleteRange(lower, upper []byte)
 	// Scan calls f with keys and values, lower <= key < upper, until f returns false. They are
-	// valid during the call; f changes nothing.
+	// valid during the call; f must not change the state.
 	Scan(lower, upper []byte, f func(k, v []byte) bool) error
 }
 
-// Lookup answers kv_lookup: one value for each key, nil where there is none. An error holds the
-// tick: nothing of it happens.
+// Lookup reads the values of kv_lookup, one per key, nil for a missing one. An error stops the
+// tick, and none of it takes effect.
 type Lookup func(ctx context.Context, namespace string, keys []string) ([][]byte, error)
 
-// Limits bound what one tick makes. A tick looks before each window that it fires whether it has
-// come to one of them; a batch of records may go beyond, and is then made smaller by the caller.
+// Limits bound the output of a tick. A tick checks them before it fires a window. A batch of
+// records may exceed them; the caller then uses smaller batches.
 type Limits struct {
 	Bytes, Rows int
 }
@@ -239,14 +239,14 @@ type Limits struct {
 // Progress is the progress of an input, such as a partition of a source. Watermarks are computed
 // from it.
 type Progress struct {
-	Seen      bool  // it has had a record
-	Newest    int64 // the greatest event time
-	Arrived   int64 // ms: when the last record came
-	CaughtUp  bool  // there is nothing behind that record now
+	Seen      bool  // it had a record
+	Newest    int64 // maximum event time
+	Arrived   int64 // arrival of the last record, ms
+	CaughtUp  bool  // no records follow the last one at present
 	Disorder  int64
 	IdleAfter int64
 
-	Idle    bool  // it is, whatever the clock says
-	Bounded bool  // it holds the watermark at Bound even if it is idle
-	Bound   int64 // what will come of it has that event time at least, or is later
+	Idle    bool  // idle regardless of the clock
+	Bounded bool  // limits the watermark to Bound even if idle
+	Bound   int64 // minimum event time of further records, except late ones
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// sessions are windows that end when a key has had no record for so long. A session goes from its
-// first record to the gap behind its last one.
+// sessions implements windows that end when a key has had no record for the gap. A session lasts
+// from its first record to the gap after its last one.
 //
-// Its row is found by key and end. Timers are rows by time and key, and only say that a session of
-// the key is to be looked at: each session that has not fired has one that is within it, so a
-// record that extends a session moves no timer. A session that has fired stays for the lateness,
-// with a timer at the end of that; what extends it until then makes it fire once more, at the end
-// of the tick or, if the watermark has not passed its new end, by a timer.
+// Its row is found by key and end. Timers are rows by time and key, and only request a check of the
+// key's sessions. Each session that has not fired has a timer within its span, so a record that
+// extends a session moves no timer. A fired session is kept for the lateness, with a timer at the
+// end of that. If a record extends it meanwhile, it fires again at the end of the tick. If the
+// watermark has not passed its new end, a timer fires it instead.
 //
-// Sessions of a key do not touch, and are in the order of their times. So what a record or a timer
-// is about are few of them, however many there are.
+// The sessions of a key do not touch and are ordered by time. So a record or a timer concerns only
+// a few of them, whatever their number.
 type sessions struct{ aggregate }
 
 // session is a row.
@@ -38,8 +38,7 @@ func (a *sessions) code(v *session) func(*codec.Coder) {
 	}
 }
 
-// each calls f with the sessions of a key that end after a time, in their order, until it returns
-// false.
+// each calls f with the sessions of a key that end after a time, in order, until it returns false.
 func (a *sessions) each(t *Tick, s *instance, key []byte, after int64, f func(one *session) bool) error {
 	prefix := appendKey(s.row(rowSession), key)
 	var failed error
@@ -76,8 +75,8 @@ func (a *sessions) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	return out, nil
 }
 
-// extend adds a record to the sessions that it touches, which become one. A record whose session
-// would have been purged, and that touches none, is late.
+// extend adds a record to the sessions that it touches, which merge into one. A record is late if
+// it touches no session and its own session would already be purged.
 func (a *sessions) extend(t *Tick, s *instance, it *item, one *sample) (late bool, err error) {
 	merged := session{start: one.at, end: one.at + a.gap}
 	merged.acc.add(&a.measure, one)
@@ -99,7 +98,7 @@ func (a *sessions) extend(t *Tick, s *instance, it *item, one *sample) (late boo
 	}
 	timed := false
 	if touched > 0 {
-		// The record is the last one: what had the same time came before.
+		// The record is the last one: records with the same time came before it.
 		whole := list[0].acc
 		for i := range list {
 			merged.start, merged.end = min(merged.start, list[i].start), max(merged.end, list[i].end)
@@ -161,7 +160,7 @@ func (a *sessions) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, erro
 	}
 }
 
-// look works timers off, until one makes another that is before the rest.
+// look processes timers, until one sets another that is before the rest.
 func (a *sessions) look(t *Tick, s *instance, rows []pair, to int64) error {
 	var made []item
 	last, _, err := timeOfRow(rows[len(rows)-1].k)
@@ -210,8 +209,8 @@ func (a *sessions) look(t *Tick, s *instance, rows []pair, to int64) error {
 	return t.emit(s, made)
 }
 
-// dueAt returns the sessions that a timer of a key may be about: those whose lateness is over, the
-// first of those that have fired and stay, and the one that the time is in, or that ends then.
+// dueAt returns the sessions that a timer of a key may concern: those whose lateness is over, the
+// first of the fired ones that are kept, and the one that contains the time or ends then.
 func (a *sessions) dueAt(t *Tick, s *instance, key []byte, at int64) (list []session, err error) {
 	stays := false
 	err = a.each(t, s, key, MinTime, func(one *session) bool {
@@ -240,8 +239,7 @@ func (a *sessions) dueAt(t *Tick, s *instance, key []byte, at int64) (list []ses
 	return list, err
 }
 
-// timed has the key of a session looked at again at a time, and says whether that was not so
-// already.
+// timed sets a timer for a session's key, and reports whether it is new.
 func (a *sessions) timed(t *Tick, s *instance, key []byte, at int64) (bool, error) {
 	v, err := t.state.Get(append(appendTime(s.row(rowTimer), at), key...))
 	if err != nil || v != nil {
@@ -251,7 +249,7 @@ func (a *sessions) timed(t *Tick, s *instance, key []byte, at int64) (bool, erro
 	return true, nil
 }
 
-// result makes the record of a session.
+// result creates the record of a session.
 func (a *sessions) result(t *Tick, s *instance, made []item, one *session, key []byte) []item {
 	it := item{Record: Record{Key: bytes.Clone(key), EventTime: one.end - 1, Origin: Origin{Source: -1}}, from: -1}
 	value, err := a.emit(t, &one.acc, key, one.start, one.end)

@@ -14,19 +14,19 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// sink is what package pipeline keeps of a Sink.
+// sink is the private part of a Sink.
 type sink struct {
 	line   int
 	at     string
 	match  TagSet
 	key    *template
-	prefix string // of keys, with the separator
+	prefix string // of keys, including the separator
 	tags   []named
 	fields []named
 	time   *expression.Path
 }
 
-// named is a tag or field of a point, and where in the record it is.
+// named is a tag or field of a point, with its path in the record.
 type named struct {
 	name string
 	path expression.Path
@@ -55,7 +55,7 @@ func (r *reader) sink(n *document.Node, at string) {
 	r.job.Sinks = append(r.job.Sinks, s)
 }
 
-// is says what a sink writes to. It writes to one thing.
+// is sets the kind of a sink's target. A sink has one target.
 func (r *reader) is(s *Sink, kind SinkKind, n *document.Node, at string) {
 	if s.Kind != 0 {
 		r.Fail(n.Line, "duplicate-key", "%s is a second place to write to, expected one of stream, kv, queue and ts: write another sink",
@@ -64,7 +64,7 @@ func (r *reader) is(s *Sink, kind SinkKind, n *document.Node, at string) {
 	s.Kind = kind
 }
 
-// match reads the tags that a record has to carry, all of them.
+// match reads the tags that a record must have, all of them.
 func (r *reader) match(s *Sink) func(*document.Node, string) {
 	one := func(n *document.Node, at string) {
 		tag := ""
@@ -97,7 +97,7 @@ func (r *reader) streamSink(s *Sink) func(*document.Node, string) {
 	}
 }
 
-// needs says what a table lacks.
+// needs reports missing keys of a table.
 func (r *reader) needs(n *document.Node, at string, keys ...string) {
 	for _, key := range keys {
 		if n.Kind == document.Table && n.Get(key) == nil {
@@ -174,7 +174,7 @@ func (r *reader) tsSink(s *Sink) func(*document.Node, string) {
 	}
 }
 
-// paths reads a table of names and paths, in order of names.
+// paths reads a table of names and paths, sorted by name.
 func (r *reader) paths(v *[]named) func(*document.Node, string) {
 	return r.Named(maxFields, func(name string, p *document.Pair, at string) {
 		var path *expression.Path
@@ -191,7 +191,7 @@ var (
 	errNoFields = errors.New("the record has none of the fields to write")
 )
 
-// write makes of a record what a sink is to write.
+// write creates the write of a record.
 func (s *Sink) write(i int, it *item) (Write, error) {
 	w := Write{Sink: i, Record: it.Record}
 	switch s.Kind {
@@ -226,7 +226,7 @@ func (s *Sink) write(i int, it *item) (Write, error) {
 	return w, nil
 }
 
-// point makes a point. Tags and fields that are not there are left out.
+// point creates a point. Missing tags and fields are omitted.
 func (s *Sink) point(it *item) (Point, error) {
 	if _, err := it.JSON(); err != nil {
 		return Point{}, err
@@ -259,8 +259,8 @@ func (s *Sink) point(it *item) (Point, error) {
 	return p, nil
 }
 
-// fieldOf returns the value of a field, nil for none. All numbers are floats, so that a field is
-// always of one type.
+// fieldOf returns the value of a field, nil if it is missing. All numbers become floats, so that
+// the type of a field does not change.
 func fieldOf(r gjson.Result) (any, error) {
 	switch r.Type {
 	case gjson.Null:
@@ -275,7 +275,7 @@ func fieldOf(r gjson.Result) (any, error) {
 	return nil, errors.New("it is an array or object, expected a number, string or boolean")
 }
 
-// numberOf returns a number that a float64 holds.
+// numberOf returns a number that fits a float64.
 func numberOf(r gjson.Result) (float64, error) {
 	if r.Type != gjson.Number {
 		return 0, fmt.Errorf("%s is no number", document.Clip(r.Raw))

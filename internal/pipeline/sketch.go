@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// maxExact is how many different values are counted exactly. They are told apart by 64 bits of
-	// a hash.
+	// maxExact is the maximum number of distinct values counted exactly. Values are distinguished
+	// by 64-bit hashes.
 	maxExact = 1024
-	// registerBits is the logarithm of how many registers stand for more: their error is 1.04 /
-	// sqrt(4096), 1.6 %.
+	// registerBits is the binary logarithm of the number of registers for larger counts. Their
+	// error is 1.04 / sqrt(4096), 1.6 %.
 	registerBits = 12
 	registers    = 1 << registerBits
 )
 
 func hash(s string) uint64 { return xxhash.Sum64String(s) }
 
-// distinct counts different values: hashes in order, and registers of HyperLogLog (Flajolet et al.,
-// 2007) when there are many.
+// distinct counts distinct values: with sorted hashes, or with HyperLogLog registers (Flajolet et
+// al., 2007) when there are many.
 type distinct struct {
 	hashes    []uint64
 	registers []byte
@@ -45,7 +45,7 @@ func (d *distinct) add(h uint64) {
 	}
 }
 
-// widen goes over to registers.
+// widen switches to registers.
 func (d *distinct) widen() {
 	d.registers = make([]byte, registers)
 	for _, h := range d.hashes {
@@ -76,7 +76,7 @@ func (d *distinct) merge(o *distinct) {
 	}
 }
 
-// size is how many there are.
+// size returns the count.
 func (d *distinct) size() uint64 {
 	if d.registers == nil {
 		return uint64(len(d.hashes))
@@ -96,7 +96,7 @@ func (d *distinct) size() uint64 {
 	return uint64(math.Round(estimate))
 }
 
-// code codes the hashes in order, or all registers.
+// code codes the sorted hashes, or all registers.
 func (d *distinct) code(c *codec.Coder) {
 	wide := d.registers != nil
 	c.Bool(&wide)
@@ -120,16 +120,16 @@ func (d *distinct) code(c *codec.Coder) {
 	}
 }
 
-// Buckets of a sketch are powers of (1 + e) / (1 - e), so that the middle of one is within e of all
-// in it (DDSketch; Masson et al., 2019).
+// Bucket bounds of a sketch are powers of (1 + e) / (1 - e), so that the middle of a bucket is
+// within e of all its values (DDSketch; Masson et al., 2019).
 const (
 	accuracy   = 0.01
-	maxBuckets = 4096 // the lowest are put together beyond it
+	maxBuckets = 4096 // beyond it the lowest are merged
 )
 
 var logBase = math.Log((1 + accuracy) / (1 - accuracy))
 
-// sketch tells percentiles of numbers within 1 %.
+// sketch estimates percentiles within 1 %.
 type sketch struct {
 	negative, positive []bucket // by index
 	zeros              uint64
@@ -190,7 +190,7 @@ func (s *sketch) merge(o *sketch) {
 	s.least, s.greatest = min(s.least, o.least), max(s.greatest, o.greatest)
 }
 
-// quantile returns a number of the rank q * (count - 1).
+// quantile returns an estimate of the number with the rank q * (count - 1).
 func (s *sketch) quantile(q float64) float64 {
 	rank := uint64(q * float64(s.count-1))
 	v := s.ranked(rank)

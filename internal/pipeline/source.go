@@ -84,7 +84,7 @@ func (r *reader) streamSource(s *Source) func(*document.Node, string) {
 	}
 }
 
-// ownNamespace reads the namespace of a source, which is that of the job.
+// ownNamespace reads the namespace of a source, which must be the job's.
 func (r *reader) ownNamespace(n *document.Node, at string) {
 	name := ""
 	if r.Name(&name)(n, at); name == "" {
@@ -146,7 +146,7 @@ func addPartitions(all *[]int, text string) bool {
 	return true
 }
 
-// start reads earliest, latest, or an id.
+// start reads earliest, latest or an ID.
 func (r *reader) start(v *Start, id *ID) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		switch text := n.Text; {

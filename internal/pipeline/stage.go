@@ -1,32 +1,33 @@
 package pipeline
 
-// Stage is a run of operators that records go through in one place. A program is one stage as a
-// whole; divided, it has one more from each operator on that has state by key, or looks keys up:
-// records are passed to it, wherever that key is. Records of a second source are passed to their
-// join.
+// Stage is a sequence of operators that records pass through in one place. An undivided program is
+// one stage. A divided program has a further stage from each operator on that has keyed state or
+// looks up keys. Records are passed to it at the place of the key. Records of a second source are
+// passed to their join.
 type Stage struct {
-	Number  uint16 // of the operator that the stage begins with; 0 for the first one
+	Number  uint16 // of the stage's first operator; 0 for the first stage
 	program *Program
 	index   int
-	from    int // operators, up to until
+	from    int // operators from <= i < until
 	until   int
 }
 
-// keyed is an operator whose state is by a key, or that looks one up.
+// keyed is an operator with state by key, or one that looks up a key.
 type keyed interface {
-	// place returns the key of a record, false if it has none: then the record changes no state.
+	// place returns the key of a record. ok is false if it has none: then the record changes no
+	// state.
 	place(it *item) (key string, ok bool)
 }
 
-// Pass is a record that goes on in another stage.
+// Pass is a record that continues in another stage.
 type Pass struct {
-	Stage  int // in Program.Sections
+	Stage  int // index in Program.Stages
 	Record Record
-	Key    string // where the stage has that key the record belongs
+	Key    string // the record belongs where the stage has this key
 	Placed bool   // false: there is no key, and any place will do
 }
 
-// divide makes the stages.
+// divide creates the stages.
 func (p *Program) divide() {
 	p.whole = Stage{program: p, until: len(p.instances)}
 	p.stages = []Stage{p.whole}
@@ -39,19 +40,19 @@ func (p *Program) divide() {
 	}
 }
 
-// Whole returns all operators.
+// Whole returns the stage of all operators.
 func (p *Program) Whole() *Stage { return &p.whole }
 
-// Stages returns the stages of a program that is divided.
+// Stages returns the stages of a divided program.
 func (p *Program) Stages() []Stage { return p.stages }
 
-// First returns the operator that the stage begins with, in Job.Operators.
+// First returns the index of the stage's first operator in Job.Operators.
 func (s *Stage) First() int { return s.from }
 
-// Namespace returns that of the keys by which records are placed, "" for the job's own.
+// Namespace returns the namespace of the keys that place records, "" for the job's.
 func (s *Stage) Namespace() string { return s.program.job.Operators[s.from].Lookup }
 
-// Lag returns how far event time behind the stage is behind that in front of it, ms: see
+// Lag returns how far event time behind the stage lags the time before it, in ms; see
 // instance.lags.
 func (s *Stage) Lag() int64 {
 	if s.from == s.until {
@@ -61,14 +62,13 @@ func (s *Stage) Lag() int64 {
 	return last.lag + last.lags() - s.program.instances[s.from].lag
 }
 
-// lag returns how far event time at an operator of the stage is behind that of the stage.
+// lag returns how far event time at an operator lags that of the stage.
 func (s *Stage) lag(o *instance) int64 { return o.lag - s.program.instances[s.from].lag }
 
-// at returns how far event time has come at an operator, when the stage has come to a watermark.
+// at returns the watermark at an operator, given that of the stage.
 func (s *Stage) at(o *instance, mark int64) int64 { return Behind(mark, s.lag(o)) }
 
-// Behind returns a watermark that is behind another by some time. The ends of all times stay where
-// they are.
+// Behind returns a watermark minus a lag. MinTime and EndOfTime do not change.
 func Behind(mark, lag int64) int64 {
 	if mark >= beyond || mark <= -beyond {
 		return mark
@@ -99,8 +99,8 @@ func (p *Program) beginsAt(i int) int {
 	return 0
 }
 
-// NewTick begins a tick. watermark is what the stage had come to when the last tick ended, MinTime
-// before there was any.
+// NewTick begins a tick. watermark is the stage's watermark at the end of the last tick, MinTime
+// before the first one.
 func (s *Stage) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
 	p := s.program
 	t := &Tick{program: p, stage: s, state: state, lookup: lookup, limits: limits, watermark: watermark,
@@ -111,8 +111,8 @@ func (s *Stage) NewTick(state State, lookup Lookup, limits Limits, watermark int
 	return t
 }
 
-// Next returns the earliest watermark for which Advance would do something, false if nothing waits
-// for one: nothing fires before, and nobody need look.
+// Next returns the earliest watermark for which Advance has work. waits is false if there is none.
+// Advance need not be called before that.
 func (s *Stage) Next(state State) (at int64, waits bool, err error) {
 	at = EndOfTime
 	for i := s.from; i < s.until; i++ {
@@ -131,8 +131,8 @@ func (s *Stage) Next(state State) (at int64, waits bool, err error) {
 	return at, waits, nil
 }
 
-// passOn passes records to the next stage. What no operator takes any more it returns: that goes to
-// sinks from here.
+// passOn passes records to the next stage. It returns late records, which skip further operators
+// and go to sinks from here.
 func (t *Tick) passOn(in []item) (late []item) {
 	for i := range in {
 		if in[i].late {

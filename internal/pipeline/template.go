@@ -9,21 +9,21 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// template is text with parts of the record in it: user:${$.id}. One that is only a path is $.id,
-// or id.
+// template is text with parts of the record: user:${$.id}. A template that is only a path is
+// written $.id or id.
 type template struct {
 	parts []templatePart
 	text  string
 }
 
-// templatePart is text, followed by the value at a path.
+// templatePart is text followed by the value at a path.
 type templatePart struct {
 	text string
 	path *expression.Path
-	key  bool // the record's key in place of a path
+	key  bool // use the record's key instead of a path
 }
 
-// parseTemplate reads a template.
+// parseTemplate parses a template.
 func parseTemplate(text string) (*template, error) {
 	t := &template{text: text}
 	if !strings.Contains(text, "${") {
@@ -56,7 +56,7 @@ func parseTemplate(text string) (*template, error) {
 	return t, nil
 }
 
-// cutBrace cuts at the } that ends a path, which may have others in names in quotes.
+// cutBrace cuts at the } that ends a path. Quoted names in the path may contain others.
 func cutBrace(s string) (path, after string, found bool) {
 	quote := byte(0)
 	for i := 0; i < len(s); i++ {
@@ -74,25 +74,25 @@ func cutBrace(s string) (path, after string, found bool) {
 	return s, "", false
 }
 
-// maxTemplateKey is how long a key may be that is made of several parts: more than any key, so that
-// what takes keys says what is wrong with one that is a little too long.
+// maxTemplateKey is the maximum length of a key made of several parts. It exceeds the limit of any
+// key, so that the consumer of the key reports one that is slightly too long.
 const maxTemplateKey = 64 << 10
 
 var errTemplateKey = fmt.Errorf("the key is longer than %d bytes", maxTemplateKey)
 
-// of returns the text for a record, and whether all parts of it are there. Errors: it is made of
-// several parts, and becomes larger than a record may.
+// of returns the text for a record, and whether all parts exist. It fails if the text has several
+// parts and exceeds the maximum size of a record.
 func (t *template) of(it *item, m *expression.Meter) (string, bool, error) {
 	return t.upTo(it, m, maxGrowth, errGrowth)
 }
 
-// keyOf is of, of a key.
+// keyOf is of for a key.
 func (t *template) keyOf(it *item, m *expression.Meter) (string, bool, error) {
 	return t.upTo(it, m, maxTemplateKey, errTemplateKey)
 }
 
-// upTo returns text of up to so many bytes. Each part may be as large as the record, and a
-// definition has room for thousands of parts.
+// upTo returns text of up to most bytes. Each part may be as large as the record, and a definition
+// has room for thousands of parts.
 func (t *template) upTo(it *item, m *expression.Meter, most int, larger error) (string, bool, error) {
 	if len(t.parts) == 1 && t.parts[0].text == "" {
 		return t.parts[0].of(it, m)
@@ -112,7 +112,7 @@ func (t *template) upTo(it *item, m *expression.Meter, most int, larger error) (
 	return b.String(), true, nil
 }
 
-// of returns what the path of a part leads to.
+// of returns the value of a part's path.
 func (p *templatePart) of(it *item, m *expression.Meter) (string, bool, error) {
 	switch {
 	case p.key:

@@ -13,27 +13,27 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// Times at the ends of all others.
+// The limits of times.
 const (
-	MinTime   = math.MinInt64 // before there was a watermark
-	EndOfTime = math.MaxInt64 // the watermark of what has ended
+	MinTime   = math.MinInt64 // before there is a watermark
+	EndOfTime = math.MaxInt64 // the watermark of an ended input
 )
 
 const (
-	// maxGrowth is what a record may become: the bytes of all that operators make of it before one
-	// that has state.
+	// maxGrowth is the maximum size of the output that operators before a stateful one make from a
+	// record.
 	maxGrowth = 16 << 20
-	// maxBatch is what a batch of several records may become.
+	// maxBatch is maxGrowth for a batch of several records.
 	maxBatch = 24 << 20
-	// maxEffort is how many steps the expressions of a record may take together, and those of a
-	// batch of several records: some 80 ms.
+	// maxEffort is the maximum number of steps of a record's expressions together, and of those of
+	// a batch of several records: about 80 ms.
 	maxEffort = 8 * expression.Budget
-	// perWorker is how many records are worth a goroutine.
+	// perWorker is the number of records that justifies a goroutine.
 	perWorker = 64
 )
 
-// ErrBatch is returned by Tick.Add for a batch of several records that becomes too large. The tick
-// is of no use then; one with half of the records may be.
+// ErrBatch is returned by Tick.Add if a batch of several records becomes too large. The tick must
+// be discarded; one with half of the records may succeed.
 var ErrBatch = errors.New("pipeline: the batch makes more than a tick may hold")
 
 var errGrowth = fmt.Errorf("the record becomes larger than %d MiB", maxGrowth>>20)
@@ -46,42 +46,42 @@ type Tick struct {
 	lookup    Lookup
 	limits    Limits
 	watermark int64
-	ctx       context.Context // of the call that runs
+	ctx       context.Context // of the current call
 
 	batch    []Record
 	writes   []Write
 	passes   []Pass
 	failures []failure
-	failed   map[failedAt]bool // of this batch
+	failed   map[failedAt]bool // in this batch
 	counts   []Counts
-	parts    []byte    // of values; see part
+	parts    []byte    // memory for values; see part
 	samples  []sample  // of the measures of one record
-	lent     []*[]item // of the batch, which go back when it has been run
-	grown    int       // bytes that the batch has become
-	effort   int       // steps of expressions of the batch
-	done     int       // those of earlier batches
+	lent     []*[]item // of the batch, returned to the pool after it
+	grown    int       // total bytes of the batch
+	effort   int       // expression steps of the batch
+	done     int       // expression steps of earlier batches
 	bytes    int       // of writes and rows
 	rows     int
 }
 
-// failure is a Failure with the place of its record in the batch.
+// failure is a Failure with its record's index in the batch.
 type failure struct {
 	Failure
 	from int32
 }
 
-// failedAt is an operator, or sink, and a record of the batch that it has failed with.
+// failedAt is an operator or sink, and a record of the batch on which it failed.
 type failedAt struct {
 	operator string
 	from     int32
 }
 
-// NewTick is Section.NewTick of all operators.
+// NewTick is Stage.NewTick for all operators.
 func (p *Program) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
 	return p.whole.NewTick(state, lookup, limits, watermark)
 }
 
-// Spent gives back what Writes of a tick has returned, for another one.
+// Spent returns the slice from Tick.Writes for reuse by another tick.
 func (p *Program) Spent(writes []Write) {
 	if cap(writes) == 0 {
 		return
@@ -91,8 +91,8 @@ func (p *Program) Spent(writes []Write) {
 	p.spent.Put(&writes)
 }
 
-// fails notes a failure, one for each operator, or sink, and record. Sinks take turns, so that
-// those of a record do not stand together.
+// fails records a failure, one per operator or sink and record. Sinks take turns, so failures of
+// one sink and record are not adjacent.
 func (t *Tick) fails(f failure) {
 	at := failedAt{f.Operator, f.from}
 	if f.from >= 0 && t.failed[at] {
@@ -105,13 +105,13 @@ func (t *Tick) fails(f failure) {
 	t.failures = append(t.failures, f)
 }
 
-// Writes returns what sinks are to write, in order.
+// Writes returns the writes of sinks, in order.
 func (t *Tick) Writes() []Write { return t.writes }
 
-// Passes returns what other stages are to have, in order.
+// Passes returns the records for other stages, in order.
 func (t *Tick) Passes() []Pass { return t.passes }
 
-// Failures returns the records that operators and sinks could not work with, in order.
+// Failures returns the records that operators and sinks failed to process, in order.
 func (t *Tick) Failures() []Failure {
 	list := make([]Failure, len(t.failures))
 	for i := range t.failures {
@@ -120,13 +120,13 @@ func (t *Tick) Failures() []Failure {
 	return list
 }
 
-// Counts returns what the operators have done, by their places in Job.Operators.
+// Counts returns the operators' counts, indexed as in Job.Operators.
 func (t *Tick) Counts() []Counts { return t.counts }
 
-// Add runs records through the operators, in order. It may be called several times. A tick that has
-// had records has to Advance before it ends, also if the watermark stands still: what late records
-// have changed is told then. Errors: those of state, lookup and ctx, and ErrBatch; the tick is of
-// no use after one.
+// Add runs records through the operators, in order. It may be called several times. After it,
+// Advance must be called before the tick ends, even if the watermark has not moved, to emit the
+// windows that late records changed. Errors: those of state, lookup and ctx, and ErrBatch. After an
+// error the tick must be discarded.
 func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	t.ctx, t.batch, t.grown, t.failed = ctx, batch, 0, nil
 	t.done, t.effort = t.done+t.effort, 0
@@ -149,7 +149,7 @@ func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	return t.run(t.stage.from, main, side)
 }
 
-// enters returns the join where a record of a source enters, -1 for one that comes from the front.
+// enters returns the join where a record's source enters, -1 for the beginning.
 func (t *Tick) enters(it *item) int {
 	if t.stage.index > 0 {
 		return -1
@@ -157,8 +157,7 @@ func (t *Tick) enters(it *item) int {
 	return t.program.enters[it.Origin.Source]
 }
 
-// items returns memory for records of the batch: of a size that many ticks need, so that it is used
-// again.
+// items returns memory for records of the batch, in a size that many ticks can reuse.
 func (t *Tick) items(n int) []item {
 	list, _ := t.program.spare.Get().(*[]item)
 	if list == nil || cap(*list) < n {
@@ -169,7 +168,7 @@ func (t *Tick) items(n int) []item {
 	return (*list)[:0]
 }
 
-// end gives back what the batch has used.
+// end releases the memory of the batch.
 func (t *Tick) end() {
 	for _, list := range t.lent {
 		clear((*list)[:cap(*list)])
@@ -178,8 +177,8 @@ func (t *Tick) end() {
 	t.batch, t.lent = nil, nil
 }
 
-// run takes records through the operators from one on, and to the sinks. Those of side enter
-// further on.
+// run takes records through the operators from i on, and to the sinks. The records of side enter at
+// later operators.
 func (t *Tick) run(i int, in []item, side map[int][]item) error {
 	for i < t.stage.until {
 		s := &t.program.instances[i]
@@ -212,7 +211,7 @@ func (t *Tick) run(i int, in []item, side map[int][]item) error {
 	return t.tooMuch()
 }
 
-// stateful runs one operator that has state, or looks things up.
+// stateful runs an operator that has state or does lookups.
 func (t *Tick) stateful(i int, in []item) ([]item, error) {
 	s := &t.program.instances[i]
 	out := t.items(len(in))
@@ -240,7 +239,7 @@ func (t *Tick) stateful(i int, in []item) ([]item, error) {
 	return out, t.ctx.Err()
 }
 
-// tooMuch says whether the batch has become too large.
+// tooMuch returns an error if the batch has become too large.
 func (t *Tick) tooMuch() error {
 	if len(t.batch) > 1 && (t.grown > maxBatch || t.effort > maxEffort) {
 		return ErrBatch
@@ -248,27 +247,28 @@ func (t *Tick) tooMuch() error {
 	return nil
 }
 
-// Tired reports whether expressions have taken so long that the tick should end: other jobs wait.
+// Tired reports whether expressions have used so much time that the tick should end, to let other
+// jobs run.
 func (t *Tick) Tired() bool { return t.done+t.effort > maxEffort }
 
-// worker runs records through operators that have no state, one after the other.
+// worker runs records through stateless operators, one after the other.
 type worker struct {
 	ctx      context.Context // of the tick
 	program  *Program
-	until    int // the operator behind the last
+	until    int // index after the last operator
 	out      []item
 	failures []failure
 	counts   []Counts
 	batch    []Record
-	growth   int              // of the record that is at work
-	over     error            // it has become too large
-	grown    int              // of all
-	meter    expression.Meter // of the record that is at work
-	effort   int              // of all
+	growth   int              // bytes of the current record
+	over     error            // set if the record has become too large
+	grown    int              // of all records
+	meter    expression.Meter // for the current record
+	effort   int              // of all records
 }
 
-// stateless runs operators from one to another over records. Several goroutines take parts of them;
-// what comes out does not depend on their number.
+// stateless runs records through the operators from <= i < until. Several goroutines share the
+// records; the result does not depend on their number.
 func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	n := max(1, min(t.program.job.Parallelism, len(in)/perWorker))
 	workers := make([]worker, n)
@@ -314,8 +314,8 @@ func (c *Counts) add(o *Counts) {
 	c.Dropped += o.Dropped
 }
 
-// all runs records. A batch of several that becomes too large is of no use to anybody, so it is not
-// gone on with.
+// all runs records. It stops if a batch of several becomes too large, because its result is
+// discarded.
 func (w *worker) all(from int, in []item) {
 	for i := range in {
 		if in[i].late {
@@ -336,7 +336,7 @@ func (w *worker) all(from int, in []item) {
 	}
 }
 
-// enter runs an operator and those behind it over a record, which may be changed.
+// enter runs a record, which it may change, through an operator and those behind it.
 func (w *worker) enter(i int, it *item) {
 	if i == w.until {
 		w.out = append(w.out, *it)
@@ -352,14 +352,14 @@ func (w *worker) enter(i int, it *item) {
 	}
 }
 
-// fails notes that an operator has failed with a record.
+// fails records a failure of an operator.
 func (w *worker) fails(i int, err error, it *item) {
 	w.counts[i].Errors++
 	w.failures = noted(w.failures, fail(w.program.instances[i].name, err, it, w.batch))
 }
 
-// noted adds a failure to those that there are, unless the operator has failed with a part of the
-// same record: that would say the same of the same bytes.
+// noted appends a failure, unless the operator has already failed on a part of the same record:
+// both failures would report the same bytes.
 func noted(all []failure, f failure) []failure {
 	for i := len(all) - 1; i >= 0 && f.from >= 0 && all[i].from == f.from; i-- {
 		if all[i].Operator == f.Operator {
@@ -369,16 +369,16 @@ func noted(all []failure, f failure) []failure {
 	return append(all, f)
 }
 
-// errStop ends what is done with a record that has become too large, which has been told.
+// errStop stops work on a record that has become too large and has been reported.
 var errStop = errors.New("stopped")
 
-// next passes a record on.
+// next passes a record to the next operator.
 func (w *worker) next(i int, it *item) {
 	w.counts[i].Out++
 	w.enter(i+1, it)
 }
 
-// made passes on a record whose value is new.
+// made passes on a record with a new value.
 func (w *worker) made(i int, it *item) error {
 	if err := w.grow(len(it.Value) + perItem); err != nil {
 		return err
@@ -387,7 +387,7 @@ func (w *worker) made(i int, it *item) error {
 	return w.over
 }
 
-// grow counts bytes that a record becomes.
+// grow counts bytes made from a record.
 func (w *worker) grow(n int) error {
 	if w.over != nil {
 		return w.over
@@ -398,10 +398,10 @@ func (w *worker) grow(n int) error {
 	return nil
 }
 
-// room returns an empty slice with some capacity for a new value.
+// room returns an empty slice with capacity for a new value.
 func (w *worker) room(about int) []byte { return make([]byte, 0, about+64) }
 
-// fail makes a failure of a record, as it came from its source if that is known.
+// fail creates a failure of a record, as read from its source if that is known.
 func fail(name string, err error, it *item, batch []Record) failure {
 	f := failure{Failure{Operator: name, Reason: err.Error(), Record: it.Record}, it.from}
 	if it.from >= 0 && int(it.from) < len(batch) {
@@ -410,7 +410,7 @@ func fail(name string, err error, it *item, batch []Record) failure {
 	return f
 }
 
-// What becomes of one record, or of one step of firing, in sinks.
+// Limits on the output to sinks of a record, or of a step of firing.
 const (
 	maxWrites     = 100_000
 	maxWriteBytes = 24 << 20
@@ -418,8 +418,8 @@ const (
 
 var errWrites = fmt.Errorf("more than %d records, or %d MiB of them, would go to sinks", maxWrites, maxWriteBytes>>20)
 
-// sink makes writes of records: of each sink whose tags they carry. Too many of one record are
-// none, and a failure of that; those of several are ErrBatch.
+// sink creates the writes of records for all sinks whose tags match. If one record yields too many,
+// it has none and fails; if several together do, the error is ErrBatch.
 func (t *Tick) sink(in []item) error {
 	sinks := t.program.job.Sinks
 	t.writes = slices.Grow(t.writes, len(in))
@@ -452,19 +452,19 @@ func (t *Tick) sink(in []item) error {
 	return nil
 }
 
-// full reports whether the tick has come to one of its limits.
+// full reports whether the tick has reached a limit.
 func (t *Tick) full() bool {
 	return t.limits.Bytes > 0 && t.bytes >= t.limits.Bytes || t.limits.Rows > 0 && t.rows >= t.limits.Rows
 }
 
-// The sizes of the parts of memory for values that operators with state make.
+// Sizes of the memory blocks for values of stateful operators.
 const (
 	minPart = 1 << 10
 	maxPart = 64 << 10
 )
 
-// part returns an empty slice for a value of at most n bytes. Memory is taken in larger and larger
-// parts, so that not each of thousands of values takes its own.
+// part returns an empty slice for a value of up to n bytes. Memory is allocated in growing blocks,
+// so that thousands of small values do not allocate one each.
 func (t *Tick) part(n int) []byte {
 	if cap(t.parts)-len(t.parts) < n {
 		t.parts = make([]byte, 0, max(n, min(max(2*cap(t.parts), minPart), maxPart)))
@@ -474,10 +474,10 @@ func (t *Tick) part(n int) []byte {
 	return t.parts[at : at : at+n]
 }
 
-// mark returns the watermark at an operator, when the last tick ended.
+// mark returns the watermark at an operator at the end of the last tick.
 func (t *Tick) mark(s *instance) int64 { return t.stage.at(s, t.watermark) }
 
-// slice returns how many rows are gone over before the limits are looked at again.
+// slice returns the number of rows to scan before the limits are checked again.
 func (t *Tick) slice() int {
 	if t.limits.Rows == 0 {
 		return perScan
@@ -485,11 +485,11 @@ func (t *Tick) slice() int {
 	return min(perScan, max(t.limits.Rows-t.rows, 1))
 }
 
-// Advance fires what is due up to a watermark: windows, sessions, joins. at is where an earlier
-// tick has stopped on the way to the same watermark, nil at the beginning; next is where the next
-// one has to go on, nil when all is done. It does one step at least, unless records have brought
-// the tick to a limit. EndOfTime is the watermark of a job that has read all there will ever be. No
-// records may be added between the beginning and the end.
+// Advance fires the windows, sessions and joins due up to a watermark. at is where an earlier tick
+// stopped on the way to the same watermark, nil at first. next is where the next tick must
+// continue, nil when all is done. Advance does at least one step, unless the records brought the
+// tick to a limit. EndOfTime is the watermark of a job that has read all its input. No records may
+// be added until next is nil.
 func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, err error) {
 	t.ctx = ctx
 	defer t.end()
@@ -498,8 +498,8 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 		if from, err = readPosition(at); err != nil {
 			return nil, err
 		}
-		// What is not done yet goes on from where the first of these ticks began, whatever the
-		// caller takes for the watermark meanwhile.
+		// Unfinished work continues from the watermark at which the first of these ticks began,
+		// even if the caller now passes another one.
 		t.watermark = min(t.watermark, from.watermark)
 	}
 	to = max(to, t.watermark)
@@ -531,13 +531,13 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 	return nil, nil
 }
 
-// position is where Advance goes on. It names operators by their numbers, so that it is good for
-// another definition too, which has others, or the same in another order.
+// position is where Advance continues. It refers to operators by number, so it is valid for another
+// definition with other operators or another order.
 type position struct {
-	done      []uint16 // with these
-	number    uint16   // the operator that it has come to
-	watermark int64    // that before
-	rest      []byte   // what the operator says
+	done      []uint16 // completed operators
+	number    uint16   // current operator
+	watermark int64    // watermark before
+	rest      []byte   // the operator's own position
 }
 
 func (p position) append(dst []byte) []byte {
@@ -562,8 +562,8 @@ func readPosition(b []byte) (p position, err error) {
 	return p, nil
 }
 
-// Renumber returns a position of Advance for operators that have other numbers now: kept has those
-// of before that are still there. nil stays nil.
+// Renumber converts a position of Advance to new operator numbers. kept maps old numbers to new
+// ones, for the operators that still exist. nil stays nil.
 func Renumber(at []byte, kept map[uint16]uint16) ([]byte, error) {
 	if at == nil {
 		return nil, nil

@@ -1,13 +1,13 @@
 package pipeline
 
-// Watermark returns the watermark of some partitions at a time, which is never before the one that
-// was; idle reports whether all are idle.
+// Watermark returns the watermark of partitions at a time. It is never less than before. idle
+// reports whether all are idle.
 //
-// It is the least of what the partitions have come to, idle ones left out: those that have been
-// read to their end, whose last record came longer ago than the timeout, or that never had one.
-// When all are idle, event time runs on at the speed of the clock from the newest arrival on, so
-// that the last windows fire. Which partition became idle first makes no difference: nothing is
-// remembered but the mark.
+// It is the minimum of the partitions' progress without idle ones. A partition is idle if it is
+// read to its end and its last record arrived longer ago than the timeout, or if it never had a
+// record. When all are idle, event time advances with the clock from the newest arrival on, so that
+// the last windows fire. The order in which partitions become idle makes no difference: the mark is
+// the only state.
 func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 	least, greatest, arrived := int64(EndOfTime), int64(MinTime), int64(MinTime)
 	idle = true
@@ -35,8 +35,8 @@ func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 	return max(before, min(greatest+max(0, now-arrived), bound)), true
 }
 
-// Reached returns the greatest event time that partitions have come to, within their bound, and no
-// less than the watermark that was: that to which event time does not have to run on.
+// Reached returns the maximum event time of the partitions, within their bound and not less than
+// before. Up to there event time need not advance with the clock.
 func Reached(inputs []Progress, before int64) int64 {
 	greatest := int64(MinTime)
 	for i := range inputs {
@@ -47,7 +47,7 @@ func Reached(inputs []Progress, before int64) int64 {
 	return max(before, min(greatest, Bound(inputs)))
 }
 
-// Bound returns what the watermark of some partitions does not pass, however idle they are.
+// Bound returns the limit of the watermark of partitions, even if all are idle.
 func Bound(inputs []Progress) int64 {
 	bound := int64(EndOfTime)
 	for i := range inputs {
@@ -58,8 +58,8 @@ func Bound(inputs []Progress) int64 {
 	return bound
 }
 
-// Sum returns what partitions are together, for others who combine it with more of its kind: where
-// they have come to, or that all are idle, since when, and how far event time may run on then.
+// Sum combines partitions into one Progress, to be combined with others: their progress, or that
+// all are idle, since when, and how far event time may advance then.
 func Sum(inputs []Progress, now, before int64) Progress {
 	mark, idle := Watermark(inputs, now, before)
 	if !idle {
@@ -75,7 +75,7 @@ func Sum(inputs []Progress, now, before int64) Progress {
 	return sum
 }
 
-// mark is how far a partition has come.
+// mark returns the progress of a partition.
 func (p *Progress) mark() int64 {
 	if p.Newest < MinTime+p.Disorder {
 		return MinTime
