@@ -1,4 +1,4 @@
-// Package document reads definitions, YAML or JSON, into nodes that know their lines, and nodes
-// into what they define: strictly, in either spelling of keys, with bounds on what a hostile one
-// may cost, and with all that is wrong told at once.
+// Package document reads YAML or JSON definitions into nodes with line numbers, and nodes into Go
+// values. It is strict, accepts either spelling of keys, bounds the cost of hostile documents, and
+// reports all problems at once.
 package document

@@ -13,12 +13,12 @@ import (
 	"github.com/floedb/floe/internal/yaml"
 )
 
-// Node is a value of a document, with the line where it begins.
+// Node is a value of a document, with the line on which it begins.
 type Node struct {
 	Kind      Kind
 	Line      int
-	Text      string // of text, and numbers and booleans as they are written
-	Ambiguous string // what other versions of YAML take plain text for
+	Text      string // text; numbers and booleans as written
+	Ambiguous string // the meaning of plain text in other versions of YAML
 	Pairs     []Pair
 	Items     []*Node
 }
@@ -30,7 +30,7 @@ type Pair struct {
 	Value *Node
 }
 
-// Kind is what a node is.
+// Kind is the kind of a node.
 type Kind uint8
 
 // The kinds.
@@ -47,7 +47,7 @@ func (k Kind) String() string {
 	return [...]string{"null", "boolean", "number", "text", "list", "table"}[k]
 }
 
-// Describe says what a node is, for messages.
+// Describe returns a description of the node for messages.
 func (n *Node) Describe() string {
 	switch n.Kind {
 	case Text:
@@ -60,17 +60,17 @@ func (n *Node) Describe() string {
 	return "a " + n.Kind.String()
 }
 
-// MaxSource is how many bytes a document has at most.
+// MaxSource is the maximum size of a document in bytes.
 const MaxSource = 1 << 20
 
 const (
-	maxNodes    = 1 << 20 // of a document, with all aliases followed
-	maxContent  = 4 << 20 // bytes of its texts, likewise
-	maxNodesIn  = 100     // how deep they are nested
+	maxNodes    = 1 << 20 // per document, with all aliases followed
+	maxContent  = 4 << 20 // bytes of text, likewise
+	maxNodesIn  = 100     // nesting depth
 	maxAliasing = 10_000  // aliases
 )
 
-// Read reads YAML or JSON. It returns nil and adds a problem if that can not be done.
+// Read reads YAML or JSON. If that fails, it returns nil and adds a problem.
 func Read(src []byte, r *Report) *Node {
 	switch {
 	case len(src) > MaxSource:
@@ -102,7 +102,7 @@ func Read(src []byte, r *Report) *Node {
 	return n.node
 }
 
-// isControl says whether YAML does not have a character.
+// isControl reports whether a character is not allowed in YAML.
 func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }
 
 func invalidUTF8(src []byte) (line int, at byte) {
@@ -145,7 +145,7 @@ func parseYAML(src []byte, r *Report) (doc *yaml.Node) {
 	return root.Content[0]
 }
 
-// decode keeps what a parser that is not ours may do with hostile text from ending the process.
+// decode converts panics of the third-party parser, which hostile text might cause, to errors.
 func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -157,11 +157,11 @@ func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 
 var (
 	yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-	// yamlGrammar are errors whose lines the parser counts from 0.
+	// yamlGrammar matches errors whose lines the parser counts from 0.
 	yamlGrammar = regexp.MustCompile(`^did not find expected (',' or|key$|'-' indicator|node content|<)|^found (undefined tag|duplicate %|incompatible YAML)`)
 )
 
-// yamlError takes the line out of an error of the parser.
+// yamlError extracts the line from an error of the parser.
 func yamlError(err error) (line int, message string) {
 	text := err.Error()
 	m := yamlLine.FindStringSubmatch(text)
@@ -178,8 +178,8 @@ func yamlError(err error) (line int, message string) {
 	return line, "no YAML: " + Clip(text)
 }
 
-// converter makes nodes of what the parser of YAML returns. A node that an alias refers to is made
-// once and shared; sizes count it each time.
+// converter converts the YAML parser's nodes. The target of an alias is converted once and shared,
+// but counts towards the sizes each time.
 type converter struct {
 	*Report
 	known   map[*yaml.Node]*converted
@@ -192,7 +192,7 @@ type converted struct {
 	node  *Node
 	nodes int
 	bytes int
-	deep  int // levels below it, with itself
+	deep  int // number of levels, including its own
 	done  bool
 	err   bool
 }
@@ -250,8 +250,7 @@ func (c *converter) convert(n *yaml.Node, depth int) *converted {
 	return k
 }
 
-// child converts a part of a node and adds its size. When something is wrong the rest is not looked
-// at.
+// child converts a part of a node and adds its size. After a problem the rest is skipped.
 func (c *converter) child(of *converted, n *yaml.Node, depth int) *Node {
 	if c.failed && len(c.Problems) >= MaxProblems {
 		return broken.node
@@ -280,7 +279,7 @@ func (c *converter) table(n *yaml.Node, k *converted, depth int) {
 	}
 }
 
-// key says whether a key is text.
+// key reports whether a key is text.
 func (c *converter) key(n *yaml.Node) bool {
 	switch kind, _ := plain(n); {
 	case n.Kind == yaml.AliasNode || n.Kind != yaml.ScalarNode:
@@ -315,8 +314,8 @@ var (
 	infinite   = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
 )
 
-// plain says what a scalar is: that of JSON, and of YAML's own only the spellings of null and of
-// truth. What YAML of one version or another takes for something else is text in doubt.
+// plain returns the kind of a plain scalar. It follows JSON; of YAML's own forms it accepts only the
+// spellings of null and of booleans. Text with another meaning in some version of YAML is ambiguous.
 func plain(n *yaml.Node) (kind Kind, ambiguous string) {
 	if n.Kind != yaml.ScalarNode || n.Style&^yaml.FlowStyle != 0 {
 		return Text, ""

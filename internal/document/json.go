@@ -6,14 +6,14 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// isJSON says whether a document is JSON. YAML has most of JSON in it, but not all: tabs, pairs of
-// surrogates and escaped slashes mean other things there.
+// isJSON reports whether a document is JSON. YAML is not quite a superset: tabs, surrogate pairs
+// and escaped slashes have other meanings there.
 func isJSON(src []byte) bool {
 	i := rawjson.SkipSpace(src, 0)
 	return i < len(src) && src[i] == '{' && rawjson.Valid(src)
 }
 
-// jsonReader makes nodes of valid JSON.
+// jsonReader converts valid JSON to nodes.
 type jsonReader struct {
 	*Report
 	src  []byte
@@ -30,8 +30,8 @@ func readJSON(src []byte, r *Report) *Node {
 	return n
 }
 
-// ReadText reads the JSON that a text is, nil if it is none; what is wrong with it is told with the
-// line of the text.
+// ReadText parses the JSON in a text node, nil if it is invalid. Problems have the line of the
+// text.
 func ReadText(n *Node, r *Report) *Node {
 	if !rawjson.Valid([]byte(n.Text)) {
 		return nil
@@ -40,7 +40,7 @@ func ReadText(n *Node, r *Report) *Node {
 	return j.value(0)
 }
 
-// space goes over white space and what separates values.
+// space skips white space and separators.
 func (j *jsonReader) space() {
 	for ; j.at < len(j.src); j.at++ {
 		switch j.src[j.at] {

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Severity says what follows from a Problem.
+// Severity is the severity of a Problem.
 type Severity uint8
 
-// The severities: what a document with warnings defines can be run, what one with errors does can
-// not.
+// The severities. A document with warnings can run; one with errors cannot.
 const (
 	Warning Severity = iota + 1
 	Error
@@ -24,26 +23,26 @@ func (s Severity) String() string {
 	return "error"
 }
 
-// Problem is something that is wrong with a document.
+// Problem is a problem in a document.
 type Problem struct {
 	Line     int    // from 1
-	Code     string // names the kind of problem for programs: unknown-key
+	Code     string // kind of problem, such as unknown-key, for programs
 	Severity Severity
-	Message  string // names the thing, the value and what is allowed
+	Message  string // the thing, the value and the allowed values
 }
 
 func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Message) }
 
 const (
-	// MaxProblems is how many problems of a document are told.
+	// MaxProblems is the maximum number of problems reported for a document.
 	MaxProblems = 100
-	maxFound    = 10_000 // after which nobody looks further
+	maxFound    = 10_000 // the search for problems stops here
 )
 
 // Report collects problems.
 type Report struct {
 	Problems []Problem
-	Failed   bool // one of them is an Error
+	Failed   bool // one of the problems is an Error
 }
 
 func (r *Report) add(line int, severity Severity, code, format string, args ...any) {
@@ -63,7 +62,7 @@ func (r *Report) Warn(line int, code, format string, args ...any) {
 	r.add(line, Warning, code, format, args...)
 }
 
-// Sorted returns the problems by line. When there are too many, warnings are left out first.
+// Sorted returns the problems ordered by line. If there are too many, warnings are left out first.
 func (r *Report) Sorted() []Problem {
 	byLine := func(a, b Problem) int { return a.Line - b.Line }
 	slices.SortStableFunc(r.Problems, func(a, b Problem) int { return byLine(a, b) })
@@ -75,10 +74,10 @@ func (r *Report) Sorted() []Problem {
 	return r.Problems
 }
 
-// Quote shows text in a message.
+// Quote quotes text for a message.
 func Quote(s string) string { return strconv.Quote(Clip(s)) }
 
-// OneOf lists what is allowed.
+// OneOf formats a list of allowed names.
 func OneOf(names []string) string {
 	const most = 30
 	if len(names) > most {
@@ -90,8 +89,8 @@ func OneOf(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// Nearest returns a hint at the name that is meant, if one is near. Only what is told needs hints,
-// and nobody needs one among thousands of names.
+// Nearest returns a hint with the name closest to an unknown one, if one is close. Problems beyond
+// MaxProblems are not reported and get no hint. names may return nil if there are thousands.
 func (r *Report) Nearest(name string, names func() []string) string {
 	if len(name) > 64 || len(r.Problems) >= MaxProblems {
 		return ""
@@ -108,7 +107,7 @@ func (r *Report) Nearest(name string, names func() []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", found)
 }
 
-// distance counts the letters to change, add, remove or swap, as far as it is less than most.
+// distance returns the number of letters to change, add, remove or swap, if it is less than most.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most {
 		return most
@@ -134,7 +133,7 @@ func distance(a, b string, most int) int {
 	return one[len(b)]
 }
 
-// Clip shortens what is shown of a value in a message.
+// Clip shortens a value for a message.
 func Clip(s string) string {
 	const most = 60
 	if len(s) <= most {

@@ -10,16 +10,16 @@ import (
 	"unicode"
 )
 
-// Reader reads the values of a document into what they define, and tells what is wrong with them.
+// Reader reads the nodes of a document into Go values and reports problems.
 type Reader struct {
 	*Report
 
-	// Tell, if it is not nil, receives the type, default and limits of a value in place of reading
-	// it. References are made with it.
+	// Tell, if not nil, receives the type, default and limits of a value instead of reading it. It
+	// is used to generate references.
 	Tell func(kind string)
 }
 
-// Told calls Tell. It reports whether there is one.
+// Told calls Tell and reports whether it is set.
 func (r *Reader) Told(format string, args ...any) bool {
 	if r.Tell == nil {
 		return false
@@ -29,21 +29,20 @@ func (r *Reader) Told(format string, args ...any) bool {
 }
 
 const (
-	// MaxMillis is the longest time that a document may name: 100 years.
+	// MaxMillis is the maximum duration in a document: 100 years.
 	MaxMillis = 100 * 365 * 24 * 3600 * 1000
-	maxNames  = 100 // of a list of names
+	maxNames  = 100 // in a list of names
 )
 
-// Field is a key of a table: its names in snake_case, divided by spaces, the preferred one first,
-// and what reads its value.
+// Field is a key of a table and the function that reads its value. Names lists its names in
+// snake_case, separated by spaces, the preferred one first.
 type Field struct {
 	Names string
 	Read  func(n *Node, at string)
-	Null  bool // null is a value, not the same as no key
+	Null  bool // null is a value, not a missing key
 }
 
-// Table reads a table. Keys may be written in snake_case and in camelCase; one that is not known is
-// a problem.
+// Table reads a table. Keys may be in snake_case or camelCase. An unknown key is a problem.
 func (r *Reader) Table(n *Node, at string, fields ...Field) {
 	if r.Told("table") {
 		return
@@ -70,7 +69,7 @@ func (r *Reader) Table(n *Node, at string, fields ...Field) {
 	}
 }
 
-// Top is what the whole document is called.
+// Top is the name of the whole document in messages.
 const Top = "the definition"
 
 // Under returns the path of a key, for messages.
@@ -85,7 +84,7 @@ func Under(at, key string) string {
 	return at + "." + key
 }
 
-// Get returns the value of a key in either spelling, nil if it is not there or null.
+// Get returns the value of a key in either spelling, nil if it is missing or null.
 func (n *Node) Get(name string) *Node {
 	f := Field{Names: name}
 	for i := range n.Pairs {
@@ -114,7 +113,7 @@ func names(fields []Field) func() []string {
 	}
 }
 
-// Camel turns snake_case into camelCase.
+// Camel converts snake_case to camelCase.
 func Camel(snake string) string {
 	if strings.HasPrefix(snake, "_") {
 		return snake
@@ -140,7 +139,7 @@ func (r *Reader) Text(v *string) func(*Node, string) {
 	}
 }
 
-// inQuotes hints at what makes text of a scalar.
+// inQuotes returns a hint to quote a scalar that should be text.
 func (n *Node) inQuotes() string {
 	if n.Kind == Number || n.Kind == Bool {
 		return ": put it in quotes"
@@ -148,7 +147,7 @@ func (n *Node) inQuotes() string {
 	return ""
 }
 
-// Name reads a name as everything in floe has one.
+// Name reads a floe name.
 func (r *Reader) Name(v *string) func(*Node, string) {
 	return func(n *Node, at string) {
 		if r.Told("name%s", defaultOf(*v)) {
@@ -160,10 +159,10 @@ func (r *Reader) Name(v *string) func(*Node, string) {
 	}
 }
 
-// MaxName is how many bytes a name has at most.
+// MaxName is the maximum length of a name in bytes.
 const MaxName = 255
 
-// CheckName says whether a name may be one.
+// CheckName reports whether a name is valid, and adds a problem if it is not.
 func (r *Reader) CheckName(name, at string, line int) bool {
 	switch {
 	case name == "":
@@ -197,7 +196,7 @@ func (r *Reader) Boolean(v *bool) func(*Node, string) {
 	}
 }
 
-// Count reads a whole number within bounds.
+// Count reads an integer within bounds.
 func (r *Reader) Count(v *int64, least, most int64) func(*Node, string) {
 	return func(n *Node, at string) {
 		if r.Tell != nil {
@@ -217,7 +216,7 @@ func (r *Reader) Count(v *int64, least, most int64) func(*Node, string) {
 	}
 }
 
-// Millis reads a time: a number of ms, or text such as 5m.
+// Millis reads a duration: a number of ms, or text such as 5m.
 func (r *Reader) Millis(v *int64, least int64) func(*Node, string) {
 	return func(n *Node, at string) {
 		if r.Tell != nil {
@@ -240,7 +239,7 @@ func (r *Reader) Millis(v *int64, least int64) func(*Node, string) {
 	}
 }
 
-// span returns a time as it is written in a document.
+// span formats a duration as written in documents.
 func span(ms int64) string {
 	const day = 24 * 3600 * 1000
 	switch {
@@ -256,7 +255,7 @@ func span(ms int64) string {
 	return fmt.Sprintf("%dms", ms)
 }
 
-// defaultOf says what a key has when it is left out.
+// defaultOf describes the default value of a key.
 func defaultOf(value string) string {
 	if value == "" {
 		return ""
@@ -264,7 +263,7 @@ func defaultOf(value string) string {
 	return "; default `" + value + "`"
 }
 
-// MillisOf returns the time that a number of ms or a duration stands for.
+// MillisOf returns the duration given as a number of ms or as text.
 func MillisOf(n *Node) (ms int64, ok bool) {
 	switch n.Kind {
 	case Number:
@@ -276,7 +275,7 @@ func MillisOf(n *Node) (ms int64, ok bool) {
 	return 0, false
 }
 
-// Duration reads 1h30m, 500ms, or 7d, in ms.
+// Duration parses 1h30m, 500ms or 7d, and returns ms.
 func Duration(text string) (ms int64, ok bool) {
 	if days, isDays := strings.CutSuffix(text, "d"); isDays {
 		n, err := strconv.ParseUint(days, 10, 16)
@@ -286,8 +285,8 @@ func Duration(text string) (ms int64, ok bool) {
 	return d.Milliseconds(), err == nil && d%time.Millisecond == 0
 }
 
-// Word reads one of the words of a closed set. Several spellings of one are divided by spaces, the
-// preferred one first; - and _ are the same in all of them.
+// Word reads a word of a closed set. Spellings of a word are separated by spaces, the preferred one
+// first; - and _ are equivalent in all of them.
 func Word[T any](r *Reader, v *T, set ...Choice[T]) func(*Node, string) {
 	return func(n *Node, at string) {
 		var all []string
@@ -316,7 +315,7 @@ func Word[T any](r *Reader, v *T, set ...Choice[T]) func(*Node, string) {
 	}
 }
 
-// Dashed returns a word with - for each _.
+// Dashed replaces each _ by -.
 func Dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
 // Choice is a member of a closed set.
@@ -348,7 +347,7 @@ func (r *Reader) Each(most int, read func(n *Node, at string)) func(*Node, strin
 	}
 }
 
-// Texts reads a list of different names.
+// Texts reads a list of distinct names.
 func (r *Reader) Texts(v *[]string) func(*Node, string) {
 	return r.Each(maxNames, func(n *Node, at string) {
 		name := ""
@@ -387,7 +386,7 @@ func (r *Reader) Named(most int, read func(name string, p *Pair, at string)) fun
 	}
 }
 
-// NameLen returns how many bytes of text are a name that needs no quotes.
+// NameLen returns the length in bytes of the prefix of text that is a name without quotes.
 func NameLen(text string) int {
 	for i, r := range text {
 		if r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -397,7 +396,7 @@ func NameLen(text string) int {
 	return len(text)
 }
 
-// Snake returns a word in snake_case: keyBy is key_by.
+// Snake converts camelCase to snake_case: keyBy becomes key_by.
 func Snake(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

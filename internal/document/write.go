@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/yaml"
 )
 
-// Mapping is a table of a definition that is made in Go; YAML writes its members in order.
+// Mapping is a table of a definition created in Go. YAML writes its members in order.
 //
 // A value is a Mapping, a list of them, text, or a duration, which is written in milliseconds. Any
 // other value is written as encoding/json writes it.
@@ -136,7 +136,7 @@ func (m Mapping) node() (*yaml.Node, error) {
 	return all, nil
 }
 
-// jsonNode returns the next value of d. Keys of objects are values in front of their members.
+// jsonNode returns the next value of d. In objects, keys are values that precede their members.
 func jsonNode(d *json.Decoder) (*yaml.Node, error) {
 	token, err := d.Token()
 	if err != nil {
@@ -165,8 +165,8 @@ func jsonNode(d *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil
 }
 
-// textNode returns text, in quotes if it could be read as something else. The library misses some
-// of that: merge keys, line feeds at the beginning, and what is text in YAML 1.2 alone.
+// textNode returns a text node, quoted if the text could have another meaning. The library misses
+// some cases: merge keys, leading line feeds, and text that is text only in YAML 1.2.
 func textNode(text string) (*yaml.Node, error) {
 	node := new(yaml.Node)
 	if err := node.Encode(text); err != nil || !utf8.ValidString(text) {
