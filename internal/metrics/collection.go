@@ -9,34 +9,33 @@ import (
 )
 
 const (
-	// patience is how long a scrape waits for what is gathered in the background. Prometheus waits
-	// ten seconds by default for all.
+	// patience is how long a scrape waits for background gathering. The timeout of a whole scrape
+	// in Prometheus is ten seconds by default.
 	patience = time.Second
-	// gatherTime bounds a gathering. One that takes longer is given up, and what was gathered
-	// before stays.
+	// gatherTime is the timeout of a gathering. After a timeout the previous results stay.
 	gatherTime = 30 * time.Second
-	// A gathering that took longer than cheap is not repeated until the node has rested so many
-	// times as long: however often it is scraped and however much it holds, the listings take a
-	// tenth of one core at most.
+	// A gathering that took longer than cheap is followed by a rest of rests times its duration. So
+	// the listings use at most a tenth of one core, regardless of the rate of scrapes and the
+	// contents of the node.
 	cheap = 50 * time.Millisecond
 	rests = 9
 )
 
-// collection is metrics that are gathered in the background, because that may take long, or wait
-// for what the node is busy with. Scrapes have it begun, wait for a moment, and take what there is:
-// nothing is gathered while nobody scrapes. One gathering is under way at most, so that one which
-// hangs takes no more than its goroutine.
+// collection is a set of metrics that are gathered in the background, because that may take long or
+// block on a busy node. A scrape starts a gathering, waits for a moment, and uses the latest
+// results; without scrapes nothing is gathered. At most one gathering runs at a time, so one that
+// hangs costs only its goroutine.
 type collection struct {
 	name   string
 	gather func(s *scrape, ctx context.Context)
 
-	mu      sync.Mutex    // guards what follows; nothing is gathered under it
-	last    gathered      // at first: nothing, at the beginning
-	rested  time.Time     // when it may be gathered again
-	running chan struct{} // closed when the gathering under way has ended; nil: there is none
+	mu      sync.Mutex    // guards the fields below; not held while gathering
+	last    gathered      // initially empty, as of the creation of the Collector
+	rested  time.Time     // time of the next allowed gathering
+	running chan struct{} // closed when the current gathering has ended; nil: none
 }
 
-// gathered is what a gathering has found, as of when it began. It is not changed.
+// gathered is the result of a gathering, as of its beginning. It is immutable.
 type gathered struct {
 	metrics []prometheus.Metric
 	begun   time.Time
@@ -44,7 +43,7 @@ type gathered struct {
 	failed  int
 }
 
-// begin has the part gathered, unless that is under way or it rests.
+// begin starts a gathering, unless one is running or the rest after the last one is not over.
 func (p *collection) begin(c *Collector) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +74,7 @@ func (p *collection) run(ctx context.Context, s *scrape, running chan struct{}) 
 	}
 }
 
-// wait returns what was gathered last, when the gathering under way has ended or ctx is done.
+// wait waits until the current gathering has ended or ctx is done, and returns the latest results.
 func (p *collection) wait(ctx context.Context) gathered {
 	p.mu.Lock()
 	running := p.running

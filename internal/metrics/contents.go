@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// other is the namespace of the series for what has none of its own: no namespace can have this
-	// name.
+	// other is the namespace of the series for objects without their own. It is not a valid name of
+	// a namespace.
 	other = "_other"
-	// mostRead is how many things of a kind beyond those with series of their own are read to be
-	// summed up, so that it ends. What is beyond is counted only.
+	// mostRead is the maximum number of objects per kind that are read and added up, beyond those
+	// with their own series. Further objects are only counted.
 	mostRead = 20_000
 )
 
-// Metrics of what the node holds.
+// Metrics of the node's contents.
 var (
 	objectsLimit = gauge("metrics_objects_limit", "How many things of each kind have series of their own.")
 	leftOut      = gauge("metrics_objects_left_out",
@@ -105,7 +105,7 @@ var (
 	}
 )
 
-// contents adds the metrics of what the node holds, but for floe's own namespaces.
+// contents adds the metrics of the node's contents, except for floe's own namespaces.
 func (s *scrape) contents(ctx context.Context) {
 	namespaces := s.kind("namespace", namespaceMetrics)
 	queues, streams, groups := s.kind("queue", queueMetrics), s.kind("stream", streamMetrics), s.kind("group", groupMetrics)
@@ -142,7 +142,7 @@ func (s *scrape) contents(ctx context.Context) {
 
 const pageOf = engine.MaxPageItems
 
-// read iterates over things until enough of their kind have been read, and notes an error.
+// read iterates over objects until enough of their kind have been read, and records an error.
 func read[T any](s *scrape, k *objectKind, of iter.Seq2[T, error]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if k.read >= s.objects+mostRead {
@@ -174,7 +174,7 @@ func (s *scrape) queues(ctx context.Context, k *objectKind, info engine.Namespac
 	}
 }
 
-// streams adds the metrics of streams, and of the groups of those that have series of their own.
+// streams adds the metrics of streams, and of the groups of the streams with their own series.
 func (s *scrape) streams(ctx context.Context, k, groups *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Streams)
 	if info.Counts.Streams == 0 {
@@ -191,7 +191,7 @@ func (s *scrape) streams(ctx context.Context, k, groups *objectKind, info engine
 	}
 }
 
-// jobs sends the metrics of jobs and of their operators.
+// jobs adds the metrics of jobs and of their operators.
 func (s *scrape) jobs(ctx context.Context, k, operators *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Jobs)
 	store := engine.StoreOf[processing.Store](s.source.Replica, info.Name, 0)
@@ -239,25 +239,25 @@ func (s *scrape) actions(ctx context.Context, k *objectKind, info engine.Namespa
 	}
 }
 
-// objectKind is all things of a kind.
+// objectKind collects the objects of a kind.
 type objectKind struct {
 	scrape   *scrape
 	name     string
 	metrics  []description
 	labels   int
-	expected int64 // how many there are, as their namespaces count them
+	expected int64 // number of objects, as counted by their namespaces
 	read     int
-	rest     []float64 // sums of those without series of their own
+	rest     []float64 // sums of the objects without their own series
 }
 
 func (s *scrape) kind(name string, metrics []description) *objectKind {
 	return &objectKind{scrape: s, name: name, metrics: metrics, rest: make([]float64, len(metrics))}
 }
 
-// expect notes how many things there are in a namespace.
+// expect adds to the number of objects.
 func (k *objectKind) expect(n int64) { k.expected += n }
 
-// add adds the values of a thing, or sums them up if it has no series of its own.
+// add adds the values of an object as its own series, or to the sums.
 func (k *objectKind) add(values []float64, labels ...string) (own bool) {
 	k.read++
 	k.labels = len(labels)
@@ -273,7 +273,7 @@ func (k *objectKind) add(values []float64, labels ...string) (own bool) {
 	return false
 }
 
-// end adds what was left out.
+// end adds the series of the remaining objects.
 func (k *objectKind) end() {
 	out := k.read - min(k.read, k.scrape.objects)
 	if out > 0 {

@@ -1,16 +1,16 @@
-// Package metrics makes the figures of a node metrics of Prometheus.
+// Package metrics exports the state of a node as Prometheus metrics.
 //
-// A Collector is asked at each scrape. Figures of the node itself are of this node; those of what
-// it holds (queues, groups, jobs ...) are those of its own replicas, so that a scrape needs no
-// leader and no other node. In a cluster each node reports the same of them: a query takes max by
-// (namespace, queue), not sum.
+// A Collector is called at each scrape. Metrics of the node describe this node. Metrics of its
+// contents (queues, groups, jobs ...) come from its own replicas, so a scrape needs no leader and
+// no other node. In a cluster each node reports the same contents: a query uses max by (namespace,
+// queue), not sum.
 //
-// A scrape waits for nothing that writes can hold up. What has to be listed, and what Pebble says,
-// is gathered in the background (see part): a scrape takes it as it comes within a moment, or else
-// as it was before, and floe_metrics_age_seconds says how old that is.
+// A scrape does not wait for anything that writes can hold up. Listings and the metrics of Pebble
+// are gathered in the background (see collection). A scrape uses the new results if they arrive
+// within a moment, otherwise the previous ones; floe_metrics_age_seconds is their age.
 //
-// However much a node holds, the number of series is bounded: of each kind of things the first so
-// many, by namespace and name, have series of their own. The rest is summed up in one series with
-// the namespace "_other", which no namespace can have, and floe_metrics_objects_left_out says how
-// many they are.
+// The number of series is bounded, however much a node holds. Of each kind of objects, the first
+// ones by namespace and name have their own series, up to a limit. The rest are added up in one
+// series with the namespace "_other", which is not a valid name of a namespace. Their number is
+// floe_metrics_objects_left_out.
 package metrics

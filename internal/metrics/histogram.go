@@ -10,11 +10,11 @@ import (
 	"github.com/floedb/floe/internal/meter"
 )
 
-// The classic buckets of a histogram end at powers of four, from 15 microseconds to 16 seconds: for
-// those who scrape text, and for servers that are not told to take native histograms.
+// The classic buckets of a histogram end at powers of four, from 15 microseconds to 16 seconds.
+// They serve scrapes in text format, and servers not configured for native histograms.
 const classicStep = 2
 
-// histogram is a native and a classic histogram in one.
+// histogram is both a native and a classic histogram.
 type histogram struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -26,7 +26,7 @@ func (s *scrape) distribution(d description, of meter.Distribution, labels ...st
 	s.metrics = append(s.metrics, &histogram{d.Desc, prometheus.MakeLabelPairs(d.Desc, labels), of})
 }
 
-// Desc returns what the metric is called.
+// Desc returns the description of the metric.
 func (h *histogram) Desc() *prometheus.Desc { return h.desc }
 
 // Write encodes the metric.
@@ -41,14 +41,14 @@ func (h *histogram) Write(m *dto.Metric) error {
 			&dto.Bucket{CumulativeCount: proto.Uint64(h.AtMost(exponent)), UpperBound: proto.Float64(math.Exp2(float64(exponent)))})
 	}
 	m.Histogram.PositiveSpan, m.Histogram.PositiveDelta = spans(h.Buckets)
-	if len(m.Histogram.PositiveSpan) == 0 { // else nothing says that it is a native one
+	if len(m.Histogram.PositiveSpan) == 0 { // an empty span marks the histogram as native
 		m.Histogram.PositiveSpan = []*dto.BucketSpan{{Offset: proto.Int32(0), Length: proto.Uint32(0)}}
 	}
 	return nil
 }
 
-// spans encodes buckets as native histograms have them: how far each run of buckets is behind the
-// one before, and how much each count differs from the one before.
+// spans encodes buckets as in native histograms: the offset of each run of buckets from the
+// previous one, and the difference of each count from the previous one.
 func spans(buckets []meter.Bucket) (all []*dto.BucketSpan, deltas []int64) {
 	next, before := 0, int64(0)
 	for i, b := range buckets {

@@ -11,19 +11,19 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// DefaultObjects is how many things of each kind have series of their own by default.
+// DefaultObjects is the default number of objects per kind with their own series.
 const DefaultObjects = 1000
 
-// Source is where a Collector looks.
+// Source is the data source of a Collector.
 type Source struct {
 	Host    *shard.Host
 	Version string
-	Traffic func() shard.Traffic // of the port; nil: there is none
-	Replica *engine.Router       // to the replicas of this node as they are: no query waits for the log
+	Traffic func() shard.Traffic // of the client port; nil: none
+	Replica *engine.Router       // to the node's replicas in their current state: queries do not wait for the log
 	Limits  func() []Limit       // nil: none
 }
 
-// Limit is something bounded, and how much of it is used.
+// Limit is a limit and its current use.
 type Limit struct {
 	Name        string
 	Used, Limit int64
@@ -36,8 +36,8 @@ type Collector struct {
 	parts   []*collection
 }
 
-// New returns a Collector. objects is how many things of each kind have series of their own; 0
-// means DefaultObjects, negative none.
+// New returns a Collector. objects is the number of objects per kind with their own series; 0 means
+// DefaultObjects, negative none.
 func New(s Source, objects int) *Collector {
 	if objects == 0 {
 		objects = DefaultObjects
@@ -51,14 +51,14 @@ func New(s Source, objects int) *Collector {
 	return c
 }
 
-// Describe names all metrics.
+// Describe sends the descriptions of all metrics.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		out <- d.Desc
 	}
 }
 
-// Collect sends all metrics. Of a node that is closed there are none but that it is not ready.
+// Collect sends all metrics. A closed node reports only that it is not ready.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s := c.scrape()
 	s.send(objectsLimit, float64(c.objects))
@@ -72,7 +72,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 
 func (c *Collector) scrape() *scrape { return &scrape{source: &c.source, objects: c.objects} }
 
-// background adds what is gathered in the background.
+// background adds the metrics that are gathered in the background.
 func (s *scrape) background(c *Collector) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -89,21 +89,21 @@ func (s *scrape) background(c *Collector) {
 	s.send(scrapeErrors, float64(s.failed))
 }
 
-// scrape is metrics that are being put together.
+// scrape collects the metrics of a scrape.
 type scrape struct {
 	source  *Source
 	objects int
 	metrics []prometheus.Metric
-	failed  int // listings that were not read to their end
+	failed  int // incomplete listings
 }
 
-// description is a metric.
+// description describes a metric.
 type description struct {
 	*prometheus.Desc
 	kind prometheus.ValueType
 }
 
-// descriptions are all metrics, those that the variables of this package hold.
+// descriptions lists all metrics, which are variables of this package.
 var descriptions []description
 
 func describe(kind prometheus.ValueType, name, help string, labels []string) description {
@@ -120,8 +120,8 @@ func counter(name, help string, labels ...string) description {
 	return describe(prometheus.CounterValue, name, help, labels)
 }
 
-// send adds a value. A label that is not UTF-8, which no name can be, would end the scrape: it is
-// an error of that metric.
+// send adds a value. A label that is not UTF-8 would fail the whole scrape, so it becomes an error
+// of its metric. Valid names are always UTF-8.
 func (s *scrape) send(d description, value float64, labels ...string) {
 	m, err := prometheus.NewConstMetric(d.Desc, d.kind, value, labels...)
 	if err != nil {

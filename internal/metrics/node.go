@@ -50,7 +50,7 @@ var (
 		"Whether the shard is stopped on this node because its replicas differ and no majority agrees: 1, or 0.", "shard")
 )
 
-// Metrics of the log and of Pebble, which holds the state.
+// Metrics of the log and of Pebble, which stores the state.
 var (
 	logBytes       = gauge("log_bytes", "Bytes of the segments of the log.")
 	storeBytes     = gauge("store_bytes", "Bytes of the state on the disk.")
@@ -77,7 +77,7 @@ var (
 	tableCacheSize = gauge("store_open_tables", "Tables that are open.")
 )
 
-// node adds the metrics of the node itself, all of which are at hand, and reports whether it is
+// node adds the metrics of the node itself, which are available at once, and reports whether it is
 // open.
 func (s *scrape) node() bool {
 	stats, err := s.source.Host.Stats()
@@ -154,7 +154,7 @@ func (s *scrape) measured(m shard.Measured) {
 	s.send(stateLimit, float64(m.State.Limit))
 }
 
-// stored adds what Pebble says, which waits while it writes its manifest.
+// stored adds the metrics of Pebble, which block while it writes its manifest.
 func (s *scrape) stored(context.Context) {
 	m, err := s.source.Host.MeasureStore()
 	if err != nil {
