@@ -2,14 +2,14 @@ package points
 
 import "encoding/binary"
 
-// bitWriter packs integers, the lowest bits first.
+// bitWriter packs integers, starting from the lowest bits.
 type bitWriter struct {
 	buf []byte
-	acc uint64 // bits that buf does not have yet
-	n   uint   // how many, less than 64
+	acc uint64 // bits not yet in buf
+	n   uint   // number of bits in acc, less than 64
 }
 
-// put appends the lowest width bits of v, which has no others.
+// put appends the lowest width bits of v. v must have no other bits.
 func (w *bitWriter) put(v uint64, width uint) {
 	w.acc |= v << w.n
 	if w.n+width < 64 {
@@ -21,7 +21,7 @@ func (w *bitWriter) put(v uint64, width uint) {
 	w.n += width - 64
 }
 
-// size is how many bytes appendTo appends.
+// size returns the number of bytes that appendTo appends.
 func (w *bitWriter) size() int { return len(w.buf) + int(w.n+7)/8 }
 
 func (w *bitWriter) appendTo(dst []byte) []byte {
@@ -35,10 +35,10 @@ func (w *bitWriter) appendTo(dst []byte) []byte {
 
 func (w *bitWriter) reset() { *w = bitWriter{buf: w.buf[:0]} }
 
-// bytesOf is how many bytes n integers of a width take.
+// bytesOf returns the number of bytes of n packed integers.
 func bytesOf(n int, width uint) int { return int((uint64(n)*uint64(width) + 7) / 8) }
 
-// load returns the 8 bytes of b from i on; behind its end there are zeros.
+// load returns the 8 bytes of b from index i. Bytes beyond the end are zero.
 func load(b []byte, i uint64) uint64 {
 	if i+8 <= uint64(len(b)) {
 		return binary.LittleEndian.Uint64(b[i:])
@@ -53,7 +53,7 @@ func loadLast(b []byte, i uint64) (v uint64) {
 	return v
 }
 
-// bitsAt returns width bits of b from a bit on.
+// bitsAt returns width bits of b from a bit offset.
 func bitsAt(b []byte, bit uint64, width uint) uint64 {
 	i, shift := bit>>3, uint(bit&7)
 	v := load(b, i) >> shift

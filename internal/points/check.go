@@ -2,16 +2,16 @@ package points
 
 import "slices"
 
-// Info is what Check finds in an encoding.
+// Info describes the contents of an encoding.
 type Info struct {
 	Points   int
-	From, To int64  // the least and the greatest time
-	Last     uint32 // the greatest series
+	From, To int64  // minimum and maximum time
+	Last     uint32 // greatest series
 }
 
-// Check decodes all of data, and returns what is in it if an Encoder could have written that,
-// within the limits of the package: for what comes from somewhere else. r keeps the memory that it
-// takes, and stands at data then. Errors: ErrCorrupt.
+// Check decodes all of data and describes it, if an Encoder could have written it within the limits
+// of the package. Use it for untrusted encodings. r keeps the allocated memory, and afterwards
+// reads data. Errors: ErrCorrupt.
 func (r *Reader) Check(data []byte) (info Info, err error) {
 	if err := r.Open(data); err != nil {
 		return Info{}, err
@@ -92,7 +92,7 @@ func (c *Cursor) checkValues() error {
 	return nil
 }
 
-// checkShape checks what does not depend on the order of runs.
+// checkShape checks the parts that do not depend on the order of runs.
 func (c *Cursor) checkShape() error {
 	if err := c.times.check(c.countAt); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (c *Cursor) checkShape() error {
 	return nil
 }
 
-// checkParts checks the sequences of values; the cursor is behind the last run, and begins anew.
+// checkParts checks the sequences of values. The cursor is behind the last run and restarts.
 func (c *Cursor) checkParts() error {
 	var counts [2][]int
 	for i := range c.runs {
@@ -132,8 +132,8 @@ func (c *Cursor) checkParts() error {
 	return nil
 }
 
-// check checks that what describes the sequences is in order, and that they take all that there is;
-// count says how many integers each has.
+// check checks the descriptions of the sequences, and that the sequences use all the data. count
+// returns the number of integers in a sequence.
 func (q *sequences) check(count func(int) int) error {
 	at := sequenceStart{}
 	for i := range q.n {
@@ -178,7 +178,7 @@ func (q *sequences) checkPlaces(at sequenceStart, n int) error {
 	return nil
 }
 
-// Series appends all series that the encoding has points of, ascending, to dst.
+// Series appends the series of the encoding, sorted, to dst.
 func (r *Reader) Series(dst []uint32) ([]uint32, error) {
 	from := len(dst)
 	var c Cursor

@@ -6,28 +6,28 @@ import (
 	"sort"
 )
 
-// Chunk is a part of what an Encoder has collected, of all fields.
+// Chunk is an encoded part of an Encoder's points, with all fields.
 type Chunk struct {
 	Series   uint32 // of its first point
-	Time     int64  // of that point: another chunk has earlier ones of the series if they do not fit into one
+	Time     int64  // of that point; if the series spans several chunks, an earlier chunk has its earlier points
 	Last     uint32 // series of its last point
-	From, To int64  // the least and the greatest time in it
+	From, To int64  // minimum and maximum time
 	Points   int
-	Data     []byte // its encoding, valid until the next chunk
+	Data     []byte // the encoding, valid until the next chunk
 }
 
-// maxChunkPoints bounds what is done between two looks at whether somebody still waits, and what
-// one that asks for a single series passes over.
+// maxChunkPoints bounds the work between two checks for cancellation, and the points that a query
+// of one series skips.
 const maxChunkPoints = 1 << 18
 
-// Chunks returns all points as encodings of up to about size bytes each, by series and time. Where
-// a series begins in the last quarter of a chunk, the next one begins with it. A chunk is larger
-// than size only if that has no room for a point of each field.
+// Chunks returns all points, by series and time, as encodings of up to about size bytes each. If a
+// series begins in the last quarter of a chunk, the next chunk begins with it. A chunk exceeds size
+// only if size has no room for a point of each field.
 func (e *Encoder) Chunks(size int) iter.Seq[Chunk] {
 	return func(yield func(Chunk) bool) {
 		e.sort()
 		var data []byte
-		perPoint := 2.0 // bytes, as the chunk before has it
+		perPoint := 2.0 // bytes, estimated from the previous chunk
 		for from := front; from != behind; {
 			var to mark
 			want := float64(size) * 0.95 / perPoint
@@ -53,7 +53,7 @@ func (e *Encoder) Chunks(size int) iter.Seq[Chunk] {
 	}
 }
 
-// mark is a place in the order of series and time, which all fields share.
+// mark is a position in the order of series and time, which all fields share.
 type mark struct {
 	series uint32
 	time   int64
@@ -68,7 +68,7 @@ var (
 	behind = mark{math.MaxUint32, math.MaxInt64}
 )
 
-// find returns the index of the first point that is at m or behind it.
+// find returns the index of the first point at or after m.
 func (b *bucket) find(m mark) int {
 	return sort.Search(len(b.points), func(i int) bool {
 		p := &b.points[i]
@@ -87,7 +87,7 @@ func (b *bucket) within(from, to mark) []point {
 	return b.points[first:last]
 }
 
-// cut returns where a chunk ends that begins at a mark and has about n points, of all fields.
+// cut returns the end of a chunk that begins at a mark and has about n points, of all fields.
 func (e *Encoder) cut(from mark, n int) mark {
 	var most []point
 	total := 0
@@ -101,7 +101,7 @@ func (e *Encoder) cut(from mark, n int) mark {
 	if n >= total {
 		return behind
 	}
-	// The field that has the most points has to have one in the chunk.
+	// The field with the most points must have one in the chunk.
 	share := max(1, int(float64(n)*float64(len(most))/float64(total)))
 	if share >= len(most) {
 		return behind
@@ -117,7 +117,7 @@ func (e *Encoder) cut(from mark, n int) mark {
 	return mark{p.series, p.time}
 }
 
-// chunk describes what is between two marks.
+// chunk describes the points between two marks.
 func (e *Encoder) chunk(from, to mark) Chunk {
 	p := Chunk{Series: math.MaxUint32, Time: math.MaxInt64, From: math.MaxInt64, To: math.MinInt64}
 	for i := range e.used {

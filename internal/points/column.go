@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// appendColumn appends the column of values; there is none of no values.
+// appendColumn appends a column of values; nothing if there are no values.
 func appendColumn[T int64 | uint32 | uint8](dst []byte, values []T) []byte {
 	if len(values) == 0 {
 		return dst
@@ -42,11 +42,11 @@ func appendColumn[T int64 | uint32 | uint8](dst []byte, values []T) []byte {
 	return dst
 }
 
-// column is a column that is read. The zero value has no values; all are 0.
+// column is an encoded column. In the zero value all values are 0.
 type column struct {
 	least int64
 	width uint
-	data  []byte // from its first value on to the end of the encoding: so that nearly all loads are of 8 bytes
+	data  []byte // from the first value to the end of the encoding, so that nearly all loads are of 8 bytes
 }
 
 func (c *column) at(i int) int64 {
@@ -56,8 +56,7 @@ func (c *column) at(i int) int64 {
 	return c.least + int64(bitsAt(c.data, uint64(i)*uint64(c.width), c.width))
 }
 
-// scanner reads an encoding from front to back; its first error sticks, as that of codec.Reader
-// does.
+// scanner reads an encoding sequentially. Like codec.Reader it keeps its first error.
 type scanner struct {
 	b   []byte
 	err error
@@ -80,7 +79,7 @@ func (s *scanner) byte() byte {
 	return c
 }
 
-// uvarint reads an integer of up to most; an encoding longer than needed is refused.
+// uvarint reads an integer of up to most. It rejects encodings longer than needed.
 func (s *scanner) uvarint(what string, most int) int {
 	v, n := binary.Uvarint(s.b)
 	if n <= 0 || (n > 1 && s.b[n-1] == 0) || v > uint64(most) {
@@ -101,7 +100,7 @@ func (s *scanner) varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// packed reads n integers of a width and returns where they are, with all that follows.
+// packed reads n packed integers. It returns the data from the first of them on.
 func (s *scanner) packed(what string, n int, width uint) []byte {
 	size := bytesOf(n, width)
 	if size > len(s.b) {
@@ -130,7 +129,7 @@ func (s *scanner) column(what string, n int) (c column) {
 	return c
 }
 
-// checkPadding refuses bits behind n integers of a width that are not 0.
+// checkPadding rejects non-zero bits after n packed integers.
 func checkPadding(s *scanner, what string, data []byte, n int, width uint) {
 	if used := uint64(n) * uint64(width); s.err == nil && used%8 != 0 && data[used/8]>>(used%8) != 0 {
 		s.fail("%s: padding", what)

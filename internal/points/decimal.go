@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// decimals writes the mantissas of points at one number of decimal places to dst, and returns that,
-// and how many points from the front on are exact at it: all of them if there is such a number. It
-// tries guess first for values that do not say how many places they have.
+// decimals writes the mantissas of points to dst, all with the same number of decimal places. It
+// returns that number, and the number of leading points that are exact with it: all of them if
+// possible. For values without known decimal places it tries guess first.
 func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) {
 	for i := range points {
 		if e := points[i].exponent; e != notDecimal {
@@ -21,7 +21,7 @@ func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) 
 		}
 		p := points[bad]
 		if p.exponent != notDecimal {
-			return exponent, bad // too many digits at the places that another one needs
+			return exponent, bad // too many digits with the decimal places of another point
 		}
 		more, ok := placesOf(math.Float64frombits(uint64(p.value)), exponent+1, guess)
 		if !ok {
@@ -31,14 +31,13 @@ func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) 
 	}
 }
 
-// fewestDecimals is how many decimals have to follow each other beside other values to be a run of
-// their own: its description takes less than they save.
+// fewestDecimals is the minimum number of consecutive decimals for a run of their own among other
+// values: from there on it saves more than its description takes.
 const fewestDecimals = 64
 
-// rowOf finds the first row of decimals that is long enough among points that are not all exact at
-// one number of places, and writes their mantissas at it to their places in dst. If there is none
-// it is behind the last point. So one -0 or 0.1+0.2 does not have a day of decimals written as
-// bits.
+// rowOf finds the first sufficiently long row of decimals among points that have no common number
+// of decimal places. It writes their mantissas to their places in dst. If there is no such row,
+// from is len(points). So a single -0 or 0.1+0.2 does not turn a day of decimals into raw bits.
 func rowOf(dst []int64, points []point, guess uint8) (exponent uint8, from, to int) {
 	exponent, ok := mostPlaces(points, guess)
 	if !ok {
@@ -59,8 +58,8 @@ func rowOf(dst []int64, points []point, guess uint8) (exponent uint8, from, to i
 	return exponent, from, to
 }
 
-// mostPlaces returns how many decimal places nearly all of the points need, as some of them tell,
-// or false if those are no decimals.
+// mostPlaces estimates from a sample the number of decimal places that nearly all points need. ok
+// is false if the points are not decimals.
 func mostPlaces(points []point, guess uint8) (exponent uint8, ok bool) {
 	const some, others = 16, 3
 	if len(points) < fewestDecimals {
@@ -79,7 +78,7 @@ func mostPlaces(points []point, guess uint8) (exponent uint8, ok bool) {
 	return all[some-others-1], true
 }
 
-// places returns how many decimal places the point needs.
+// places returns the number of decimal places that the point needs.
 func (p *point) places(guess uint8) (exponent uint8, ok bool) {
 	if p.exponent != notDecimal {
 		return p.exponent, true
@@ -102,7 +101,7 @@ func mantissas(dst []int64, points []point, exponent uint8) (bad int) {
 		case p.exponent == notDecimal:
 			v := math.Float64frombits(uint64(p.value))
 			scaled := math.RoundToEven(v * powers[exponent])
-			// The comparison is one of bits: -0 is no decimal.
+			// Compare bits: -0 is not a decimal.
 			if !(math.Abs(scaled) <= MaxMantissa) || math.Float64bits(Value(int64(scaled), exponent)) != uint64(p.value) {
 				return i
 			}
@@ -122,7 +121,7 @@ func mantissas(dst []int64, points []point, exponent uint8) (bad int) {
 	return -1
 }
 
-// placesOf returns the fewest decimal places from least on at which v is exact.
+// placesOf returns the fewest decimal places, from least on, with which v is exact.
 func placesOf(v float64, least, guess uint8) (exponent uint8, ok bool) {
 	if v == 0 || least > MaxExponent {
 		return 0, false
@@ -130,8 +129,8 @@ func placesOf(v float64, least, guess uint8) (exponent uint8, ok bool) {
 	if guess >= least && exact(v, guess) {
 		return guess, true
 	}
-	// At the most places at which the mantissa has no more than 15 digits the product is off by
-	// less than a half, and if v has fewer it is exact there too.
+	// With the most decimal places for which the mantissa has at most 15 digits, the product is off
+	// by less than a half. If v needs fewer, it is exact there too.
 	binary := math.Ilogb(v)
 	most := (49 - binary) * 30103 / 100000
 	most = min(most, MaxExponent)

@@ -9,31 +9,31 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Encoder collects points in any order and writes them. The zero value is ready for use, and one
-// that is used again keeps its memory.
+// Encoder collects points in any order and encodes them. The zero value is ready for use. A reused
+// Encoder keeps its memory.
 //
 //	e.Reset()
 //	e.Decimal(id, field, ms, 125, 1) // 12.5
 //	e.Float(id, field, ms, 0.1+0.2)
 //	block := e.Append(nil)
 type Encoder struct {
-	buckets []bucket // of the fields, in the order in which they came; beyond used they keep memory for others
+	buckets []bucket // by field, in the order of their first points; buckets beyond used are kept for reuse
 	used    int
 	index   []uint16 // field -> its bucket + 1
-	order   []int    // buckets by their fields
+	order   []int    // indexes of buckets, sorted by field
 
 	scratch []point
 	counts  []uint32
 	section sectionBuilder
 	body    []byte
-	shape   []byte // the one that sections have at present
+	shape   []byte // shape of the previous section
 	lengths []int
 }
 
-// bucket are the points of a field.
+// bucket holds the points of a field.
 type bucket struct {
 	field  uint16
-	sorted bool // by series and time, and no two alike
+	sorted bool // by series and time, without duplicates
 	points []point
 }
 
@@ -48,7 +48,7 @@ type point struct {
 
 const notDecimal = 0xff
 
-// Reset forgets all points.
+// Reset removes all points.
 func (e *Encoder) Reset() {
 	for i := range e.used {
 		b := &e.buckets[i]
@@ -58,8 +58,8 @@ func (e *Encoder) Reset() {
 	e.used = 0
 }
 
-// Len returns how many points were added since Reset. Of points of one series, field and time only
-// the last one is written.
+// Len returns the number of points added since Reset. Of points with the same series, field and
+// time only the last one is encoded.
 func (e *Encoder) Len() (n int) {
 	for i := range e.used {
 		n += len(e.buckets[i].points)
@@ -67,14 +67,14 @@ func (e *Encoder) Len() (n int) {
 	return n
 }
 
-// Float adds a point. The time is in ms, within MinTime and MaxTime, and the value finite; the
-// Encoder does not check that.
+// Float adds a point. The time is in ms, within MinTime and MaxTime, and the value must be finite;
+// the Encoder does not check either.
 func (e *Encoder) Float(series uint32, field uint16, time int64, value float64) {
 	e.add(field, point{time, int64(math.Float64bits(value)), series, notDecimal})
 }
 
-// Decimal adds a point whose value is mantissa / 10^exponent, see Value. Other than that it is like
-// Float, and cheaper.
+// Decimal adds a point with the value mantissa / 10^exponent, see Value. Otherwise it is like
+// Float, but cheaper.
 func (e *Encoder) Decimal(series uint32, field uint16, time int64, mantissa int64, exponent uint8) {
 	e.add(field, point{time, mantissa, series, exponent})
 }
@@ -112,13 +112,13 @@ func (e *Encoder) bucket(field uint16) *bucket {
 	return b
 }
 
-// Append appends the encoding of all points to dst. There has to be at least one.
+// Append appends the encoding of all points to dst. There must be at least one point.
 func (e *Encoder) Append(dst []byte) []byte {
 	e.sort()
 	return e.encode(dst, front, behind)
 }
 
-// sort puts the points of all fields in order, and the fields.
+// sort sorts the fields and the points of each.
 func (e *Encoder) sort() {
 	e.order = e.order[:0]
 	for i := range e.used {
@@ -131,7 +131,7 @@ func (e *Encoder) sort() {
 	slices.SortFunc(e.order, func(a, b int) int { return cmp.Compare(e.buckets[a].field, e.buckets[b].field) })
 }
 
-// sortPoints sorts points by series and time, and keeps the last of those that are alike.
+// sortPoints sorts points by series and time, and keeps the last of equal ones.
 func (e *Encoder) sortPoints(points []point) []point {
 	e.bySeries(points)
 	for from := 0; from < len(points); {
@@ -154,8 +154,8 @@ func (e *Encoder) sortPoints(points []point) []point {
 
 func byTime(a, b point) int { return cmp.Compare(a.time, b.time) }
 
-// bySeries sorts points by series, those of one series as they came: by 11 bits of what differs at
-// a time.
+// bySeries sorts points by series, stably. It is a radix sort by 11 of the differing bits at a
+// time.
 func (e *Encoder) bySeries(points []point) {
 	least, most := points[0].series, points[0].series
 	for i := range points {
@@ -198,7 +198,7 @@ func endOfSeries(points []point, from int) int {
 	return to
 }
 
-// encode appends the encoding of the points from one mark on to another one.
+// encode appends the encoding of the points from one mark to another.
 func (e *Encoder) encode(dst []byte, from, to mark) []byte {
 	e.body, e.shape, e.lengths = e.body[:0], e.shape[:0], e.lengths[:0]
 	fields := 0
@@ -227,8 +227,8 @@ func (e *Encoder) encode(dst []byte, from, to mark) []byte {
 	return append(dst, e.body...)
 }
 
-// appendSection appends the section of a field to the body, and returns 1 if it has a shape, or 0
-// if that is the one of the section before.
+// appendSection appends the section of a field to the body. It returns 1 if the section has a
+// shape, or 0 if it shares that of the previous section.
 func (e *Encoder) appendSection(points []point) (own int) {
 	e.section.build(points)
 	start := len(e.body)

@@ -1,7 +1,7 @@
 package points
 
-// Places returns how many points of different series or times several Encoders have, which have one
-// field each: what has values of several fields at a time is there once.
+// Places returns the number of distinct pairs of series and time in several Encoders with one field
+// each. Values of several fields with the same series and time count once.
 func Places(all []*Encoder) int {
 	var different [][]mark
 	for i, e := range all {
@@ -10,7 +10,7 @@ func Places(all []*Encoder) int {
 			different = append(different, e.places())
 		}
 	}
-	// Two at a time, so that a thousand fields take ten rounds and not a thousand.
+	// Merge in pairs, so that a thousand fields take ten rounds instead of a thousand.
 	for len(different) > 1 {
 		half := (len(different) + 1) / 2
 		for i := range len(different) / 2 {
@@ -37,7 +37,7 @@ func samePlaces(a, b *Encoder) bool {
 	return true
 }
 
-// places returns where the points of the one field are.
+// places returns the positions of the points of the only field.
 func (e *Encoder) places() (all []mark) {
 	for i := range e.used {
 		for _, p := range e.buckets[i].points {
@@ -47,7 +47,7 @@ func (e *Encoder) places() (all []mark) {
 	return all
 }
 
-// joinMarks returns what is in a or b, both in order.
+// joinMarks merges two sorted lists without duplicates.
 func joinMarks(a, b []mark) []mark {
 	all := make([]mark, 0, max(len(a), len(b)))
 	for len(a) > 0 && len(b) > 0 {

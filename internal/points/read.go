@@ -5,24 +5,23 @@ import (
 	"slices"
 )
 
-// Reader reads an encoding. The zero value reads nothing, Open makes it read something; one that is
-// used again keeps its memory.
+// Reader reads an encoding. The zero value is empty until Open. A reused Reader keeps its memory.
 //
-// Whatever the bytes are, a Reader does not panic; but only those for which Check returns nil say
-// what somebody wrote.
+// A Reader does not panic on any input. But its results are meaningful only for encodings that pass
+// Check.
 type Reader struct {
 	sections []section
 }
 
 type section struct {
 	field uint16
-	own   bool   // it has a shape
-	data  []byte // of it alone
-	rest  []byte // of it and what follows
+	own   bool   // has its own shape
+	data  []byte // the section's data
+	rest  []byte // the section's data and everything after it
 }
 
-// Open begins to read data, which has to remain as it is as long as it is read. Only its directory
-// is looked at. Errors: ErrCorrupt.
+// Open starts to read data, which must not be changed while it is being read. It checks only the
+// directory. Errors: ErrCorrupt.
 func (r *Reader) Open(data []byte) error {
 	r.sections = r.sections[:0]
 	s := scanner{b: data}
@@ -63,7 +62,7 @@ func (r *Reader) Open(data []byte) error {
 	return nil
 }
 
-// Fields returns the fields of the encoding, ascending.
+// Fields appends the fields of the encoding, sorted, to dst.
 func (r *Reader) Fields(dst []uint16) []uint16 {
 	for i := range r.sections {
 		dst = append(dst, r.sections[i].field)
@@ -71,8 +70,8 @@ func (r *Reader) Fields(dst []uint16) []uint16 {
 	return dst
 }
 
-// Runs makes c stand in front of the first run of a field. It returns false if the field has no
-// points. Errors: ErrCorrupt.
+// Runs positions c before the first run of a field. It returns false if the field has no points.
+// Errors: ErrCorrupt.
 func (r *Reader) Runs(field uint16, c *Cursor) (ok bool, err error) {
 	i, ok := slices.BinarySearchFunc(r.sections, field, func(s section, f uint16) int { return int(s.field) - int(f) })
 	if !ok {
@@ -104,8 +103,7 @@ func (r *Reader) open(i int, c *Cursor) error {
 	return nil
 }
 
-// Cursor goes over the runs of a field, by series and time. One that is used again keeps its
-// memory.
+// Cursor iterates over the runs of a field, by series and time. A reused Cursor keeps its memory.
 //
 //	for c.Next() {
 //		times, values := c.Read()
@@ -121,17 +119,17 @@ type Cursor struct {
 	kinds  column
 	parts  [2]sequences // decimals and bits
 
-	i       int // present run; -1: none yet
+	i       int // current run; -1: before the first one
 	series  uint32
-	shared  bool            // several runs have a sequence of times
-	at      sequenceStart   // of the times of the present run, unless shared
-	places  []sequenceStart // of all sequences of times if they are shared
+	shared  bool            // several runs share a sequence of times
+	at      sequenceStart   // of the times of the current run, unless shared
+	places  []sequenceStart // of all sequences of times, if shared
 	part    [2]sequenceStart
 	kind    uint8
-	n       int // points of the present run
+	n       int // points of the current run
 	uniform bool
 
-	timesOf int // the sequence that ts has
+	timesOf int // number of the sequence in ts
 	ts, xs  []int64
 	vs      []float64
 }
@@ -161,7 +159,7 @@ func (c *Cursor) openShape(s *scanner) {
 	}
 }
 
-// placeTimes finds where all sequences of times are, because runs take them in any order.
+// placeTimes finds the start of each sequence of times, because runs use them in any order.
 func (c *Cursor) placeTimes(n int) {
 	at := sequenceStart{}
 	for i := range n {
@@ -190,7 +188,7 @@ func partOf(kind uint8) int {
 	return 0
 }
 
-// countAt returns how many points a sequence of times has; a number out of range is corrupt, and
+// countAt returns the number of points in a sequence of times. A number out of range is corrupt and
 // reads as 1.
 func (c *Cursor) countAt(i int) int {
 	if n := c.counts.at(i); uint64(n) < MaxRun {
@@ -199,7 +197,7 @@ func (c *Cursor) countAt(i int) int {
 	return 1
 }
 
-// Next goes to the next run, and returns false behind the last one.
+// Next moves to the next run. It returns false after the last one.
 func (c *Cursor) Next() bool {
 	if c.i >= 0 && c.i < c.runs {
 		c.parts[partOf(c.kind)].skip(&c.part[partOf(c.kind)], c.n)
@@ -218,13 +216,13 @@ func (c *Cursor) Next() bool {
 	return true
 }
 
-// settle reads what describes the present run.
+// settle reads the description of the current run.
 func (c *Cursor) settle() {
 	c.kind = uint8(c.kinds.at(c.i))
 	c.n = c.countAt(c.timesAt())
 }
 
-// timesAt returns the number of the sequence of times of the present run.
+// timesAt returns the number of the current run's sequence of times.
 func (c *Cursor) timesAt() int {
 	if !c.shared {
 		return c.i
@@ -235,8 +233,8 @@ func (c *Cursor) timesAt() int {
 	return 0
 }
 
-// Seek goes on to the first run, the present one included, whose series is not less than the one
-// given, and returns false if there is none.
+// Seek moves to the first run with at least the given series, which may be the current run. It
+// returns false if there is none.
 func (c *Cursor) Seek(series uint32) bool {
 	if c.i < 0 && !c.Next() {
 		return false
@@ -250,7 +248,7 @@ func (c *Cursor) Seek(series uint32) bool {
 	return c.i < c.runs
 }
 
-// jump goes as far towards a series as equal gaps lead, if all runs are alike.
+// jump skips towards a series by equal gaps, if all runs are alike.
 func (c *Cursor) jump(series uint32) {
 	k := min(int(int64(series-c.series)/c.gaps.least), c.runs-1-c.i)
 	p := partOf(c.kind)
@@ -263,17 +261,17 @@ func (c *Cursor) jump(series uint32) {
 	c.settle()
 }
 
-// Series returns the series of the present run.
+// Series returns the series of the current run.
 func (c *Cursor) Series() uint32 { return c.series }
 
-// Len returns how many points the present run has, 1 to MaxRun.
+// Len returns the number of points in the current run, 1 to MaxRun.
 func (c *Cursor) Len() int { return c.n }
 
-// First returns the time of the first point of the present run.
+// First returns the time of the current run's first point.
 func (c *Cursor) First() int64 { return c.times.first.at(c.timesAt()) }
 
-// Times returns the times of the present run, valid until Next or Seek leave it. They must not be
-// changed.
+// Times returns the times of the current run. They are valid until the next Next or Seek, and must
+// not be changed.
 func (c *Cursor) Times() []int64 {
 	at := c.timesAt()
 	if at == c.timesOf {
@@ -289,8 +287,8 @@ func (c *Cursor) Times() []int64 {
 	return c.ts
 }
 
-// Read returns times and values of the present run, valid until Next or Seek leave it. They must
-// not be changed.
+// Read returns the times and values of the current run. They are valid until the next Next or Seek,
+// and must not be changed.
 func (c *Cursor) Read() (times []int64, values []float64) {
 	xs := c.ints()
 	c.vs = slices.Grow(c.vs[:0], c.n)[:c.n]
@@ -312,7 +310,7 @@ func (c *Cursor) Read() (times []int64, values []float64) {
 	return c.Times(), c.vs
 }
 
-// ints decodes what the values of the present run are made of.
+// ints decodes the integers of the current run's values.
 func (c *Cursor) ints() []int64 {
 	c.xs = slices.Grow(c.xs[:0], c.n)[:c.n]
 	p := partOf(c.kind)

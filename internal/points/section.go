@@ -7,25 +7,25 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// sectionBuilder writes the points of one field.
+// sectionBuilder builds the section of a field.
 type sectionBuilder struct {
 	first  uint32   // series of the first run
-	gaps   []uint32 // of each further run: its series less that of the run before
-	timeOf []uint32 // of each run: its sequence of times
-	counts []uint32 // of each sequence of times: its points - 1
+	gaps   []uint32 // series of each further run minus that of the previous run
+	timeOf []uint32 // sequence of times of each run
+	counts []uint32 // points - 1 of each sequence of times
 	times  sequencesBuilder
 	known  [64]knownTimes
-	inTime []int64 // all times of all sequences, for comparison
+	inTime []int64 // times of all sequences, for comparison
 
 	kinds    []uint8
 	decimals sequencesBuilder
 	bits     sequencesBuilder
 
-	guess uint8 // places of the last decimals that were found
+	guess uint8 // decimal places of the latest decimals
 	xs    []int64
 }
 
-// knownTimes remembers a sequence of times that may come again.
+// knownTimes is a sequence of times that may occur again.
 type knownTimes struct {
 	at   uint32 // its number + 1
 	from int    // in inTime
@@ -40,7 +40,7 @@ func (s *sectionBuilder) reset() {
 	s.known = [64]knownTimes{}
 }
 
-// build takes the points of a field, in order.
+// build adds the points of a field, in order.
 func (s *sectionBuilder) build(points []point) {
 	s.reset()
 	s.xs = slices.Grow(s.xs[:0], MaxRun)[:MaxRun]
@@ -56,7 +56,7 @@ func (s *sectionBuilder) build(points []point) {
 	}
 }
 
-// addTimes adds the times of a run, or finds that they are those of an earlier one.
+// addTimes adds the times of a run, or finds the same times of an earlier run.
 func (s *sectionBuilder) addTimes(run []point) {
 	xs := s.xs[:len(run)]
 	for i := range run {
@@ -75,8 +75,8 @@ func (s *sectionBuilder) addTimes(run []point) {
 	s.times.add(xs)
 }
 
-// addValues adds the values of a run, or of the points from its front on that are of one kind, if
-// others are of another: it returns of how many.
+// addValues adds the values of a run. If they are of different kinds, it adds only the leading ones
+// of one kind. It returns their number.
 func (s *sectionBuilder) addValues(run []point) (n int) {
 	xs := s.xs[:len(run)]
 	exponent, to := decimals(xs, run, s.guess)

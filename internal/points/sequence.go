@@ -6,13 +6,13 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// sequences are written one after the other.
+// sequencesBuilder builds consecutive sequences.
 type sequencesBuilder struct {
 	first, base []int64
 	width       []uint8
-	exceptions  []uint32 // of each sequence
-	places      []uint32 // of all exceptions, each within its sequence
-	highs       []int64  // of all exceptions: what the difference has above its width
+	exceptions  []uint32 // number per sequence
+	places      []uint32 // of all exceptions, within their sequences
+	highs       []int64  // of all exceptions: the bits of the difference above the width
 	bits        bitWriter
 }
 
@@ -43,12 +43,12 @@ func (s *sequencesBuilder) add(xs []int64) {
 	s.exceptions = append(s.exceptions, uint32(len(s.places)-before))
 }
 
-// fewest is the length from which on a sequence may have exceptions: in a shorter one they take
-// more than they save.
+// fewest is the minimum length of a sequence with exceptions. In a shorter one they take more than
+// they save.
 const fewest = 16
 
-// frame chooses base and width of the differences of a sequence: those that take the fewest bits,
-// exceptions included.
+// frame chooses the base and width of a sequence's differences that take the fewest bits, including
+// exceptions.
 func frame(xs []int64) (base int64, width uint) {
 	n := len(xs) - 1
 	if n == 0 {
@@ -64,7 +64,7 @@ func frame(xs []int64) (base int64, width uint) {
 		return base, width
 	}
 	best := n * int(width)
-	// Steps around a mean, as those of a random walk, or all the same but for a few, as regular
+	// Steps may lie around a mean, as in a random walk, or be equal except for a few, as in regular
 	// times with gaps.
 	for _, center := range [2]int64{middle(least, most, xs), xs[n/2] - xs[n/2-1]} {
 		if b, w, size := centered(xs, center); size < best {
@@ -74,21 +74,21 @@ func frame(xs []int64) (base int64, width uint) {
 	return base, width
 }
 
-// middle returns about the mean of the differences.
+// middle returns the approximate mean of the differences.
 func middle(least, most int64, xs []int64) int64 {
 	n := len(xs) - 1
 	span := xs[n] - xs[0]
-	// A sum that has left the range of its type says nothing.
+	// An overflowing sum is useless.
 	if mean := span / int64(n); least <= mean && mean <= most {
 		return mean
 	}
 	return least
 }
 
-// centered returns the best width of differences on both sides of center, their base, and about how
-// many bits they take with their exceptions.
+// centered returns the best width of differences on both sides of center, their base, and the
+// approximate number of bits, including exceptions.
 func centered(xs []int64, center int64) (base int64, width uint, size int) {
-	var need [65]int // how many differences need a width
+	var need [65]int // number of differences per required width
 	for i := 1; i < len(xs); i++ {
 		d := xs[i] - xs[i-1] - center
 		if d != 0 {
@@ -134,20 +134,20 @@ func (s *sequencesBuilder) appendTo(dst []byte) []byte {
 	return s.bits.appendTo(dst)
 }
 
-// sequences are read, each from its place.
+// sequences are encoded sequences. Each is read from its start.
 type sequences struct {
 	n              int
 	first, base    column
 	width          column
-	total          int // exceptions of all
+	total          int // exceptions of all sequences
 	exceptions     column
 	places, highs  column
-	diffs          []byte // differences and what follows
-	size           int    // bytes of them
-	constant, none bool   // all have one width; none have exceptions
+	diffs          []byte // the differences and everything after them
+	size           int    // of the differences, bytes
+	constant, none bool   // all have the same width; none has exceptions
 }
 
-// sequences reads n of them.
+// sequences reads n sequences.
 func (s *scanner) sequences(what string, n int) (q sequences) {
 	if q.n = n; n == 0 {
 		return q
@@ -167,14 +167,14 @@ func (s *scanner) sequences(what string, n int) (q sequences) {
 	return q
 }
 
-// sequenceStart is where a sequence begins.
+// sequenceStart is the start of a sequence.
 type sequenceStart struct {
 	i         int
-	bit       uint64 // of the differences
+	bit       uint64 // in the differences
 	exception int
 }
 
-// widthAt returns the width of a sequence; what is beyond 64 is corrupt, and reads as 0.
+// widthAt returns the width of a sequence. A width above 64 is corrupt and reads as 0.
 func (q *sequences) widthAt(i int) uint {
 	if w := q.width.at(i); uint64(w) <= 64 {
 		return uint(w)
@@ -182,7 +182,7 @@ func (q *sequences) widthAt(i int) uint {
 	return 0
 }
 
-// skip moves p over a sequence of n integers.
+// skip moves p past a sequence of n integers.
 func (q *sequences) skip(p *sequenceStart, n int) {
 	p.bit += uint64(n-1) * uint64(q.widthAt(p.i))
 	if !q.none {
@@ -191,13 +191,13 @@ func (q *sequences) skip(p *sequenceStart, n int) {
 	p.i++
 }
 
-// skipAll moves p over k sequences of n integers each, all of one width and without exceptions.
+// skipAll moves p past k sequences of n integers each, all of one width and without exceptions.
 func (q *sequences) skipAll(p *sequenceStart, k, n int) {
 	p.bit += uint64(k) * uint64(n-1) * uint64(q.widthAt(p.i))
 	p.i += k
 }
 
-// decode fills dst with the sequence at p, which has len(dst) integers.
+// decode decodes the sequence at p, which has len(dst) integers, into dst.
 func (q *sequences) decode(p sequenceStart, dst []int64) {
 	x := q.first.at(p.i)
 	dst[0] = x
@@ -220,7 +220,7 @@ func (q *sequences) decode(p sequenceStart, dst []int64) {
 	unpack(dst[from-1:], q.diffs, bit, width, base)
 }
 
-// unpack adds up differences from dst[0] on, and returns the bit behind them.
+// unpack adds up differences starting from dst[0], and returns the offset of the bit after them.
 func unpack(dst []int64, diffs []byte, bit uint64, width uint, base int64) uint64 {
 	x := dst[0]
 	rest := dst[1:]
