@@ -16,14 +16,14 @@ import (
 
 // Gate authenticates callers by the keys known to a process. It is safe for concurrent use.
 type Gate struct {
-	ask    engine.Door // queries the leader of the shard
-	follow engine.Door // queries a nearby replica
+	ask    engine.Door // door to the leader of the shard
+	follow engine.Door // door to a nearby replica
 
 	Now func() time.Time // the clock: time.Now, unless it is set before Run
 
 	Wrong func(from string) // called for each wrong key; must not block; set before Run; nil: not called
 
-	known   chan struct{} // closed when state is there
+	known   chan struct{} // closed when state is set
 	unkeyed atomic.Bool   // the local replica has no keys, and the leader did not answer
 	over    chan struct{} // closed when Run has returned
 	waiting *Grant        // of callers that arrive before the state is known
@@ -42,7 +42,7 @@ type state struct {
 	revision uint64
 	grants   map[string]*Grant              // by id
 	nobody   *Grant                         // grant of callers without a key; nil: there is a key store
-	neighbor *Grant                         // nobody for callers on this machine
+	neighbor *Grant                         // the grant nobody for callers on this machine
 	ended    map[[sha256.Size]byte]struct{} // token hashes of sessions ended before they expired
 	asked    time.Time                      // when the query was sent that returned this state
 }
@@ -68,7 +68,7 @@ func NewGate(node uint64) *Gate {
 // before any request.
 func (g *Gate) Attach(ask, follow engine.Door) { g.ask, g.follow = ask, follow }
 
-// Known reports whether the Gate knows whether there are keys.
+// Known reports whether the Gate has a state: whether there is a key store is known.
 func (g *Gate) Known() bool { return g.state.Load() != nil }
 
 // askPause is the pause after a failed query.
@@ -80,7 +80,6 @@ const askPause = 50 * time.Millisecond
 //
 // If a replica has a key store, its answer is used at once: it may be behind, but the key store
 // exists.
-// that.
 func (g *Gate) Run(ctx context.Context) {
 	defer close(g.over)
 	defer g.waiting.end(engine.ErrClosed)

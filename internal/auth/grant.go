@@ -127,8 +127,8 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 }
 
 // Introduce counts the namespaces that a command is the first to name, before it is sent. A key
-// creates up to MaxMade of them. Keys limited to some namespaces are bounded anyway, and admin keys have no such
-// limit. Errors: ErrUnauthorized; ErrUnavailable.
+// creates up to MaxMade of them. Keys limited to some namespaces are bounded anyway, and admin keys
+// have no such limit. Errors: ErrUnauthorized; ErrUnavailable.
 func (g *Grant) Introduce(ctx context.Context, wire *engine.Wire, cmd engine.Command) error {
 	if g.gate == nil || g.open || g.restricted() || g.key.Role == Admin {
 		return nil
