@@ -133,5 +133,5 @@ func (p *Program) EventTime(rec *Record) (int64, error) {
 	return ms, nil
 }
 
-// Next is Section.Next of all operators.
+// Next is Stage.Next for all operators.
 func (p *Program) Next(state State) (at int64, waits bool, err error) { return p.whole.Next(state) }

@@ -8,16 +8,16 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Rows of state are
+// The rows of state:
 //
 //	number of the operator (2, big endian) | what the row is (1) | the rest
 //
-// with times as 8 bytes that sort as they do, big endian. Where something stands behind a record's
-// key, 2 bytes in front of it say how long it is.
+// Times are 8 bytes, big endian, that sort like the times. A record's key is preceded by its length
+// in 2 bytes if other parts follow it.
 const (
 	rowRunning = 'a' // key: accumulator
 	rowBlock   = 'b' // end, key: accumulator of some panes
-	rowCount   = 'c' // key: accumulator of the window that is filling
+	rowCount   = 'c' // key: accumulator of the current window
 	rowDirty   = 'd' // end, key: a fired window that has changed since
 	rowExpiry  = 'e' // time, key: of dedup
 	rowSeen    = 'k' // key: of dedup

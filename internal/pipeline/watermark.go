@@ -3,11 +3,11 @@ package pipeline
 // Watermark returns the watermark of partitions at a time. It is never less than before. idle
 // reports whether all are idle.
 //
-// It is the minimum of the partitions' progress without idle ones. A partition is idle if it is
-// read to its end and its last record arrived longer ago than the timeout, or if it never had a
-// record. When all are idle, event time advances with the clock from the newest arrival on, so that
-// the last windows fire. The order in which partitions become idle makes no difference: the mark is
-// the only state.
+// It is the minimum of the partitions' progress without idle ones. An idle partition is
+// read to its end; its last record arrived longer ago than the timeout, or it never had one. When
+// all are idle, event time advances with the clock from the newest arrival on, so that the last
+// windows fire. The order in which partitions become idle makes no difference: the mark is the only
+// state.
 func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 	least, greatest, arrived := int64(EndOfTime), int64(MinTime), int64(MinTime)
 	idle = true
