@@ -12,16 +12,16 @@ var (
 	// ErrCorrupt matches every *CorruptionError: bytes that were once durable are damaged or gone.
 	ErrCorrupt = errors.New("ual: log is corrupt")
 
-	// ErrNewer is returned by Open for a log that a newer version of floe has written. Nothing was
+	// ErrNewer is returned by Open for a log written by a newer version of floe. Nothing is
 	// changed.
 	ErrNewer = errors.New("written by a newer version")
 )
 
-// CorruptionError says where the log is damaged. It is ErrCorrupt. The log never repairs or removes
-// what it reports this way.
+// CorruptionError reports where the log is damaged. It matches ErrCorrupt. The log never repairs or
+// removes what it reports as corrupt.
 type CorruptionError struct {
 	File   string // path of the segment
-	Offset int64  // of the record in question
+	Offset int64  // of the damaged record
 	Reason string
 }
 

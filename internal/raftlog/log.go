@@ -19,30 +19,30 @@ const (
 
 // Options configure a Log. FS and Dir are required.
 type Options struct {
-	// FS is where the log lives. Its files must allow SyncData concurrently with Write.
+	// FS is the file system of the log. Its files must allow SyncData concurrently with Write.
 	FS vfs.FS
 
-	// Dir holds the segments and is created when missing. It must be used by one Log at a time; the
-	// caller locks it.
+	// Dir is the directory of the segments, created if missing. Only one Log may use it at a time;
+	// the caller locks it.
 	Dir string
 
 	// SegmentSize is the number of bytes after which a new segment is started; 0 means 64 MiB. A
 	// segment holds at least one Write whatever its size. Negative is an error.
 	SegmentSize int64
 
-	// Spares is how many files of dropped segments are kept to be used again; 0 means 3, negative
-	// none. With none the log does not write ahead either, which only a file system in memory does
-	// not need.
+	// Spares is the number of files of dropped segments kept for reuse; 0 means 3, negative none.
+	// With none the log does not write ahead either, which is sensible only for a file system in
+	// memory.
 	Spares int
 
 	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB,
 	// negative none.
 	CacheBytes int64
 
-	// Random gives a log that begins the mark of its records; nil means crypto/rand.
+	// Random is the source of a new log's record mark; nil means crypto/rand.
 	Random io.Reader
 
-	// Logger gets a line when a torn tail is cut; nil discards it.
+	// Logger logs a line when a torn tail is cut; nil discards it.
 	Logger *slog.Logger
 }
 
@@ -77,13 +77,12 @@ func (o Options) withDefaults() (Options, error) {
 
 // Log is the append log of a node. See the package comment for its files.
 //
-// What is in memory is the state of each shard and, for each entry, where it lies (24 bytes); the
-// data of recent entries is cached within a budget, other entries are read back from their segment
-// and verified.
+// The Log keeps the state of each shard and the place of each entry (24 bytes) in memory. The data
+// of recent entries is cached within a budget. Other entries are read back from their segment and
+// verified.
 //
-// Write, Truncate and Close exclude each other. Sync may run while a Write does, Prepare beside
-// everything but Close, and reads never wait for the disk unless they need an entry that is not
-// cached.
+// Write, Truncate and Close exclude each other. Sync may run during a Write, and Prepare during
+// everything but Close. Reads wait for the disk only if they need an entry that is not cached.
 type Log struct {
 	fs          vfs.FS
 	dir         string
@@ -94,27 +93,26 @@ type Log struct {
 	random      io.Reader
 	logger      *slog.Logger
 
-	// prepareMu makes its holder the only one who writes spare files. It is taken before writeMu.
+	// prepareMu is held while writing spare files. It is taken before writeMu.
 	prepareMu sync.Mutex
 
-	// writeMu makes its holder the only one who appends; files are written under it. It is taken
-	// before syncMu, and syncMu before mu. Fields of shards that change only under writeMu and mu
-	// together may be read under either.
+	// writeMu is held while appending and writing files. It is taken before syncMu, and syncMu
+	// before mu. Fields of shards that change only under writeMu and mu together may be read under
+	// either.
 	writeMu sync.Mutex
-	buf     []byte   // records of the Write in hand
+	buf     []byte   // records of the current Write
 	stamp   uint64   // the offset they carry as known durable
-	slots   []slot   // where its entries will lie
+	slots   []slot   // places of its entries
 	targets []*Shard // the shards of its updates
 	epoch   uint64   // its number, see Shard.plan
-	mark    uint32   // of all records; 0 until the first segment is begun, never changed then
+	mark    uint32   // of all records; 0 until the first segment is begun, then constant
 
 	spares    []spare  // files that may become segments
 	lastSpare uint32   // number in the last name given to a spare file
-	released  bool     // ReleaseSpare was called, and Prepare not since
+	released  bool     // ReleaseSpare was called after the last Prepare
 	garbage   []string // files to remove
 
-	// syncMu makes its holder the only one who calls SyncData and replaces or closes the tail's
-	// file.
+	// syncMu is held while calling SyncData and while replacing or closing the tail's file.
 	syncMu  sync.Mutex
 	syncing []*Shard // shards with records that the SyncData in flight covers
 
@@ -126,34 +124,34 @@ type Log struct {
 	tail     tail
 	oldest   uint32    // oldest live segment
 	segments []segment // from oldest on
-	dirty    []*Shard  // shards with records that no SyncData covers yet
+	dirty    []*Shard  // shards with records not yet covered by a SyncData
 	inCache  int64     // bytes of cached entries over all shards
 }
 
 // segment is a live segment.
 type segment struct {
 	size    int64 // of its valid records
-	written int64 // how far its file was ever written; 0 for one of an earlier life of the log, and for the tail
+	written int64 // largest extent ever written to its file; 0 for the tail and for segments that Open found
 }
 
-// tail is the segment that records are appended to.
+// tail is the segment to which records are appended.
 type tail struct {
 	number  uint32
-	file    vfs.File // nil until the first Write after Open: number is then a segment of an earlier life
+	file    vfs.File // nil until the first Write after Open: number is then a segment that Open found
 	head    int64    // end of start record and checkpoint
 	end     int64    // of the valid records
-	synced  int64    // what is known durable
-	written int64    // how far the file was ever written, in this life or before
-	sealed  bool     // nothing may be appended any more: a write has failed, or a successor was begun
+	synced  int64    // end of the bytes known durable
+	written int64    // largest extent ever written to the file, in this life or before
+	sealed  bool     // nothing more may be appended: a write failed, or a successor was begun
 }
 
 // Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded
-// memory, and returns when everything it found is durable. Leftovers of segments that were dropped
-// before and spare files are removed; else no file is changed.
+// memory, and returns when everything it found is durable. It removes spare files and leftovers of
+// dropped segments, and changes no other file.
 //
-// Errors: ErrCorrupt (a *CorruptionError naming file and offset) if something durable is damaged or
-// missing, ErrNewer if a newer version has written the log: neither touches a file. Else an error
-// of FS.
+// Errors: ErrCorrupt (a *CorruptionError naming file and offset) if durable data is damaged or
+// missing, ErrNewer if a newer version wrote the log: in both cases no file is changed. Otherwise
+// an error of FS.
 func Open(o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -182,8 +180,8 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// Shard returns the log of one shard; always the same pointer for the same id. It can not fail and
-// needs no Close: a shard nobody has written to is an empty log that starts behind Position{0, 0}.
+// Shard returns the log of a shard, always the same pointer for the same id. It cannot fail and
+// needs no Close: a shard without any records is an empty log that starts behind Position{0, 0}.
 func (l *Log) Shard(id uint16) *Shard {
 	l.mu.RLock()
 	s := l.shards[id]
@@ -219,7 +217,7 @@ func (l *Log) Shards() []uint16 {
 	return ids
 }
 
-// Size returns the number of bytes of valid records in all live segments. What is written ahead and
+// Size returns the number of bytes of valid records in all live segments. Zeros written ahead and
 // spare files are not counted.
 func (l *Log) Size() int64 {
 	l.mu.RLock()
@@ -231,10 +229,10 @@ func (l *Log) Size() int64 {
 	return n
 }
 
-// Sync makes everything durable that was written before the call. It may run concurrently with
-// Write and with reads; with nothing new to make durable it does nothing.
+// Sync makes everything written before the call durable. It may run concurrently with Write and
+// reads. It does nothing if everything is durable already.
 //
-// After an error the log is broken for good: nobody can say what the disk has kept, so every later
+// After an error the log is broken for good: it is unknown what the disk has kept, so every later
 // Write and Sync returns that first error. Errors: those of FS, ErrClosed.
 func (l *Log) Sync() error {
 	l.syncMu.Lock()
@@ -270,7 +268,7 @@ func (l *Log) syncTail() error {
 	return nil
 }
 
-// fail marks the log as broken for good and returns the error that did it first.
+// fail marks the log as broken for good and returns the first error that did so.
 func (l *Log) fail(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +292,7 @@ func (l *Log) usableLocked() error {
 }
 
 // Close makes everything durable, marks the log as cleanly closed, removes spare files and closes
-// it. It waits for a Prepare to end. A second Close returns nil. Reads still work afterwards.
+// it. It waits for a running Prepare. A second Close returns nil. Reads still work after Close.
 func (l *Log) Close() error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
@@ -330,8 +328,8 @@ func closeAfter(file vfs.File, err error) error {
 	return err
 }
 
-// writeEnd appends the end record. It is written when all before it is durable and says so; then it
-// is made durable itself. A log that was not written to since Open is left as it was found.
+// writeEnd appends the end record and makes it durable. The record is written once everything
+// before it is durable, and says so. A log without writes since Open is left unchanged.
 func (l *Log) writeEnd() error {
 	if err := l.usable(); err != nil || l.tail.file == nil {
 		return err

@@ -9,12 +9,11 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// readChunk is how far apart records may lie to be read with one system call, and so the memory it
-// takes.
+// readChunk is the largest span of records read with one system call, and so the memory of a read.
 const readChunk = 512 << 10
 
 // readEntries reads the entries from index lo on that lie at slots into es. Files are opened for
-// each call: this path is cold, and so no open file stands in the way of removing a segment.
+// each call: this path is cold, and no open file prevents the removal of a segment.
 func (s *Shard) readEntries(lo uint64, slots []slot, es []*raftpb.Entry) error {
 	for i := 0; i < len(slots); {
 		n := runInSegment(slots[i:])
@@ -81,7 +80,7 @@ func (sl slot) end() int64 {
 	return sl.offset + recordSize(int(sl.length))
 }
 
-// decodeEntry verifies that b is the record of entry i and returns the entry, in memory of its own.
+// decodeEntry verifies that b is the record of entry i and returns a copy of the entry.
 func (s *Shard) decodeEntry(i uint64, sl slot, b []byte) (*raftpb.Entry, error) {
 	h, sum := parseHeader(b)
 	crc := crc32.Checksum(b[4:headerSize+int(sl.length)], castagnoli)

@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// formatVersion is written into the start record of every segment. A log with another one is
-// refused untouched.
+// formatVersion is written into the start record of every segment. A log with another version is
+// refused and not changed.
 const formatVersion = 2
 
 // recordKind is the type of a record. The numbers are part of the format.
@@ -22,7 +22,7 @@ const (
 	kindEnd       recordKind = 7  // clean marker: the log was closed here
 	kindOldest    recordKind = 8  // index is the number of the oldest live segment
 	kindState     recordKind = 9  // checkpoint of one shard, see checkpoint
-	kindNext      recordKind = 10 // index is the number of the successor, which exists for sure; lies at the segment's end
+	kindNext      recordKind = 10 // index is the number of the successor, which exists; the last record of a segment
 	kindMax                  = kindNext
 )
 
@@ -34,7 +34,7 @@ const (
 	// damaged length field is recognised as damage.
 	maxData = 256 << 20
 
-	// maxIndex bounds raft indexes, so that index arithmetic can not overflow whatever a file
+	// maxIndex bounds raft indexes, so that index arithmetic cannot overflow, whatever a file
 	// contains.
 	maxIndex = 1 << 62
 )
@@ -57,11 +57,11 @@ var (
 //	32 synced  u64  offset in this segment that was known durable when the record was written
 //	40 data, zero padded to a multiple of 8
 //
-// Segment and offset are under the checksum, so a record that shows up in another place is as bad
-// as a flipped bit: one left from an earlier life of the file, too. The mark is a number that the
-// log draws when it begins and never tells: nobody can put bytes into an entry that would be taken
-// for records when the file is used again. synced is what tells a torn tail from corruption: see
-// [Log] and lookAhead.
+// Segment and offset are under the checksum, so a record in another place is as bad as a flipped
+// bit. So is one left from an earlier life of the file. The mark is a random number that the log
+// draws when it is created and never reveals. So no client can put bytes into an entry that would
+// be taken for records when the file is reused. synced distinguishes a torn tail from corruption:
+// see [Log] and lookAhead.
 type header struct {
 	length uint32
 	mark   uint32
@@ -73,8 +73,8 @@ type header struct {
 	synced uint64
 }
 
-// place names offset off of a segment in one number. Of two records at the same offset of different
-// segments, otherwise equal, the checksums always differ.
+// place encodes a segment and an offset in one number. Of two records at the same offset of
+// different segments, otherwise equal, the checksums always differ.
 func place(segment uint32, off int64) uint64 {
 	return uint64(off) ^ uint64(segment)<<32
 }
@@ -163,8 +163,8 @@ func appendStart(b []byte, s startInfo) []byte {
 	return le.AppendUint64(b, uint64(s.head))
 }
 
-// parseStart decodes the data of a start record. Only the version can be trusted to lie where it
-// does in every format.
+// parseStart decodes the data of a start record. Only the version has the same place in every
+// format.
 func parseStart(b []byte) (s startInfo, ok bool) {
 	if len(b) < 4 {
 		return s, false

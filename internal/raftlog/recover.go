@@ -7,7 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// recover reads the log from the directory. Nothing is changed before all of it was found good.
+// recover reads the log from the directory. It changes nothing before all of the log was found
+// valid.
 func (l *Log) recover() error {
 	numbers, spares, err := l.listFiles()
 	if err != nil || len(numbers)+len(spares) == 0 {
@@ -38,8 +39,8 @@ func (l *Log) recover() error {
 	return l.removeSegments(l.oldest)
 }
 
-// learnMark takes the mark of the log from the newest segment whose start can be read: without it
-// nothing could be told about one that has lost its start.
+// learnMark takes the mark of the log from the newest segment with a readable start: without it, a
+// segment that has lost its start could not be judged.
 func (l *Log) learnMark(numbers []uint32) error {
 	for _, n := range slices.Backward(numbers) {
 		err := l.withSegment(n, func(file vfs.File, size int64) error {
@@ -58,14 +59,14 @@ func (l *Log) learnMark(numbers []uint32) error {
 	return nil
 }
 
-// survey is what a look at the last segment tells.
+// survey is the result of inspecting the last segment.
 type survey struct {
 	number    uint32
 	start     startInfo
 	oldest    uint32 // oldest live segment
 	end       int64  // of its valid records
 	bad       string // why there is no record at end
-	torn      bool   // there was to be one, or one behind it
+	torn      bool   // a write was torn there or behind it
 	successor bool   // there must be a further segment
 }
 
@@ -74,8 +75,8 @@ func (v *survey) complete() bool {
 	return v.start.head > 0 && v.end >= v.start.head
 }
 
-// findLast surveys the segment with which the log ends. The newest file is not it if its creation
-// was interrupted; then it is its predecessor. The zero survey stands for an empty log.
+// findLast surveys the last segment of the log. That is the newest file, or its predecessor if the
+// creation of the newest was interrupted. The zero survey stands for an empty log.
 func (l *Log) findLast(numbers []uint32) (survey, error) {
 	newest := numbers[len(numbers)-1]
 	v, err := l.survey(newest)
@@ -107,7 +108,7 @@ func (l *Log) surveyBefore(newest uint32, numbers []uint32) (survey, error) {
 	return v, err
 }
 
-// lost is the error for a segment that must be there and is not, or can not be recognised.
+// lost returns the error for a segment that must exist and is missing or cannot be recognised.
 func (l *Log) lost(number uint32, numbers []uint32) error {
 	reason := "segment is missing"
 	if slices.Contains(numbers, number) {
@@ -196,7 +197,7 @@ func (s *scanner) startInfo() (startInfo, error) {
 	return info, nil
 }
 
-// refuse is the error for the current record, which is valid but makes no sense.
+// refuse returns the error for the current record, which is valid but makes no sense.
 func (s *scanner) refuse(format string, args ...any) error {
 	return &CorruptionError{File: s.path, Offset: s.offset, Reason: fmt.Sprintf(format, args...)}
 }
@@ -225,7 +226,7 @@ func (l *Log) replayAll(last survey, numbers []uint32) error {
 	return l.checkGaps()
 }
 
-// endOf returns where the valid records of segment n end, which its successor knows.
+// endOf returns where the valid records of segment n end, as recorded in its successor.
 func (l *Log) endOf(n uint32, last survey) (end int64, err error) {
 	if n == last.number {
 		return last.end, nil
@@ -259,9 +260,9 @@ func (l *Log) replaySegment(number uint32, end int64) error {
 
 // replay applies the records of one segment to the shards.
 //
-// In the oldest live segment the checkpoint is where the shards begin. In every later one they have
-// been rebuilt already, and the checkpoint must agree: that proves that no segment was mixed up
-// with another.
+// In the oldest live segment the checkpoint is the shards' initial state. In every later one the
+// shards are rebuilt already, and the checkpoint must agree, which proves that no segments were
+// mixed up.
 type replay struct {
 	*scanner
 	log   *Log
@@ -401,9 +402,8 @@ func (l *Log) checkGaps() error {
 	return nil
 }
 
-// settle makes what was read durable and takes it as the state of the log: a process that was
-// killed may have left it in the page cache, and a later power cut must not take it back once it
-// was served.
+// settle makes what was read durable and adopts it as the state of the log. A killed process may
+// have left it in the page cache, and a later power cut must not undo it once it was served.
 func (l *Log) settle(last survey) error {
 	if last.torn {
 		l.logger.Warn("log: torn tail cut", "file", l.path(last.number), "offset", last.end, "reason", last.bad)

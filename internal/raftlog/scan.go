@@ -9,16 +9,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// scanBuffer is the memory that reading a segment takes, however large its records are.
+// scanBuffer is the memory for reading a segment, however large its records are.
 const scanBuffer = 256 << 10
 
-// scanner reads the records of a segment in order and stops at the first bad one. What an earlier
-// life of the file has left is bad, and so is what nobody has written yet.
+// scanner reads the records of a segment in order and stops at the first bad one. Records of an
+// earlier life of the file are bad, and so are bytes not written yet.
 type scanner struct {
 	file   vfs.File
 	path   string
 	number uint32
-	mark   uint32 // of the log; 0 while unknown, then any will do
+	mark   uint32 // of the log; 0 while unknown, which accepts any
 	limit  int64  // where the records end
 
 	r    *bufio.Reader
@@ -29,13 +29,13 @@ type scanner struct {
 	header header
 	data   []byte // its data if that is short, as it is in every kind but entries
 
-	bad string // why the record at next is none
+	bad string // why there is no valid record at next
 }
 
-// shortData is the most data a scanner hands out: more than the largest of the fixed layouts.
+// shortData is the most data a scanner returns: more than the largest of the fixed layouts.
 const shortData = 64
 
-// blank is why there is no record where everything is zero: written ahead, and not used yet.
+// blank is the reason for a place of zeros: written ahead and not used yet.
 const blank = "no record was written"
 
 func (l *Log) newScanner(file vfs.File, number uint32, limit int64) *scanner {
@@ -51,8 +51,8 @@ func (s *scanner) seek(off int64) {
 	s.r.Reset(io.NewSectionReader(s.file, off, max(0, s.limit-off)))
 }
 
-// scan moves to the next record and reports whether there is one. If not, bad is why, or empty at
-// the limit.
+// scan moves to the next record and reports whether there is one. If not, bad is the reason, or
+// empty at the limit.
 //
 // Errors: those of the file, ErrNewer for a valid record of unknown kind.
 func (s *scanner) scan() (bool, error) {
@@ -89,8 +89,8 @@ func (s *scanner) scan() (bool, error) {
 	}
 	if finishChecksum(crc, place(s.number, s.next)) != sum {
 		if s.next == 0 && h.kind == kindStart && finishChecksum(crc, 0) == sum {
-			// Version 1 had the segment's number where the mark is, so its checksums were of the
-			// offset alone.
+			// Version 1 had the segment's number in place of the mark, so its checksums covered
+			// only the offset.
 			return false, fmt.Errorf("ual: %s: format version 1 is no longer read, this version knows %d", s.path, formatVersion)
 		}
 		s.bad = "checksum does not match"
@@ -99,7 +99,7 @@ func (s *scanner) scan() (bool, error) {
 	return s.accept(h)
 }
 
-// scanData reads over a record and returns the checksum crc continued with its data.
+// scanData skips a record and returns the checksum crc continued with its data.
 func (s *scanner) scanData(h header, crc uint32) (uint32, error) {
 	size := recordSize(int(h.length))
 	_, err := s.r.Discard(headerSize)
@@ -149,20 +149,20 @@ func (s *scanner) corrupt() error {
 	return &CorruptionError{File: s.path, Offset: s.next, Reason: reason}
 }
 
-// trail is what lies behind the end of a segment's valid records.
+// trail describes the bytes behind a segment's valid records.
 type trail struct {
 	torn   bool // records of this segment
 	proof  bool // one of them proves that the first bad record was durable
 	record header
 }
 
-// lookAhead looks behind the bad record at which s has stopped for a valid one that proves
-// corruption: it says that the bad one was durable before it was written, or that the segment has a
-// successor. Without such proof the tail is torn.
+// lookAhead searches behind the bad record at which s has stopped for a valid one that proves
+// corruption. Such a record says that the bad one was durable before it was written, or that the
+// segment has a successor. Without such proof the tail is torn.
 //
-// Records are looked for at every aligned offset, as the length of the bad one can not be trusted.
-// Each that bears the mark is read, and nothing but a record does, of this life of the file or of
-// an earlier one: so no byte is read twice.
+// It tries every aligned offset, as the length of the bad record cannot be trusted. It reads each
+// record that bears the mark. Only records of this or an earlier life of the file bear it, so no
+// byte is read twice.
 func (s *scanner) lookAhead() (t trail, err error) {
 	bad := s.next
 	window := make([]byte, min(scanBuffer, s.limit-bad))
@@ -190,8 +190,8 @@ func (s *scanner) lookAhead() (t trail, err error) {
 	return t, nil
 }
 
-// recordAt returns the header of the valid record at off, if there is one; b is what the file holds
-// there, or the beginning of it.
+// recordAt returns the header of the valid record at off, if any; b is the file's content there, or
+// the beginning of it.
 func (s *scanner) recordAt(off int64, b []byte) (h header, ok bool, err error) {
 	h, sum := parseHeader(b)
 	if h.length <= maxData && recordSize(int(h.length)) <= int64(len(b)) {

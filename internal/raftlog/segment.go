@@ -14,8 +14,8 @@ import (
 const (
 	fileSuffix = ".ual"
 
-	// writeCategory is the label under which the disk writes are counted by file systems that do
-	// so.
+	// writeCategory is the label under which file systems that count disk writes count those of the
+	// log.
 	writeCategory = vfs.DiskWriteCategory("floe-ual")
 )
 
@@ -28,7 +28,7 @@ func (l *Log) path(number uint32) string {
 }
 
 // listFiles returns the numbers of the segment files in the directory, ascending, and the names of
-// the spare files. Other files are not ours.
+// the spare files. Other files are ignored.
 func (l *Log) listFiles() (numbers []uint32, spares []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
@@ -89,8 +89,8 @@ func (l *Log) syncDir(name string) error {
 	return nil
 }
 
-// syncNames makes the names of the files durable. The directory stays open: a process that has no
-// file descriptor left could not open it.
+// syncNames makes the names of the files durable. The directory stays open: a process without free
+// file descriptors could not open it.
 func (l *Log) syncNames() error {
 	if err := l.folder.Sync(); err != nil {
 		return fmt.Errorf("ual: sync %s: %w", l.dir, err)
@@ -108,9 +108,9 @@ func (l *Log) makeRoom(n int64) error {
 	return l.startSegment()
 }
 
-// startSegment makes a new segment the tail. When it fails the old one stays sealed: a start record
-// that names its end may already be in the file of the new one, so nothing can be added there any
-// more. The next attempt begins the new one afresh.
+// startSegment makes a new segment the tail. If it fails, the old tail stays sealed: the file of
+// the new segment may already contain a start record that names its end, so nothing more can be
+// appended. The next attempt begins the new segment afresh.
 func (l *Log) startSegment() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -161,7 +161,7 @@ func (l *Log) encodeHead(number uint32) error {
 	return nil
 }
 
-// drawMark gives a log that begins its mark.
+// drawMark draws the mark of a new log.
 func (l *Log) drawMark() error {
 	for l.mark == 0 {
 		var b [4]byte
@@ -204,8 +204,8 @@ func (l *Log) createSegment(t *tail) error {
 	return nil
 }
 
-// openNew opens a file for segment t: a spare one if there is any. Either replaces what a failed
-// attempt at the same segment has left, whose records would be of the right place.
+// openNew opens a file for segment t: a spare one if there is any. It replaces the file left by a
+// failed attempt at the same segment, whose records would be in a valid place.
 func (l *Log) openNew(t *tail) (err error) {
 	path := l.path(t.number)
 	if n := len(l.spares); n > 0 {
@@ -236,10 +236,10 @@ func (l *Log) setTail(t tail) {
 	l.segments = append(l.segments, segment{size: t.head})
 }
 
-// retire closes the segment before the tail and adds the next record to it, which makes the loss of
-// the tail's file visible. The record lies at the end that the tail's start record gives, so it
-// changes nothing else, and a log without it is complete: it is not synced, and failing to write it
-// is no error.
+// retire closes the segment before the tail and adds the next record to it, which reveals the loss
+// of the tail's file. The record lies at the end that the tail's start record gives, so it changes
+// nothing else, and a log without it is complete. So it is not synced, and failing to write it is
+// no error.
 func (l *Log) retire(old tail) error {
 	file := old.file
 	if file == nil {
@@ -256,9 +256,9 @@ func (l *Log) retire(old tail) error {
 	return nil
 }
 
-// removeSegments drops the segments below oldest, which is durably recorded, from memory, and
-// removes their files or keeps them as spare ones. Files that can not be removed are tried again
-// the next time.
+// removeSegments drops the segments below oldest, which is durably recorded, from memory. It
+// removes their files or keeps them as spares. Files that cannot be removed are retried the next
+// time.
 func (l *Log) removeSegments(oldest uint32) error {
 	var errs []error
 	dropped := l.dropSegments(oldest)
@@ -278,7 +278,7 @@ func (l *Log) removeSegments(oldest uint32) error {
 	return joined(errs)
 }
 
-// dropSegments takes the segments below oldest out of memory and returns them.
+// dropSegments removes the segments below oldest from memory and returns them.
 func (l *Log) dropSegments(oldest uint32) []segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,7 +288,7 @@ func (l *Log) dropSegments(oldest uint32) []segment {
 	return dropped
 }
 
-// sweep removes the files that nobody needs.
+// sweep removes files that are no longer needed.
 func (l *Log) sweep() (errs []error) {
 	l.garbage = slices.DeleteFunc(l.garbage, func(name string) bool {
 		path := l.fs.PathJoin(l.dir, name)

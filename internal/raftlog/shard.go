@@ -9,21 +9,21 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// entryOverhead is what a cached entry costs beside its data: the message, its pointer fields and
-// the pointer to it.
+// entryOverhead is the memory of a cached entry besides its data: the message, its pointer fields
+// and the pointer to it.
 const entryOverhead = 128
 
 // Shard is the log of one shard: the entries behind a compacted position, raft's hard state and a
-// reserved mark. Its reads have the contract of raft.Storage and are safe at any time, also while
-// the log is written to.
+// reserved mark. Its reads follow the contract of raft.Storage and are safe at any time, also
+// during writes to the log.
 //
 //	compacted   first                          last
 //	    5         6    7    8    9   10   11   12
 //	              |--------- slots -------------|    where each entry lies, in segment order
 //	                             |-- cache -----|    the entries themselves, a suffix
 //
-// first is compacted.Index + 1, except while Open replays segments whose predecessors are gone:
-// then entries between the two were in the lost ones, and a later record must compact them.
+// first is compacted.Index + 1, except while Open replays segments whose predecessors are gone.
+// Entries between the two were then in those segments, and a later record must compact them.
 type Shard struct {
 	log *Log
 	id  uint16
@@ -40,13 +40,13 @@ type Shard struct {
 	reserved   uint64
 
 	durable uint64 // highest index known durable
-	pending uint64 // what durable becomes when the SyncData in flight returns
+	pending uint64 // value of durable once the SyncData in flight returns
 	dirty   bool   // is in log.dirty
 
 	plan plan // guarded by log.writeMu
 }
 
-// slot says where an entry lies: the offset of its record in a segment, and the length of its data.
+// slot is the place of an entry: the offset of its record in a segment and the length of its data.
 type slot struct {
 	offset  int64
 	term    uint64
@@ -54,11 +54,11 @@ type slot struct {
 	length  uint32
 }
 
-// HardState returns raft's hard state, with all fields set; zero if none was written. The result is
-// the caller's.
+// HardState returns raft's hard state, with all fields set; zero if none was written. The caller
+// owns the result.
 //
 // After an Open its term is at least that of the last entry, and its commit lies within the log,
-// also when the records of a Write were torn apart.
+// even if a crash kept only some records of a Write.
 func (s *Shard) HardState() *raftpb.HardState {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -72,15 +72,15 @@ func (s *Shard) FirstIndex() uint64 {
 	return s.compacted.Index + 1
 }
 
-// LastIndex returns the index of the last entry, or the compacted one if there is none.
+// LastIndex returns the index of the last entry, or the compacted index if there is none.
 func (s *Shard) LastIndex() uint64 {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
 	return s.lastIndex()
 }
 
-// Durable returns the highest index such that it and every entry below it survive a crash. It falls
-// when entries are replaced, and follows with the next Sync.
+// Durable returns the highest index up to which all entries survive a crash. It falls when entries
+// are replaced, and rises again with the next Sync.
 func (s *Shard) Durable() uint64 {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -112,7 +112,7 @@ func (s *Shard) Term(i uint64) (uint64, error) {
 }
 
 // Entries returns the entries from lo to hi-1, cut where their encoded size would exceed maxSize,
-// but at least one. The slice is the caller's, the entries in it must not be changed.
+// but at least one. The caller owns the slice, but must not change the entries in it.
 //
 // Entries that are not cached are read from their segment and verified. Errors: raft.ErrCompacted,
 // raft.ErrUnavailable, ErrCorrupt (a *CorruptionError) if an entry is not what was written, an
@@ -143,8 +143,7 @@ func (s *Shard) holds(lo uint64, slots []slot) bool {
 	return slices.Equal(s.slots[lo-s.first:][:len(slots)], slots)
 }
 
-// lookUp returns the entries as far as they are cached, and for a prefix of them where to read
-// them.
+// lookUp returns the cached entries, and for a prefix that is not cached the places to read from.
 func (s *Shard) lookUp(lo, hi, maxSize uint64) (es []*raftpb.Entry, cold []slot, err error) {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -167,8 +166,8 @@ func (s *Shard) lookUp(lo, hi, maxSize uint64) (es []*raftpb.Entry, cold []slot,
 	return es, slices.Clone(s.slots[from:max(from, min(to, cached))]), nil
 }
 
-// fit returns how many of the entries from index lo on have at most maxSize bytes together, at
-// least one.
+// fit returns how many entries from index lo on have a total of at most maxSize bytes, at least
+// one.
 func fit(lo uint64, slots []slot, maxSize uint64) int {
 	if maxSize == math.MaxUint64 {
 		return len(slots)
@@ -183,8 +182,8 @@ func fit(lo uint64, slots []slot, maxSize uint64) int {
 	return len(slots)
 }
 
-// encodedSize is the size of entry i as a protobuf message with type, term, index and data: the
-// measure of raft's limits.
+// encodedSize returns the size of entry i as a protobuf message with type, term, index and data:
+// the measure of raft's limits.
 func (sl slot) encodedSize(i uint64) uint64 {
 	size := 2 + 1 + varintSize(sl.term) + 1 + varintSize(i)
 	if sl.length > 0 {
@@ -208,7 +207,7 @@ func (s *Shard) lastTerm() uint64 {
 	return s.slots[len(s.slots)-1].term
 }
 
-// resetLocked forgets every entry; the log goes on behind p.
+// resetLocked drops every entry; the log continues behind p.
 func (s *Shard) resetLocked(p Position) {
 	s.cutLocked(s.first)
 	s.compacted = p
@@ -217,8 +216,8 @@ func (s *Shard) resetLocked(p Position) {
 	s.pending = min(s.pending, p.Index)
 }
 
-// appendLocked replaces everything from index i on. es are the entries at slots, or nil if they are
-// not to be cached, which then holds for the whole cache: it must stay a suffix.
+// appendLocked replaces everything from index i on. es are the entries at slots, or nil to cache
+// none of them. The cache must stay a suffix, so with nil it must be empty.
 func (s *Shard) appendLocked(i uint64, slots []slot, es []*raftpb.Entry) {
 	s.cutLocked(i)
 	s.slots = append(s.slots, slots...)
@@ -228,7 +227,7 @@ func (s *Shard) appendLocked(i uint64, slots []slot, es []*raftpb.Entry) {
 	}
 }
 
-// cutLocked forgets the entries from index i on.
+// cutLocked drops the entries from index i on.
 func (s *Shard) cutLocked(i uint64) {
 	s.durable = min(s.durable, i-1)
 	s.pending = min(s.pending, i-1)
@@ -242,7 +241,7 @@ func (s *Shard) cutLocked(i uint64) {
 	s.slots = s.slots[:i-s.first]
 }
 
-// compactLocked forgets the entries up to p, which lies within the log.
+// compactLocked drops the entries up to p, which lies within the log.
 func (s *Shard) compactLocked(p Position) {
 	s.compacted = p
 	if p.Index < s.first {
@@ -255,7 +254,7 @@ func (s *Shard) compactLocked(p Position) {
 	s.first = p.Index + 1
 	s.slots = s.slots[n:]
 	if len(s.slots) <= n {
-		s.slots = slices.Clone(s.slots) // Copies no more than was dropped, and lets go of that.
+		s.slots = slices.Clone(s.slots) // Copies no more than was dropped, and frees that memory.
 	}
 }
 
@@ -275,8 +274,8 @@ func (s *Shard) evictFirst(n int) {
 	s.cache = s.cache[n:]
 }
 
-// forgetCached clears es, a part of the cache that is about to be sliced off: the array lives on,
-// the entries need not.
+// forgetCached clears es, a part of the cache that is about to be sliced off: the array stays in
+// use, so the pointers would keep the entries alive.
 func (s *Shard) forgetCached(es []*raftpb.Entry) {
 	for _, e := range es {
 		s.addCacheBytes(-cost(e))
@@ -293,9 +292,9 @@ func cost(e *raftpb.Entry) int64 {
 	return entryOverhead + int64(len(e.GetData()))
 }
 
-// settle mends what a torn Write can leave behind: the hard state of a vote or commit whose entries
-// are lost, or entries of a term whose hard state is. A vote in such a term was never sent, because
-// it was never durable.
+// settle repairs what a torn Write can leave: the hard state of a vote or commit whose entries are
+// lost, or entries of a term whose hard state is lost. A vote in such a term was never sent,
+// because it was never durable.
 func (s *Shard) settle() {
 	if t := s.lastTerm(); s.hard.term < t {
 		s.hard.term, s.hard.vote = t, 0

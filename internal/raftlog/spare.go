@@ -11,31 +11,31 @@ import (
 const (
 	spareSuffix = ".spare"
 
-	// defaultSpares is as many segments as one flush of the state frees at once, when the log runs
+	// defaultSpares is the number of segments that one flush of the state frees when the log runs
 	// at full speed.
 	defaultSpares = 3
 
 	// blockSize is the unit in which the kernel keeps files in memory.
 	blockSize = 4096
 
-	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean of
-	// what a Sync takes is no better, and its worst case is worse.
+	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean
+	// duration of a Sync is no better, and the worst case is worse.
 	ahead = 256 << 10
 
-	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower,
-	// larger lets the log's own syncs wait.
+	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower;
+	// larger delays the log's own syncs.
 	prepareChunk = 64 << 10
 )
 
-// zeros is what is written where there is no record yet.
+// zeros is written where there is no record yet.
 var zeros [ahead]byte
 
 func alignBlock(n int64) int64 {
 	return (n + blockSize - 1) &^ (blockSize - 1)
 }
 
-// spare is a file that may become a segment: one of zeros, or a segment that nobody needs any more.
-// It does not outlast the Log: on a file system that may have kept both names of a renamed file
+// spare is a file that may become a segment: a file of zeros, or a segment that is no longer
+// needed. It does not outlast the Log: on a file system that may keep both names of a renamed file
 // after a crash, it could be a segment too.
 type spare struct {
 	name string
@@ -43,7 +43,7 @@ type spare struct {
 }
 
 // writeAhead writes zeros behind the blocks of t, which are all in use, so that the next records
-// lie in blocks that exist. It does without when that fails, as it does on a full disk.
+// lie in blocks that exist. A failure, such as a full disk, is ignored.
 func (l *Log) writeAhead(t *tail) {
 	limit := alignBlock(l.segmentSize)
 	if l.lean() || t.written >= limit {
@@ -55,15 +55,15 @@ func (l *Log) writeAhead(t *tail) {
 	}
 }
 
-// lean reports whether the log takes no more room than its records need.
+// lean reports whether the log takes only the space that its records need.
 func (l *Log) lean() bool {
 	return l.maxSpares == 0 || l.released
 }
 
-// Prepare writes a spare file for the next segment, unless there is one or the current segment will
-// do for long. It may take as long as writing a segment takes, and runs beside all other calls:
-// whoever owns the log calls it from time to time, in the background. A log that nobody prepares is
-// slower, and else the same.
+// Prepare writes a spare file for the next segment, unless there is one or the current segment has
+// enough space left. It may take as long as writing a segment, and runs concurrently with all other
+// calls. The log's owner calls it from time to time, in the background. Without Prepare the log is
+// only slower.
 //
 // After an error, also that of a done ctx, there is no spare file. Errors: those of FS, among them
 // that of a full disk; the first error of a failed Sync, ErrClosed.
@@ -117,7 +117,8 @@ func (l *Log) writeSpare(ctx context.Context, name string) error {
 	return nil
 }
 
-// writeZeros fills file, syncing as it goes: the log's own syncs would wait for what has gathered.
+// writeZeros fills file and syncs in steps: otherwise the log's own syncs would wait for all of the
+// accumulated writes.
 func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
 	size := alignBlock(l.segmentSize)
 	for off := int64(0); off < size; {
@@ -136,8 +137,9 @@ func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
 	return nil
 }
 
-// recycle makes the file of a dropped segment a spare one, or garbage if there are enough or it is
-// not of the usual size. One of an earlier life of the log is garbage too: its size is not known.
+// recycle turns the file of a dropped segment into a spare, or garbage if there are enough spares
+// or its size is unusual. A segment that Open found is garbage too: the size of its file is
+// unknown.
 func (l *Log) recycle(name string, s segment) error {
 	usual := alignBlock(l.segmentSize)
 	if l.lean() || len(l.spares) >= l.maxSpares || s.written < usual || s.written > 2*usual {
@@ -153,10 +155,9 @@ func (l *Log) recycle(name string, s segment) error {
 	return nil
 }
 
-// ReleaseSpare removes all spare files, to give their space to others; it waits for a Prepare to
-// end. Until the next Prepare no file becomes spare, and nothing is written ahead. Errors: those of
-// FS, the first error of a failed Sync, ErrClosed; files that could not be removed are tried again
-// later.
+// ReleaseSpare removes all spare files to free their space; it waits for a running Prepare. Until
+// the next Prepare no file becomes a spare, and nothing is written ahead. Errors: those of FS, the
+// first error of a failed Sync, ErrClosed; files that could not be removed are retried later.
 func (l *Log) ReleaseSpare() error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
@@ -178,7 +179,7 @@ func (l *Log) removeSpares() error {
 	return joined(l.sweep())
 }
 
-// joined is errors.Join, but leaves one error as it is.
+// joined is errors.Join, but returns a single error unchanged.
 func joined(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

@@ -2,13 +2,13 @@ package raftlog
 
 import "slices"
 
-// Truncate forgets, per shard, the entries up to and including the given index, which is clamped to
-// the shard's last; the compacted position never goes back. The caller makes sure that nobody needs
-// them any more: that the state they led to is durable. When Truncate returns nil this is durable,
-// and segments that no shard needs any more are removed.
+// Truncate drops, per shard, the entries up to and including the given index, which is clamped to
+// the shard's last. The compacted position never goes back. The caller ensures that the entries are
+// no longer needed: the state they led to is durable. When Truncate returns nil, the truncation is
+// durable and segments that no shard needs are removed.
 //
-// Errors: those of FS, the first error of a failed Sync, ErrClosed. After an error of the removal
-// alone the entries are forgotten, and the next Truncate or Open removes the files.
+// Errors: those of FS, the first error of a failed Sync, ErrClosed. If only the removal fails, the
+// entries are dropped, and the next Truncate or Open removes the files.
 func (l *Log) Truncate(upTo map[uint16]uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -46,7 +46,7 @@ type cut struct {
 	to    Position
 }
 
-// cuts returns what upTo changes, ordered by shard.
+// cuts returns the compactions that upTo causes, ordered by shard.
 func (l *Log) cuts(upTo map[uint16]uint64) []cut {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

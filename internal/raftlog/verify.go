@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Summary says what a log consists of.
+// Summary describes the contents of a log.
 type Summary struct {
 	Segments int
 	Bytes    int64 // of valid records
 }
 
 // Verify reads every record of the live segments in o.Dir and reports the first damage of each
-// segment, where Open gives up at the first of all. That the segments follow from one another is
-// for Open to check. It writes nothing.
+// segment, whereas Open stops at the first damage of all. It does not check that the segments
+// follow from one another, which Open does. It writes nothing.
 //
 // Errors: those of FS, ErrNewer.
 func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
@@ -26,11 +26,11 @@ func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
 	return v.Summary, err
 }
 
-// verification looks at one segment after the other.
+// verification checks one segment after the other.
 type verification struct {
 	Summary
-	log     *Log     // knows where the log lies and its mark
-	numbers []uint32 // of the files that are there
+	log     *Log     // has the log's location and mark
+	numbers []uint32 // of the existing files
 	report  func(*CorruptionError)
 	seen    []CorruptionError
 }
@@ -53,8 +53,8 @@ func (v *verification) run() (err error) {
 		return err
 	}
 	if !whole {
-		// Where the log begins and ends is no longer known: what is there should be whole, and the
-		// newest has been looked at.
+		// The first and last segments of the log are unknown: every existing file should be whole,
+		// and the newest has been checked.
 		last = survey{number: slices.Max(v.numbers), oldest: slices.Min(v.numbers)}
 	}
 	for n := last.oldest; n < last.number || whole && n == last.number; n++ {
@@ -65,7 +65,7 @@ func (v *verification) run() (err error) {
 	return nil
 }
 
-// segment reads a segment as if it were the oldest, so that it does not depend on others that may
+// segment reads a segment as if it were the oldest, so that it does not depend on others, which may
 // be damaged.
 func (v *verification) segment(n uint32, last survey) error {
 	v.Segments++
@@ -75,7 +75,7 @@ func (v *verification) segment(n uint32, last survey) error {
 		return err
 	}
 	if n < last.number && !slices.Contains(v.numbers, n+1) {
-		return nil // only the missing one knew where this one ends
+		return nil // only the missing segment recorded where this one ends
 	}
 	end, err := v.log.endOf(n, last)
 	if v.damaged(&err) || err != nil {
@@ -89,7 +89,7 @@ func (v *verification) segment(n uint32, last survey) error {
 	return err
 }
 
-// damaged reports *err, once, if it is damage, and then clears it.
+// damaged reports *err once and clears it, if it is damage.
 func (v *verification) damaged(err *error) bool {
 	var damage *CorruptionError
 	if !errors.As(*err, &damage) {

@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// keepBuffer is the largest write buffer kept for the next Write: several full raft entries, but
-// not the one huge batch.
+// keepBuffer is the largest write buffer kept for the next Write: enough for several full raft
+// entries, but not for a single huge batch.
 const keepBuffer = 8 << 20
 
 // Position is a place in a shard's log: the index of an entry and its term.
@@ -16,20 +16,20 @@ type Position struct {
 	Index, Term uint64
 }
 
-// Update is what one shard wants written. Its parts take effect, and reach the disk, in the order
-// of the fields.
+// Update is a write to the log of one shard. Its parts take effect, and reach the disk, in the
+// order of the fields.
 type Update struct {
 	Shard uint16
 
-	// Reset, if not nil, forgets every entry: the log goes on behind this position. For an
-	// installed snapshot, and for a state that is ahead of a log that lost its unsynced tail.
+	// Reset, if not nil, drops every entry: the log continues behind this position. It is for an
+	// installed snapshot, and for a state ahead of a log that lost its unsynced tail.
 	Reset *Position
 
 	// HardState, if not nil, replaces term, vote and commit.
 	HardState *raftpb.HardState
 
-	// Entries are contiguous. Everything at or above the index of the first is replaced, so it must
-	// lie above the compacted position and leave no gap. The log keeps the entries: they must not
+	// Entries are contiguous. They replace everything from the index of the first on, so it must
+	// lie above the compacted position and leave no gap. The log retains the entries: they must not
 	// be changed afterwards.
 	Entries []*raftpb.Entry
 
@@ -38,12 +38,12 @@ type Update struct {
 	Reserve uint64
 }
 
-// Write appends what us asks for, in one file write. The updates are applied in order; several may
-// be for the same shard. When Write returns nil the updates are readable, but only durable after
-// the next Sync.
+// Write appends the updates us in one file write. The updates are applied in order; several may be
+// for the same shard. When Write returns nil the updates are readable, but durable only after the
+// next Sync.
 //
 // After an error nothing of us is visible, though parts of it may reappear when the node crashes
-// before the next successful Write. A later Write may be tried: it goes on in a new segment.
+// before the next successful Write. A later Write may be tried; it continues in a new segment.
 // Errors: an update that does not fit its shard's log (nothing written), those of FS, the first
 // error of a failed Sync, ErrClosed.
 func (l *Log) Write(us []Update) error {
@@ -71,7 +71,7 @@ func (l *Log) Write(us []Update) error {
 	return nil
 }
 
-// plan checks us against the logs it is for and returns the size of its records.
+// plan checks us against the shards' logs and returns the size of its records.
 func (l *Log) plan(us []Update) (size int64, err error) {
 	l.epoch++
 	l.targets = l.targets[:0]
@@ -87,8 +87,7 @@ func (l *Log) plan(us []Update) (size int64, err error) {
 	return size, nil
 }
 
-// plan is how far a shard's log would reach after the updates of the Write in hand that were
-// checked so far.
+// plan is the extent of a shard's log after the updates of the current Write checked so far.
 type plan struct {
 	epoch     uint64 // of the Write it belongs to
 	compacted uint64
@@ -135,7 +134,7 @@ func (s *Shard) planEntries(es []*raftpb.Entry) (size int64, err error) {
 	return size, nil
 }
 
-// encode turns us into records in l.buf.
+// encode writes the records of us into l.buf.
 func (l *Log) encode(us []Update) {
 	l.beginRecords()
 	for i := range us {
@@ -200,8 +199,8 @@ func (l *Log) addEntry(shard uint16, e *raftpb.Entry) {
 	l.addRecord(h, e.GetData())
 }
 
-// flushRecords writes l.buf behind the tail's records. After an error nobody knows what the file
-// has got, so nothing more is written to it.
+// flushRecords writes l.buf behind the tail's records. After an error the content of the file is
+// unknown, so nothing more is written to it.
 func (l *Log) flushRecords() error {
 	t := &l.tail
 	if err := l.writeBlocks(t); err != nil {
@@ -211,8 +210,8 @@ func (l *Log) flushRecords() error {
 	return nil
 }
 
-// writeBlocks writes l.buf at t.end, filled up with zeros to whole blocks: the kernel would have to
-// read the rest of the last one if it is no longer in memory.
+// writeBlocks writes l.buf at t.end, padded with zeros to whole blocks: otherwise the kernel might
+// have to read the rest of the last block.
 func (l *Log) writeBlocks(t *tail) error {
 	n := len(l.buf)
 	end := alignBlock(t.end + int64(n))
@@ -244,7 +243,7 @@ func (l *Log) advanceLocked() {
 	}
 }
 
-// applyLocked makes us visible; l.slots says where its entries are.
+// applyLocked makes us visible; l.slots has the places of its entries.
 func (l *Log) applyLocked(us []Update) {
 	slots := l.slots
 	for i := range us {
@@ -275,9 +274,9 @@ func (l *Log) touchLocked(s *Shard) {
 	}
 }
 
-// evictLocked brings the cache back into its budget. The shard with most in the cache gives first,
-// so a busy shard can not push out what a quiet one needs. It frees an eighth more than it must,
-// which spreads the search for that shard over many Writes.
+// evictLocked brings the cache back into its budget. It evicts from the shard with the most cached
+// bytes first, so a busy shard cannot evict the entries of a quiet one. It frees an eighth more
+// than needed, which amortizes the search for that shard over many Writes.
 func (l *Log) evictLocked() {
 	if l.inCache <= l.cacheBytes {
 		return
