@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Clock is where time comes from. Wall may jump in either direction; Mono never goes back and
-// counts on while Wall does.
+// Clock is the source of time. Wall may jump in either direction; Mono never goes back and
+// continues while Wall jumps.
 type Clock struct {
 	Source interface {
 		Wall() int64 // ms since the epoch

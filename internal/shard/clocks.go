@@ -189,10 +189,11 @@ func (h *Host) inFuture() string {
 		time.Duration(ahead)*time.Millisecond, until)
 }
 
-// Wall returns what this node's clock shows, ms since the epoch.
+// Wall returns this node's wall clock in ms since the epoch.
 func (h *Host) Wall() int64 { return h.cfg.Clock.Source.Wall() }
 
-// ObserveClock notes what the clock of another node shows now, in ms since the epoch, give or take.
+// ObserveClock notes the current wall clock of another node in ms since the epoch, with its
+// uncertainty.
 func (h *Host) ObserveClock(node uint64, wall, uncertain int64) {
 	if h.cfg.Clocks && slices.Contains(h.cfg.Voters, node) {
 		h.clocks.observe(node, wall, max(uncertain, 0))

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Durability says when a write is acknowledged.
+// Durability determines when a write is acknowledged.
 type Durability uint8
 
 // The durabilities; see package floe.
@@ -43,56 +43,55 @@ const (
 	defaultMemoryCache  = 16 << 20
 	defaultMemTable     = 16 << 20 // an insert into a larger one misses the processor's caches
 	defaultQueueBytes   = 64 << 20
-	defaultL0Tables     = 16 // merging fewer at a time would write everything more often
+	defaultL0Tables     = 16 // merging fewer at a time would rewrite data more often
 	rowCachePart        = 4  // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
-// Config says how to open a Host. What reaches the world is injected, so that a simulator can take
-// its place: FS, Clock, Random and Transport (disk usage comes from FS).
+// Config configures a Host. FS, Clock, Random and Transport are injected, so that a simulator can
+// replace them (disk usage comes from FS).
 type Config struct {
-	Dir          string        // "" : in memory
-	Shards       int           // 0: as the directory says, or DefaultShards
+	Dir          string        // "": in memory
+	Shards       int           // 0: the number of the directory, or DefaultShards
 	Durability   Durability    // Async with several voters is Sync: raft counts on what a voter has acknowledged
 	SyncInterval time.Duration // 0: DefaultSyncInterval
-	// how far the time of a shard may be ahead of Clock to run at half speed until Clock has caught
-	// up; 0: 7 days
+	// largest lead of shard time over Clock that is made up by running at half speed; 0: 7 days
 	CatchUp    time.Duration
 	CacheBytes int64 // 0: 256 MiB, in memory 16 MiB
-	TableFiles int   // of the state database that are open at a time; 0: 1000
+	TableFiles int   // maximum number of open table files of the state database; 0: 1000
 	MaxValue   int   // 0: DefaultMaxValue
 	Logger     *slog.Logger
-	Build      string             // the program, as FORMAT names it: version and revision
-	Primitives []engine.Primitive // one machine each is made per shard
+	Build      string             // version and revision of the program, recorded in FORMAT
+	Primitives []engine.Primitive // each gets one machine per shard
 
 	NodeID    uint64                   // 0: 1
-	Voters    []uint64                 // members of every shard's raft group; nil: this node alone
-	Transport Transport                // nil: none, for a node alone
-	Alive     func(node uint64) bool   // whether another node has been heard of a moment ago; nil: always
-	Full      func(node uint64) bool   // whether another node has said that its disk is full; nil: none has
-	Problem   func(node uint64) string // what keeps this node and another one from reaching each other, "": nothing; nil: nothing ever does
-	Traffic   func() Traffic           // over the port for clients and other nodes; nil: there is none
-	Clocks    bool                     // nodes tell each other their time, by Host.ObserveClock
-	Door      engine.Door              // to shards that other nodes lead, for deliveries between shards; nil: this host alone
+	Voters    []uint64                 // members of every shard's raft group; nil: only this node
+	Transport Transport                // nil: none, for a single node
+	Alive     func(node uint64) bool   // whether another node has recently sent a sign of life; nil: always
+	Full      func(node uint64) bool   // whether another node has reported a full disk; nil: never
+	Problem   func(node uint64) string // why this node and another cannot reach each other, or ""; nil: always ""
+	Traffic   func() Traffic           // of the port for clients and other nodes; nil: no port
+	Clocks    bool                     // nodes exchange their time, see Host.ObserveClock
+	Door      engine.Door              // to shards of other nodes, for deliveries between shards; nil: this host only
 
 	FS            vfs.FS        // nil: the operating system's, or memory if Dir is ""
 	Clock         Clock         // zero: the real one
 	Random        io.Reader     // nil: crypto/rand
 	TickInterval  time.Duration // 0: 75 ms; an election takes 10 to 20 ticks
 	MemTableBytes uint64        // 0: 16 MiB, on a small volume less
-	MemTableMost  uint64        // bounds what MemTableBytes is by default; 0: nothing does
+	MemTableMost  uint64        // upper bound of the default of MemTableBytes; 0: none
 	L0Tables      int           // flushes whose tables may overlap before they are merged; 0: 16
 	SegmentBytes  int64         // 0: 64 MiB, on a small volume less
-	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB, on a small volume less
-	LogCacheBytes int64         // recent entries of the log in memory; 0: 32 MiB
-	QueueBytes    int64         // commands under way in a shard; 0: 64 MiB
-	StateBytes    int64         // what primitives keep in memory, see engine.Kept; 0: as much as they think
-	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
+	MaxLogBytes   int64         // log size since the last flush of the state that forces a flush; 0: 512 MiB, on a small volume less
+	LogCacheBytes int64         // cache of recent log entries; 0: 32 MiB
+	QueueBytes    int64         // commands in flight in a shard; 0: 64 MiB
+	StateBytes    int64         // memory of primitives, see engine.Kept; 0: their own defaults
+	KeepEntries   uint64        // entries kept for lagging followers; 0: 10,000, none for a single node
 
 	MinFreeBytes int64         // with less free on the disk the node is read-only; 0: 256 MiB or 2 % of the volume
 	BallastBytes int64         // files given up when the disk is full; 0: 96 MiB or a 64th of the volume, negative: none
-	DiskInterval time.Duration // between looks at the disk; 0: 1 s
-	SlowDisk     time.Duration // a write or fsync that takes longer is told in the log; 0: 2 s
-	StuckDisk    time.Duration // one that takes longer fails the host; 0: 20 s
+	DiskInterval time.Duration // interval of disk checks; 0: 1 s
+	SlowDisk     time.Duration // a longer write or fsync is logged; 0: 2 s
+	StuckDisk    time.Duration // a longer write or fsync fails the host; 0: 20 s
 
 	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
 	Unsettled       time.Duration // how long replicas may differ without a majority until the shard stops; 0: 10 s
@@ -100,14 +99,14 @@ type Config struct {
 	Forgetful   bool  // see engine.Config: for tests
 	DutySpeedup int64 // see engine.Config and SpeedUpDuties: for tests
 
-	asyncUnmet bool                 // Async was asked for, with several voters
-	manual     bool                 // no goroutine is started: a simulator takes each step itself
+	asyncUnmet bool                 // Async was requested with several voters
+	manual     bool                 // no goroutine is started: a simulator takes each step
 	strict     bool                 // as if it were: commands are checked and measured
-	watch      func() time.Duration // the time of the thread that applies, to measure them; nil: by Clock
-	logSpares  int                  // files that the log keeps to use again; negative in memory, where nothing is gained
+	watch      func() time.Duration // CPU time of the applying thread, to measure commands; nil: by Clock
+	logSpares  int                  // spare files of the log; negative in memory, where reuse gains nothing
 }
 
-// Faults returns what is out of range.
+// Faults returns an error for each value that is out of range.
 func (c *Config) Faults() (bad []error) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

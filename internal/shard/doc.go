@@ -1,9 +1,9 @@
-// Package shard runs shards: a raft group each over the node's shared log, whose committed entries
-// an engine.Executor applies to the state in Pebble.
+// Package shard runs shards. Each is a raft group over the node's shared log; an engine.Executor
+// applies its committed entries to the state in Pebble.
 //
 // # Goroutines of a shard
 //
-// A box is a struct with a goroutine of its own: its run method.
+// A box is a struct with its own goroutine: its run method.
 //
 //	callers: Propose, Take          peers; reads of a cluster
 //	   |                               |
@@ -37,9 +37,9 @@
 //	|             |------------>| dutyRunner: a goroutine per duty  |---> Propose, here
 //	+-------------+             +-----------------------------------+
 //
-// The stages overlap: while one entry is applied the next is appended and a third gathers commands.
-// loop and applier have a mutex each, because other goroutines do their work, too: that of the
-// logWriter steps all loops after a round (loop.goOn), and a loop with a command that is alone
+// The stages overlap: while one entry is applied, the next is appended and a third gathers
+// commands. loop and applier have a mutex each, because other goroutines also do their work. The
+// logWriter's goroutine steps all loops after a round (loop.goOn). A loop with a single command
 // takes it through all stages itself (loop.goThrough). A Stepper has no goroutines and takes the
 // steps itself.
 //

@@ -146,13 +146,13 @@ type leadDoor shard
 // Now returns the shard's time.
 func (d *leadDoor) Now() int64 { return d.clock.now() }
 
-// Mono returns the time of a clock that nobody sets.
+// Mono returns monotonic time in ms.
 func (d *leadDoor) Mono() int64 { return d.clock.mono() }
 
-// Elapsed returns the time of the same clock, with fractions.
+// Elapsed returns the time of the same clock at full resolution.
 func (d *leadDoor) Elapsed() time.Duration { return d.clock.clock.Source.Mono() }
 
-// Calls returns how many writes users have asked the shard for.
+// Calls returns the number of writes that users have requested from the shard.
 func (d *leadDoor) Calls() int64 { return d.admission.calls.Load() }
 
 // Propose waits while the shard's queue is full.
@@ -172,7 +172,7 @@ func (d *leadDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, err
 	}
 }
 
-// Sleep waits by the shard's clock, which may be set.
+// Sleep waits by the shard's clock, which may be adjusted.
 func (d *leadDoor) Sleep(ctx context.Context, wake <-chan struct{}, until int64) error {
 	s := (*shard)(d)
 	if until == engine.NoTimer {

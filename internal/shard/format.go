@@ -19,12 +19,12 @@ import (
 )
 
 // FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/raftlog)
-// and state/ (Pebble), and of the commands and rows in them. It is raised with every change of a
-// layout that a build of an earlier version could have written; internal/test/golden has data of
-// each, and fails when it is forgotten.
+// and state/ (Pebble), and of the commands and rows in them. Every change of a layout that an
+// earlier build could have written raises it. internal/test/golden has data of each version, and
+// fails if this is forgotten.
 //
-// Directories back to oldestFormat are opened, and have the present format from then on, so that no
-// older build opens them again: records gain fields only behind codec.Coder.More.
+// Directories back to oldestFormat can be opened. They have the present format from then on, so
+// that no older build opens them again. Records gain fields only behind codec.Coder.More.
 const FormatVersion = 3
 
 const oldestFormat = 2

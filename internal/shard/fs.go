@@ -180,9 +180,9 @@ func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 	return nil
 }
 
-// Open watches Pebble's reads as well. Whoever asked for one hears of the error, but not everybody
-// asks: excising the rows of a shard takes a block that can not be read for the end of the table,
-// and drops the rows of all shards behind it.
+// Open watches Pebble's reads as well. Pebble returns most read errors, but not all: excising the
+// rows of a shard takes an unreadable block for the end of the table, and drops the rows of all
+// shards behind it.
 func (w *watchedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := w.FS.Open(name, opts...)
 	for noDescriptor(err) && w.park {
@@ -359,8 +359,8 @@ func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format
 // lbaseTable is the size of tables of the first level that is sorted; it doubles with each level.
 const lbaseTable = 4 << 20
 
-// StateOptions returns the options that make the state database what it is, so that a bare one of
-// the same kind can be measured beside it. There is no WAL, because the log of the shards is one.
+// StateOptions returns the options of the state database, so that a bare database with the same
+// options can be benchmarked. There is no WAL, because the log of the shards is one.
 func (c Config) StateOptions() *pebble.Options {
 	orDefault(&c.CacheBytes, defaultCache)
 	orDefault(&c.MemTableBytes, defaultMemTable)

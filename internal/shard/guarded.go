@@ -17,18 +17,17 @@ var guarded struct {
 	efforts     []engine.Effort // of hosts that were closed
 }
 
-// GuardHosts has all hosts that this process opens from now on check and measure what each command
-// takes (see engine.Config.Strict). A command that takes more than it may ends the process: a node
-// that merely stopped might not be missed.
+// GuardHosts makes all hosts that this process opens from now on check and measure the effort of
+// each command (see engine.Config.Strict). A command that exceeds its limits ends the process: a
+// node that merely stopped might go unnoticed.
 func GuardHosts() {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
 	guarded.on = true
 }
 
-// SpeedUpDuties has the duties of all hosts that this process opens from now on wait so many times
-// less than they would (see engine.Config.DutySpeedup): in a test of seconds they do what takes
-// them minutes.
+// SpeedUpDuties divides the waits of duties by a factor, in all hosts that this process opens from
+// now on (see engine.Config.DutySpeedup). So a test of seconds covers what takes minutes.
 func SpeedUpDuties(by int64) {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
@@ -41,7 +40,7 @@ func dutySpeedupSet() int64 {
 	return guarded.dutySpeedup
 }
 
-// GuardedEfforts returns what commands have taken in those of the hosts that were closed.
+// GuardedEfforts returns the efforts of commands in guarded hosts that were closed.
 func GuardedEfforts() []engine.Effort {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()

@@ -11,30 +11,29 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Identity says who a node is, to others of its cluster. A node that has voted must not come back
-// without knowing: with its directory wiped, replaced, or put back to what it was before, it could
-// vote again in the same term. So others remember what they have met.
+// Identity identifies a node to the others of its cluster. A node that has voted must not return
+// without its vote: with its directory wiped, replaced or restored from a copy, it could vote again
+// in the same term. So the others remember the identities they have met.
 type Identity struct {
 	Node      uint64 `json:"node"`
 	Directory string `json:"directory"` // random, of the data directory
-	Boot      uint64 `json:"boot"`      // counts how often it was opened
-	Run       string `json:"run"`       // random, of the process: a copy of the directory opened as often is another
+	Boot      uint64 `json:"boot"`      // number of times it was opened
+	Run       string `json:"run"`       // random, of the process: distinguishes copies of the directory that were opened equally often
 }
 
-// Introduction is what a node says of itself to another node of its cluster.
+// Introduction describes a node to another node of its cluster.
 //
-// A directory remembers, for each other node, in which of its runs that node may have met it: the
-// run it has last confirmed, and every later one in which there was an introduction. A node that
-// met this directory in a run that is not among them met another copy of it. The list stays short
-// however often the directory is opened, and it needs no memory of runs that no node has met.
+// A directory remembers, for each other node, the runs in which that node may have met it: the run
+// last confirmed, and every later run with an introduction. A node that met this directory in any
+// other run met another copy of it. The list stays short however often the directory is opened, and
+// needs no memory of runs that no node has met.
 //
-// The meetings with third nodes show two nodes whether they know one history of a third: see
-// Host.Meet.
+// Meetings with third nodes show whether two nodes know the same history of a third: see Host.Meet.
 type Introduction struct {
 	Identity
-	Cluster string // that the directory belongs to, "" if that is not known yet; see Host.Cluster
+	Cluster string // cluster of the directory, "" if not known yet; see Host.Cluster
 	Shown   []Shown
-	Met     []Meeting // with other nodes; of each only what concerns the node that it is said to
+	Met     []Meeting // with other nodes, limited to what concerns the recipient
 }
 
 // Shown are the runs of a directory in which another node may have met it, the latest last.
@@ -43,8 +42,8 @@ type Shown struct {
 	Runs []string `json:"runs"` // each as of shortRun
 }
 
-// Meeting is how a node has last met another one: as what it came, and in which of its runs it
-// believed then that others had met it.
+// Meeting is a node's last meeting with another one: the other's identity, and the runs in which
+// the other believed that nodes had met it.
 type Meeting struct {
 	Identity
 	Shown []Shown `json:"shown,omitempty"`
@@ -81,7 +80,7 @@ type identity struct {
 	theirs   map[uint64]Introduction // with what they have said
 }
 
-// Identify begins a new life of the node among others: from here on Identity returns it, durably.
+// Identify begins a new run of the node in its cluster: from here on Identity returns it, durably.
 func (h *Host) Identify() error {
 	i := &h.identity
 	i.mu.Lock()
@@ -118,15 +117,15 @@ func (h *Host) randomName() (string, error) {
 	return hex.EncodeToString(b), nil
 }
 
-// Identity returns who this node is. It is zero before Identify.
+// Identity returns the identity of this node. It is zero before Identify.
 func (h *Host) Identity() Identity {
 	h.identity.mu.Lock()
 	defer h.identity.mu.Unlock()
 	return h.identity.format.Self
 }
 
-// Introduce returns what this node says of itself to another one, which may remember this run from
-// then on: that is noted, durably, before.
+// Introduce returns this node's introduction to another node. That node may remember this run from
+// then on, so Introduce first notes this durably.
 func (h *Host) Introduce(to uint64) (Introduction, error) {
 	i := &h.identity
 	i.mu.Lock()
@@ -150,8 +149,8 @@ func (h *Host) Introduce(to uint64) (Introduction, error) {
 	return self, nil
 }
 
-// Confirmed notes that another node remembers this run: it will not ask for an earlier one any
-// more. It becomes durable with the next change; without it the list is only longer.
+// Confirmed notes that another node remembers this run and will not ask for an earlier one. It
+// becomes durable with the next change; if lost, the list is only longer.
 func (h *Host) Confirmed(node uint64) {
 	i := &h.identity
 	i.mu.Lock()
@@ -161,8 +160,7 @@ func (h *Host) Confirmed(node uint64) {
 	}
 }
 
-// Meet notes, durably, that another node has proved to be one of the cluster, and what it says of
-// itself.
+// Meet notes, durably, that another node has proved to be in the cluster, and its introduction.
 //
 // The run in which this node has met it before has to be among those that its directory remembers
 // to have shown: one that was put back to what it was before counts its starts up like any other,

@@ -160,7 +160,7 @@ func (h *Host) truncate() error {
 // rateWindow is over how many seconds the rate of calls is averaged.
 const rateWindow = 10
 
-// RateHistory is how many seconds Rates tells of.
+// RateHistory is the number of seconds that Rates covers.
 const RateHistory = 300
 
 // rate counts calls and remembers the count of the last seconds.
@@ -198,8 +198,8 @@ func (r *rate) history() []int64 {
 	return each
 }
 
-// Rates returns what was done in each of the last seconds, up to RateHistory, the oldest first:
-// calls, and bytes of Config.Traffic. The slices are of one length.
+// Rates returns the calls and the bytes of Config.Traffic in each of the last seconds, up to
+// RateHistory, oldest first. The slices have equal length.
 func (h *Host) Rates() (calls, received, sent []int64) {
 	calls, received, sent = h.rate.history(), h.received.history(), h.sent.history()
 	n := min(len(calls), len(received), len(sent)) // a sample may come meanwhile
@@ -214,7 +214,7 @@ func (h *Host) sampleRates() {
 	h.sent.sample(t.BytesSent)
 }
 
-// Stats returns figures about the host, ErrClosed once it is being closed.
+// Stats returns statistics of the host, or ErrClosed once it is being closed.
 func (h *Host) Stats() (Stats, error) {
 	if h.closing.Load() && h.Err() == nil {
 		return Stats{}, h.stopError()

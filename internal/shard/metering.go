@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/meter"
 )
 
-// Reasons are why operations fail, as Measured.Operations counts them.
+// Reasons are the reasons of failed operations, as Measured.Operations counts them.
 var Reasons = []string{"refused", "busy", "read only", "outcome unknown", "unavailable", "cancelled", "other"}
 
 // reasonOf returns the place in Reasons.
@@ -32,37 +32,37 @@ func reasonOf(err error) int {
 	return len(Reasons) - 1
 }
 
-// Measured are the figures of a host since it was opened, for an exporter of metrics.
+// Measured holds the metrics of a host since it was opened, for a metrics exporter.
 type Measured struct {
 	Primitives []MeasuredPrimitive
 	Fsyncs     meter.Distribution // of the log
-	CacheHits  int64              // reads that the cache of rows has answered; no operation counts them
+	CacheHits  int64              // reads answered from the row cache; no operation counts them
 	LogBytes   int64              // of the segments of the log
 	Queued     []QueuedProposals  // by shard
 	State      StateMemory
 }
 
-// MeasuredPrimitive are the figures of a primitive.
+// MeasuredPrimitive holds the metrics of a primitive.
 type MeasuredPrimitive struct {
 	Name    string
-	Writes  []MeasuredOperation // its commands, takes too, wherever they came from
+	Writes  []MeasuredOperation // its commands, including takes, from any source
 	Reads   []MeasuredOperation // its queries, but for CacheHits
 	Bytes   int64               // of its commands
 	Errors  []int64             // by Reasons
-	Written meter.Distribution  // how long commands took, but for those that wait for something to take
-	Read    meter.Distribution  // how long queries took, but for those that wait for a change
+	Written meter.Distribution  // duration of commands, except those that wait for something to take
+	Read    meter.Distribution  // duration of queries, except those that wait for a change
 }
 
-// MeasuredOperation is a kind of commands or queries with how many there were.
+// MeasuredOperation is a kind of command or query and its count.
 type MeasuredOperation struct {
 	Name  string
 	Count int64
 }
 
-// QueuedProposals are those that wait in a shard.
+// QueuedProposals counts the waiting proposals of a shard.
 type QueuedProposals struct{ Count, Bytes int64 }
 
-// StateMemory is what primitives keep in memory, and may.
+// StateMemory is the memory used by primitives, and its limit.
 type StateMemory struct{ Bytes, Limit int64 }
 
 // gauge measures what a primitive does.
@@ -130,7 +130,7 @@ func (g *gauge) measured() MeasuredPrimitive {
 	return m
 }
 
-// Measure returns the figures of the host, all of which are at hand. ErrClosed once it is being
+// Measure returns the metrics of the host without waiting. Errors: ErrClosed once it is being
 // closed, ErrUnavailable once it has failed.
 func (h *Host) Measure() (m Measured, err error) {
 	if err := h.enter(); err != nil {
@@ -153,8 +153,8 @@ func (h *Host) Measure() (m Measured, err error) {
 	return m, nil
 }
 
-// MeasureStore returns what Pebble says of the state. That waits while Pebble writes its manifest,
-// and so for the disk. Errors as those of Measure.
+// MeasureStore returns Pebble's metrics of the state. It waits while Pebble writes its manifest,
+// and so for the disk. Errors are those of Measure.
 func (h *Host) MeasureStore() (*pebble.Metrics, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
@@ -163,8 +163,8 @@ func (h *Host) MeasureStore() (*pebble.Metrics, error) {
 	return h.db.Metrics(), nil
 }
 
-// Go runs f in a goroutine for which Close waits. Its context ends when the host stops. Errors, and
-// then f is not run: as those of Measure.
+// Go runs f in a goroutine for which Close waits. Its context ends when the host stops. Errors are
+// those of Measure; f is then not run.
 func (h *Host) Go(f func(ctx context.Context)) error {
 	if err := h.enter(); err != nil {
 		return err
@@ -176,8 +176,8 @@ func (h *Host) Go(f func(ctx context.Context)) error {
 	return nil
 }
 
-// StaleDoor returns a Door whose queries are answered from the replicas of this node as they are:
-// they wait for nothing that is to be written.
+// StaleDoor returns a Door whose queries are answered from this node's replicas, however far they
+// lag. They do not wait for pending writes.
 func (h *Host) StaleDoor() engine.Door { return staleDoor{h} }
 
 type staleDoor struct{ *Host }

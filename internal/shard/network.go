@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Network joins hosts of one process, for tests and simulations. It can lose, repeat, delay and so
-// reorder messages, and cut nodes off from each other. Each message is copied, so hosts share no
-// memory.
+// Network connects hosts of one process, for tests and simulations. It can lose, repeat, delay and
+// so reorder messages, and disconnect nodes. Each message is copied, so hosts share no memory.
 type Network struct {
 	mu     sync.Mutex // guards everything below; receivers are called without it
 	rand   *rand.Rand
@@ -25,7 +24,7 @@ type Network struct {
 	running sync.WaitGroup
 }
 
-// Faults say what happens to messages; probabilities are from 0 to 1.
+// Faults configures the faults of messages; probabilities are from 0 to 1.
 type Faults struct {
 	Lose     float64
 	Repeat   float64
@@ -40,7 +39,7 @@ func NewNetwork(seed uint64) *Network {
 	}
 }
 
-// Transport returns what a node sends with.
+// Transport returns the transport of a node.
 func (n *Network) Transport(node uint64) Transport { return &endpoint{n, node} }
 
 // Join makes a node reachable, or replaces it after a restart; nil makes it unreachable.
@@ -50,7 +49,7 @@ func (n *Network) Join(node uint64, r Receiver) {
 	n.nodes[node] = r
 }
 
-// SetFaults changes what happens from now on.
+// SetFaults changes the faults from now on.
 func (n *Network) SetFaults(f Faults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +79,7 @@ func (n *Network) Heal() {
 	clear(n.cut)
 }
 
-// Close returns when no message is on its way any more.
+// Close returns when no message is in flight.
 func (n *Network) Close() {
 	n.mu.Lock()
 	n.closed = true
@@ -136,7 +135,7 @@ func (e *endpoint) Send(shard uint16, msgs []*raftpb.Message) {
 // errNotDelivered is what happens to a snapshot that meets a fault.
 var errNotDelivered = errors.New("the network did not deliver it")
 
-// SendSnapshot delivers once or, where a message would be lost, not at all; raft sends again.
+// SendSnapshot delivers once, or not at all where a message would be lost; raft sends again.
 func (e *endpoint) SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadCloser, done func(error)) {
 	r, delays := e.network.fate(e.node, msg.GetTo())
 	if len(delays) == 0 {

@@ -253,8 +253,8 @@ func readBlock(r io.Reader) (length uint32, b []byte, err error) {
 	return length, buf.Bytes(), nil
 }
 
-// ReceiveSnapshot spools the rows into a table beside the state and then hands the message to raft,
-// which decides whether the snapshot is of use.
+// ReceiveSnapshot spools the rows into a table beside the state and then passes the message to
+// raft, which decides whether to use the snapshot.
 func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) error {
 	if int(id) >= len(h.shards) || raft.IsEmptySnap(m.GetSnapshot()) {
 		return fmt.Errorf("snapshot for unknown shard %d", id)

@@ -27,7 +27,7 @@ const (
 	reservePatience     = 3               // intervals that Close waits, or a command that shrinks when the reserve is used up
 )
 
-// The levels of space.
+// Levels of space.
 const (
 	plenty    int32 = iota
 	low             // read-only: what shrinks goes on

@@ -11,14 +11,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Stepper is a Host without goroutines: whoever holds it takes every step, in any order that the
-// goroutines of a Host could take them. With a clock, a file system, a transport and random numbers
-// that are functions of a seed, a run is one too. It is for simulators and offline checks, and for
-// one goroutine.
+// Stepper is a Host without goroutines: its caller takes every step, in any order in which the
+// goroutines of a Host could. If clock, file system, transport and random numbers are functions of
+// a seed, so is a run. It is for simulators and offline checks, and for use by one goroutine.
 type Stepper struct{ host *Host }
 
-// OpenStepper opens a host that does nothing by itself. It has neither brought the state forward
-// from the log nor stood for election.
+// OpenStepper opens a host that does nothing by itself. It has neither replayed the log into the
+// state nor campaigned for election.
 func OpenStepper(c Config) (*Stepper, error) {
 	c.manual = true
 	h, err := Open(c)
@@ -26,35 +25,34 @@ func OpenStepper(c Config) (*Stepper, error) {
 		return nil, err
 	}
 	s := &Stepper{h}
-	_ = s.cleaned(nil) // a host that has failed meanwhile says so itself
+	_ = s.cleaned(nil) // a host that failed meanwhile reports it itself
 	return s, nil
 }
 
-// Host returns the host, for what does not wait: figures, and what other nodes send.
+// Host returns the host, for calls that do not wait: statistics, and messages from other nodes.
 func (s *Stepper) Host() *Host { return s.host }
 
 // Shards returns the number of shards.
 func (s *Stepper) Shards() int { return len(s.host.shards) }
 
-// Campaign makes the shard stand for election in its next Step, without waiting for the election
-// timeout.
+// Campaign makes the shard campaign in its next Step, without waiting for the election timeout.
 func (s *Stepper) Campaign(id engine.ShardID) {
 	s.host.shards[id].mail.put(func(in *input) { in.campaign = true })
 }
 
-// Step lets the shard's core take its input, and the ticks of its election clock. It returns the
-// shard time by which it has to be called again at the latest, or engine.NoTimer.
+// Step passes the shard's core its input and the ticks of its election clock. It returns the latest
+// shard time of the next call, or engine.NoTimer.
 func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
 	return s.host.shards[id].loop.step(ticks)
 }
 
-// Apply carries out what the shard has committed.
+// Apply applies the committed entries of the shard.
 func (s *Stepper) Apply(id engine.ShardID) error {
 	return s.cleaned(s.host.shards[id].applier.applyQueued())
 }
 
-// cleaned returns when Pebble has removed the files it has no use for, which it does in the
-// background: a crash must not find more of them or less, depending on its luck.
+// cleaned returns when Pebble has removed its obsolete files, which it does in the background: the
+// files that a crash finds must not depend on timing.
 func (s *Stepper) cleaned(err error) error {
 	failed := s.host.unlessFailed(func() error {
 		s.host.db.TestOnlyWaitForCleaning()
@@ -66,13 +64,13 @@ func (s *Stepper) cleaned(err error) error {
 	return err
 }
 
-// WriteLog writes what all shards want in the log, and syncs it if it has to be durable now.
+// WriteLog writes the queued appends of all shards, and syncs the log if they must be durable now.
 func (s *Stepper) WriteLog() error {
 	_, err := s.host.writer.round()
 	return err
 }
 
-// SyncLog syncs what is in the log, as an Async host does from time to time.
+// SyncLog syncs the log, as an Async host does from time to time.
 func (s *Stepper) SyncLog() error { return s.host.writer.syncLate() }
 
 // Flush makes the state durable.
@@ -83,13 +81,13 @@ func (s *Stepper) Compact() error {
 	return s.cleaned(s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false))
 }
 
-// Truncate forgets the part of the log that the durable state holds.
+// Truncate drops the part of the log that the durable state contains.
 func (s *Stepper) Truncate() error { return s.host.truncate() }
 
-// PrepareLog writes a file for the log to go on in, if it will soon need one.
+// PrepareLog writes a spare file for the log, if it will soon need one.
 func (s *Stepper) PrepareLog() error { return s.host.prepareLog(context.Background()) }
 
-// Submit queues a command, as Propose does, and returns where its outcome will be found.
+// Submit queues a command, as Propose does, and returns the ticket of its outcome.
 func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error) {
 	p, err := s.host.shards[id].submit(context.Background(), cmd)
 	if err != nil {
@@ -99,9 +97,9 @@ func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error)
 }
 
 // Take parks a take at this replica, or proposes it, as Host.Take does. Without a ticket, decided
-// says that the state is why: the take is refused, or there is nothing and it does not wait.
-// Whether this replica still leads is not asked. When the context is done the take is not proposed
-// any more.
+// reports that the state is the reason: the take is refused, or there is nothing to take and it
+// does not wait. Take does not check whether this replica still leads. Once the context is done,
+// the take is not proposed.
 func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (ticket *Ticket, decided bool, err error) {
 	p, decided, err := s.host.shards[id].enterTake(ctx, t)
 	if p == nil || err != nil {
@@ -110,23 +108,23 @@ func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (t
 	return &Ticket{p}, false, nil
 }
 
-// Leave gives a take up. It reports whether it has not been proposed; else its outcome is to be
-// expected.
+// Leave abandons a take. It reports whether the take has not been proposed; otherwise an outcome
+// follows.
 func (s *Stepper) Leave(id engine.ShardID, t *Ticket) bool {
 	return s.host.shards[id].exec.Leave(t.p.take)
 }
 
-// Recall looks again on behalf of a take, if it is time to.
+// Recall checks again for a take, if it is due.
 func (s *Stepper) Recall(id engine.ShardID, t *Ticket) {
 	if sh := s.host.shards[id]; sh.exec.WakeAt(t.p.take) <= sh.clock.now() {
 		sh.proposeTakes(sh.exec.Recall(t.p.take))
 	}
 }
 
-// Ticket is a command on its way.
+// Ticket is a command in flight.
 type Ticket struct{ p *proposal }
 
-// Outcome returns what became of the command, once, when that is known.
+// Outcome returns the outcome of the command, once, when it is known.
 func (t *Ticket) Outcome() (engine.Outcome, bool) {
 	select {
 	case o := <-t.p.done:
@@ -136,7 +134,7 @@ func (t *Ticket) Outcome() (engine.Outcome, bool) {
 	}
 }
 
-// Read asks for a linearizable read, and returns where the permission will be found.
+// Read requests a linearizable read, and returns the ticket of its permission.
 func (s *Stepper) Read(id engine.ShardID) *ReadTicket {
 	sh := s.host.shards[id]
 	r := &read{done: make(chan error, 1)}
@@ -144,7 +142,7 @@ func (s *Stepper) Read(id engine.ShardID) *ReadTicket {
 	return &ReadTicket{r}
 }
 
-// ReadTicket is a read on its way.
+// ReadTicket is a read in flight.
 type ReadTicket struct{ r *read }
 
 // Ready reports whether the read is decided: with a nil error, Query sees everything that was
@@ -158,26 +156,26 @@ func (t *ReadTicket) Ready() (ready bool, err error) {
 	}
 }
 
-// Query answers from this replica's state, whoever leads. It does not wait: a query that would
-// fails with context.Canceled.
+// Query answers from this replica's state, whichever node leads. It does not wait: a query that
+// would wait fails with context.Canceled.
 func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	sh := s.host.shards[id]
 	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, Mono: sh.clock.mono, NoWait: true})
 }
 
-// NewDispatch returns what delivers the messages of one shard to another, for the time for which
-// this node leads the first in one term.
+// NewDispatch returns the dispatch of messages from one shard to another, for one term in which
+// this node leads the first.
 func (s *Stepper) NewDispatch(id, target engine.ShardID) *engine.Dispatch {
 	return s.host.shards[id].exec.NewDispatch(target)
 }
 
 // Duties returns the duties of the shard's machines for a term in which this node leads, each with
-// a door of its own. They are to be begun once State says so.
+// its own door. They are to be started once State has their term.
 func (s *Stepper) Duties(id engine.ShardID, term uint64, door func() engine.LeadDoor) []engine.LedDuty {
 	return s.host.shards[id].exec.Duties(term, door)
 }
 
-// ShardState is where a replica stands.
+// ShardState is the state of a replica.
 type ShardState struct {
 	Leads        bool
 	Leader, Term uint64
@@ -185,12 +183,12 @@ type ShardState struct {
 	First, Last  uint64           // entries in the log
 	Durable      uint64           // last entry of the log that would survive a power failure
 	NextDue      int64            // shard time of the next timer, or engine.NoTimer
-	Targets      []engine.ShardID // shards that messages wait for
-	DutyTerm     uint64           // the term in which this node does the duties of the shard, 0: it does not
-	Installing   bool             // the state holds a snapshot that the log does not begin behind yet
+	Targets      []engine.ShardID // shards with messages waiting for them
+	DutyTerm     uint64           // the term in which this node runs the shard's duties; 0: it does not
+	Installing   bool             // the state holds a snapshot, and the log does not start behind it yet
 }
 
-// State returns where the shard's replica stands.
+// State returns the state of the shard's replica.
 func (s *Stepper) State(id engine.ShardID) ShardState {
 	sh := s.host.shards[id]
 	return ShardState{
@@ -227,8 +225,8 @@ func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	return rows.Close()
 }
 
-// Crash leaves everything as it is, but gives up its lock, as the end of a process does. What a
-// power failure leaves is for a clone of the file system to tell, made before.
+// Crash leaves everything as it is, but releases the lock, as the end of a process does. To
+// simulate a power failure, clone the file system before.
 func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()
@@ -239,5 +237,5 @@ func (s *Stepper) Crash() error {
 	return s.host.lock.Close()
 }
 
-// Close ends the host as Host.Close does.
+// Close closes the host as Host.Close does.
 func (s *Stepper) Close() error { return s.host.Close() }

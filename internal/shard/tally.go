@@ -97,7 +97,7 @@ func (h *Host) portAlone() (t Traffic) {
 	return t
 }
 
-// AddTraffic counts bytes that went over a port other than the host's.
+// AddTraffic counts bytes of a port other than the host's.
 func (h *Host) AddTraffic(received, sent int64) {
 	h.others.received.Add(received)
 	h.others.sent.Add(sent)

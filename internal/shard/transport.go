@@ -7,16 +7,16 @@ import (
 )
 
 // Transport carries raft messages and snapshots to other nodes. Messages may be lost, delayed,
-// repeated and reordered; what arrives is unchanged.
+// repeated and reordered, but are not altered.
 type Transport interface {
-	// Send hands over messages for a shard, each to the node it names; it does not wait.
+	// Send sends messages of a shard, each to the node it names; it does not wait.
 	Send(shard uint16, msgs []*raftpb.Message)
 	// SendSnapshot streams body with the message that announces it and calls done once, with nil
 	// when the receiver has accepted all of it. It does not wait, and closes body.
 	SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadCloser, done func(error))
 }
 
-// Receiver is what a Transport delivers to. A Host is one.
+// Receiver receives messages from a Transport. A Host is one.
 type Receiver interface {
 	// Receive takes messages for a shard.
 	Receive(shard uint16, msgs []*raftpb.Message)

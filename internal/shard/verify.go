@@ -20,30 +20,30 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// VerifyConfig says what to verify.
+// VerifyConfig configures Verify.
 type VerifyConfig struct {
 	Dir        string
-	Primitives []engine.Primitive // as of the Host that wrote it
+	Primitives []engine.Primitive // those of the Host that wrote it
 	FS         vfs.FS             // nil: the operating system's
 }
 
 // maxProblems bounds the list of problems: who finds that many has no use for more.
 const maxProblems = 1000
 
-// VerifyReport says what Verify has looked at and what is wrong.
+// VerifyReport lists what Verify has checked and the problems found.
 type VerifyReport struct {
 	Problems   []string      `json:"problems"`    // each names the file, or the shard and row; at most 1,000
 	Unlisted   int           `json:"unlisted"`    // problems beyond those
-	Format     int           `json:"format"`      // version of the directory's layout; 0: it can not be read
-	CreatedBy  string        `json:"created_by"`  // build of floe that made it, "" if it does not say so
-	WrittenBy  string        `json:"written_by"`  // build that has opened it last
+	Format     int           `json:"format"`      // version of the directory's layout; 0: unreadable
+	CreatedBy  string        `json:"created_by"`  // build of floe that created it, "" if not recorded
+	WrittenBy  string        `json:"written_by"`  // build that opened it last
 	Shards     int           `json:"shards"`      // 0: the directory was never completed
 	Segments   int           `json:"segments"`    // of the log
 	LogBytes   int64         `json:"log_bytes"`   // of their records
 	Entries    uint64        `json:"entries"`     // in the log, of all shards
 	Tables     int           `json:"tables"`      // of the state
 	TableBytes int64         `json:"table_bytes"` //
-	Rows       []int64       `json:"rows"`        // of the state, by shard, with the log replayed
+	Rows       []int64       `json:"rows"`        // of the state after replay of the log, by shard
 	Elapsed    time.Duration `json:"elapsed_ns"`  //
 }
 
@@ -55,11 +55,11 @@ func (r *VerifyReport) add(problem string) {
 	r.Problems = append(r.Problems, problem)
 }
 
-// Verify reads all of a data directory and reports what is damaged or does not fit together: the
-// FORMAT file, every record of the log, every block of every table, and then, with the log replayed
-// in memory as Open would do it, every row of the state. It changes nothing in the directory.
+// Verify reads all of a data directory and reports damage and inconsistencies. It checks the FORMAT
+// file, every record of the log and every block of every table. Then it replays the log in memory,
+// as Open would, and checks every row of the state. It changes nothing in the directory.
 //
-// Errors: engine.ErrInUse; engine.ErrInvalid if it is no data directory; those of reading, and
+// Errors: engine.ErrInUse; engine.ErrInvalid if it is not a data directory; those of reading, and
 // ctx's.
 func Verify(ctx context.Context, c VerifyConfig) (VerifyReport, error) {
 	v := &verification{ctx: ctx, primitives: c.Primitives, base: c.FS}

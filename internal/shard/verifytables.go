@@ -175,8 +175,8 @@ func (t *tables) verifyRows() error {
 	return nil
 }
 
-// Verify reports what can not be in the logs and states of the shards, and between them. It returns
-// the number of rows of each shard. Errors: ctx's, and those of reading.
+// Verify reports inconsistencies in and between the logs and states of the shards. It returns the
+// number of rows of each shard. Errors: ctx's, and those of reading.
 func (s *Stepper) Verify(ctx context.Context, report func(problem string)) (rows []int64, err error) {
 	var all []*engine.Executor
 	for _, sh := range s.host.shards {

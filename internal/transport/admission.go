@@ -247,13 +247,13 @@ func (t *tally) used() (calls, waits int) {
 	return t.underWay, t.lasts
 }
 
-// Limit is something bounded at the port, and how much of it is used.
+// Limit is a limit of the port and its current use.
 type Limit struct {
 	Name        string
 	Used, Limit int64
 }
 
-// Limits returns what others may take here, in all.
+// Limits returns the total limits for clients and other nodes.
 func (p *Peer) Limits() []Limit {
 	calls, waits := p.tally.used()
 	return []Limit{

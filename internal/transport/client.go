@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Client is the door to a node or a cluster from another process. It asks the leader of a shard
-// where it knows it and can reach it, else any node, which passes on what it is asked.
+// Client is the door to a node or a cluster from another process. It calls the leader of a shard if
+// it knows and can reach it, otherwise any node, which forwards the call.
 type Client struct {
 	peer     *Peer
 	http     *http.Client
@@ -22,16 +22,16 @@ type Client struct {
 
 	mu      sync.Mutex       // guards what follows; no I/O under it
 	links   map[string]*link // by address
-	addrs   []string         // that it was given, in the order in which they are tried, and behind them those that it has learned
-	home    int              // of them, the one that is asked if nobody better is known
+	addrs   []string         // the given ones in the order of attempts, then learned ones
+	home    int              // index of the address to call if no better one is known
 	members map[uint64]string
 	leaders []uint64 // by shard, 0: not known
 }
 
 var _ engine.Door = (*Client)(nil)
 
-// Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with why each
-// did not; ctx's; ErrUnauthorized.
+// Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with the reason
+// of each node; ctx's; ErrUnauthorized.
 func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	p := New(c)
 	d := &Client{peer: p, http: newClient(c.TLS, c.dial, p.opened), links: make(map[string]*link), addrs: slices.Clone(addrs)}
@@ -170,7 +170,7 @@ func (d *Client) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comm
 	return result, ambiguous(err)
 }
 
-// Query asks the leader of the shard; see engine.Door.
+// Query sends a query to the leader of the shard; see engine.Door.
 func (d *Client) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	return d.query(ctx, id, q, d.ask)
 }
@@ -303,7 +303,7 @@ func (d *Client) judge(ctx context.Context, home *link, err error) {
 	}
 }
 
-// Stats returns what a node says about itself.
+// Stats returns the statistics of a node.
 func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
 	err = d.untilAnswered(ctx, func(t *trip) error {
 		var err error
@@ -313,7 +313,7 @@ func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
 	return stats, err
 }
 
-// StatsOf returns what a node says about itself, if the one that is asked can reach it.
+// StatsOf returns the statistics of a node, if the node that is called can reach it.
 func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err error) {
 	err = d.untilAnswered(ctx, func(t *trip) error {
 		home := d.homeLink()
@@ -327,7 +327,8 @@ func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err er
 	return stats, err
 }
 
-// StaleDoor returns a Door whose queries are answered by whichever replica is near, as it is.
+// StaleDoor returns a Door whose queries are answered from the replica of any nearby node, however
+// far it lags.
 func (d *Client) StaleDoor() engine.Door { return staleClient{d} }
 
 type staleClient struct{ *Client }

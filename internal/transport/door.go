@@ -22,15 +22,16 @@ const (
 	maxRetry = 100 * time.Millisecond
 )
 
-// Door returns the door of a node to all shards, whichever node leads them.
+// Door returns the node's door to all shards, whichever node leads them.
 func (p *Peer) Door() engine.Door { return (*nodeDoor)(p) }
 
-// StaleDoor returns a Door whose queries are answered by this node's replicas as they are.
+// StaleDoor returns a Door whose queries are answered by this node's replicas, however far they
+// lag.
 func (p *Peer) StaleDoor() engine.Door { return staleDoor{(*nodeDoor)(p)} }
 
 type nodeDoor Peer
 
-// Shards waits for Attach, like all of the door: shards may have something for each other before.
+// Shards waits for Attach, like all methods of the door: shards may call each other before.
 func (d *nodeDoor) Shards() int {
 	select {
 	case <-d.ready:

@@ -40,7 +40,7 @@ const (
 	proofBytes = sha256.Size
 )
 
-// Member is a node and where it listens.
+// Member is a node and its address.
 type Member struct {
 	ID   uint64
 	Addr string
@@ -303,7 +303,7 @@ func (e *foreignError) Error() string {
 	return fmt.Sprintf("node %d is in a cluster of the nodes %v, this one in a cluster of %v", e.node, e.theirs, e.ours)
 }
 
-// Unwrap makes it ErrInvalid.
+// Unwrap makes the error match ErrInvalid.
 func (e *foreignError) Unwrap() error { return engine.ErrInvalid }
 
 // sameMembers returns a foreignError if a node is in a cluster of other nodes. Their addresses may

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// Listen listens on a TCP address. When the listener is closed, the address is free at once: a node
-// may be opened again in the same process.
+// Listen listens on a TCP address. Closing the listener frees the address at once: a node may be
+// reopened in the same process.
 //
 // Closing the socket alone does not free it while a child process starts, which holds copies of all
 // open files until it executes. So the socket is shut down first, which ends listening for all

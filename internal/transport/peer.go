@@ -19,62 +19,62 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// Host is the node's own shards.
+// Host is the set of the node's own shards.
 type Host interface {
 	engine.Door
 	shard.Receiver
-	// QueryStale answers from the replica as it is.
+	// QueryStale answers from the local replica, however far it lags.
 	QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error
-	// Leader returns the node that leads the shard, 0 if none is known.
+	// Leader returns the node that leads the shard, or 0 if unknown.
 	Leader(id engine.ShardID) uint64
-	// Leads reports whether this node does.
+	// Leads reports whether this node leads the shard.
 	Leads(id engine.ShardID) bool
-	// MaxValue returns the largest value or payload.
+	// MaxValue returns the size limit of values and payloads.
 	MaxValue() int
-	// Identity returns who this node is.
+	// Identity returns the identity of this node.
 	Identity() shard.Identity
-	// Introduce returns what this node says of itself to another one; Confirmed notes that the
-	// other one remembers it.
+	// Introduce returns this node's introduction to another node; Confirmed notes that the other
+	// node remembers it.
 	Introduce(to uint64) (shard.Introduction, error)
 	Confirmed(node uint64)
 	// ReadOnly reports whether the node's disk is full.
 	ReadOnly() bool
-	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of
-	// another node shows now, give or take.
+	// Wall returns the node's wall clock in ms since the epoch; ObserveClock notes that of another
+	// node, with its uncertainty.
 	Wall() int64
 	ObserveClock(node uint64, wall, uncertain int64)
-	// Meet judges a node that knows the secret, ErrConflict if it is another one than before,
-	// ErrInvalid if the two do not belong together.
+	// Meet checks the introduction of a node that knows the secret: ErrConflict if it differs from
+	// the node met before, ErrInvalid if the two do not belong together.
 	Meet(other shard.Introduction) error
-	// Fail stops the node for good.
+	// Fail stops the node permanently.
 	Fail(err error)
-	// Err returns why the node has failed, or nil.
+	// Err returns the error that made the node fail, or nil.
 	Err() error
 }
 
-// Config says how to make a Peer.
+// Config configures a Peer.
 type Config struct {
-	Node    uint64 // this one; 0: a client
+	Node    uint64 // this node; 0: a client
 	Wire    *engine.Wire
-	Members []Member // the nodes of the cluster, this one too; nil: a node alone, or a client
-	Secret  []byte   // that all nodes know
+	Members []Member // the nodes of the cluster, including this one; nil: a single node, or a client
+	Secret  []byte   // shared by all nodes
 	TLS     *tls.Config
 	Logger  *slog.Logger // nil: none
-	Gate    *auth.Gate   // of a node: whom it lets in and what they may do; nil: everybody and everything
-	// Changed hears what clients with a key have tried to change; nil: nobody does. It must not
-	// wait, unless the command is about keys.
+	Gate    *auth.Gate   // of a node: authenticates and authorizes clients; nil: any client may do anything
+	// Changed is called for each change attempted by a client with a key; nil: no call. It must not
+	// block, unless the command is about keys.
 	Changed func(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error)
-	// Insecure lets clients of other machines in while there is no key store.
+	// Insecure accepts clients of other machines while there is no key store.
 	Insecure bool
-	Key      auth.Secret    // of a client: what it shows; "": nothing
-	Limits   *budget.Limits // of what others may take here; nil: those without a budget
+	Key      auth.Secret    // of a client: its API key; "": none
+	Limits   *budget.Limits // for clients and other nodes; nil: the limits without a budget
 
 	dial dialFunc // nil: the operating system's
 }
 
-// Peer is one end of all that is said between nodes and clients: for a node the transport of its
-// shards, the door to those that other nodes lead, and the handler of its port; for a client the
-// door.
+// Peer is one end of the traffic between nodes and clients. For a node it is the transport of its
+// shards, the door to shards that other nodes lead, and the handler of its port. For a client it is
+// the door.
 type Peer struct {
 	cfg   Config
 	log   *slog.Logger
@@ -147,8 +147,8 @@ func New(c Config) *Peer {
 	return p
 }
 
-// Attach gives the Peer the shards of its node, and what encodes the answer to Client.Stats.
-// Before, whatever it is asked waits, and what it is to send is lost.
+// Attach gives the Peer the shards of its node, and the function that encodes the answer to
+// Client.Stats. Before Attach, calls wait and messages to be sent are lost.
 func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	p.host, p.stats = h, stats
 	close(p.ready)
@@ -161,8 +161,8 @@ func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	}
 }
 
-// StatsOf returns what a node, 0 being this one, says about itself, encoded. Errors: ErrNotFound if
-// there is none with this id; ErrUnavailable if it does not answer.
+// StatsOf returns the encoded statistics of a node; 0 is this node. Errors: ErrNotFound if no node
+// has this id; ErrUnavailable if it does not answer.
 func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
 	if id == 0 || id == p.cfg.Node {
 		return p.stats(ctx)
@@ -178,10 +178,10 @@ func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// Traffic returns what goes over the connections that others have opened.
+// Traffic returns the traffic of accepted connections.
 func (p *Peer) Traffic() shard.Traffic { return p.accepted.traffic() }
 
-// Drain makes the Peer take no further calls of others, who learn which have not been taken.
+// Drain makes the Peer reject further calls. Callers learn which of their calls were not accepted.
 func (p *Peer) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,8 +202,8 @@ func (p *Peer) enter() bool {
 // farewell is how long Close waits for the answers to calls that have been taken to be sent.
 const farewell = time.Second
 
-// Close ends all streams and returns when all goroutines have ended. The host has to be closed
-// before, so that all calls have ended.
+// Close ends all streams and returns when all goroutines have ended. The host must be closed first,
+// so that all calls have ended.
 func (p *Peer) Close() {
 	p.Drain()
 	done := make(chan struct{})
@@ -375,7 +375,7 @@ func (p *Peer) beat() {
 	}
 }
 
-// Alive reports whether another node has been heard of a moment ago.
+// Alive reports whether another node has recently sent a sign of life.
 func (p *Peer) Alive(id uint64) bool {
 	n := p.nodes[id]
 	if n == nil {
@@ -386,7 +386,7 @@ func (p *Peer) Alive(id uint64) bool {
 	return time.Since(n.heard) < aliveTime && !n.left
 }
 
-// Full reports whether another node has said that its disk is full.
+// Full reports whether another node has reported that its disk is full.
 func (p *Peer) Full(id uint64) bool {
 	n := p.nodes[id]
 	if n == nil {
@@ -412,7 +412,8 @@ func (n *node) leaves() {
 	n.left = true
 }
 
-// Leave tells the other nodes that this one is about to stop, so that they give it nothing to lead.
+// Leave notifies the other nodes that this one is about to stop, so that they do not transfer
+// leadership to it.
 func (p *Peer) Leave() {
 	for _, n := range p.nodes {
 		_ = n.pulse.current().sendSmall(func(dst []byte) []byte { return append(dst, frameLeaving) })

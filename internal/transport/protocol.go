@@ -16,8 +16,8 @@ import (
 // Version is the version of the protocol.
 const Version = 3
 
-// versionHeader has the version of a node in each of its responses. The paths have it too, so that
-// no version reads the frames of another one.
+// versionHeader holds the node's version in each response. The paths contain it too, so that no
+// version reads the frames of another one.
 const versionHeader = "Floe-Protocol"
 
 // Paths of the streams.

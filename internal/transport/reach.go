@@ -152,8 +152,7 @@ func isRefusal(err error) bool {
 	return errors.As(err, &refusal) || isFinal(err)
 }
 
-// Problem returns what keeps this node and another one from reaching each other, "" if nothing
-// does.
+// Problem returns the reason why this node and another one cannot reach each other, or "".
 func (p *Peer) Problem(id uint64) string {
 	n := p.nodes[id]
 	if n == nil {

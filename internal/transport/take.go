@@ -65,7 +65,7 @@ func repeatableTake(err error) error {
 	return repeatable(err)
 }
 
-// Take asks the leader of the shard; see engine.Door.
+// Take sends a take to the leader of the shard; see engine.Door.
 func (d *Client) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	return d.peer.untilTaken(ctx, enduranceOf(ctx), t, func(t engine.Take, trip *trip) ([]byte, error) {
 		return d.ask(ctx, id, request{kind: askTake, trip: trip, shard: uint64(id), body: appendTake(nil, t)})

@@ -76,7 +76,7 @@ const largeMessage = 16 << 10
 // are synced before.
 const largeAnswer = 500 * time.Millisecond
 
-// Send hands messages to the streams of the nodes they are for.
+// Send queues messages on the streams of the nodes they are for.
 func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		n := p.nodes[m.GetTo()]
@@ -374,9 +374,8 @@ func wellFormed(m *raftpb.Message) bool {
 	return m.Snapshot == nil || m.GetSnapshot().GetMetadata().GetIndex() == 0
 }
 
-// SendSnapshot streams a snapshot of a shard: a frame with shard uvarint | message, and then its
-// rows, which have a form of their own, up to the end of the stream. The answer is a frame: empty,
-// or why not.
+// SendSnapshot streams a snapshot of a shard: a frame with shard uvarint | message, then the rows
+// in their own format up to the end of the stream. The answer is a frame: empty, or the error.
 func (p *Peer) SendSnapshot(id uint16, m *raftpb.Message, body io.ReadCloser, done func(error)) {
 	n := p.nodes[m.GetTo()]
 	ok := n != nil && p.spawn(func() {
