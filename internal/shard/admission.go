@@ -14,28 +14,28 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// admission counts the proposals of a shard that were accepted and have no outcome, and refuses
-// those for which there is no room.
+// admission counts the accepted proposals of a shard without an outcome, and refuses proposals
+// beyond its limits.
 type admission struct {
 	shard  *shard
 	queued atomic.Int64 // proposals
 	bytes  atomic.Int64
-	calls  atomic.Int64 // proposals and takes of users, ever
+	calls  atomic.Int64 // total proposals and takes of users
 
-	shares [shareCount]share // what namespaces have of queued and bytes
+	shares [shareCount]share // the namespaces' shares of queued and bytes
 	line   line
 }
 
-// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before
-// callers would give up waiting.
+// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. The queue is full long
+// before callers would give up waiting.
 const maxQueued = 16384
 
-// shareCount is over how many shares namespaces are spread by their names' hashes. Those that meet
-// have one together; a share of its own for each would take a lock and a map on the way of every
-// write.
+// shareCount is the number of shares to which namespaces are assigned by the hashes of their names.
+// Namespaces with the same hash use one share together; one share each would add a lock and a map
+// to every write.
 const shareCount = 512
 
-// share is what the namespaces of one hash have of a shard's queue.
+// share is the part of a shard's queue used by the namespaces of one hash.
 type share struct{ proposals, bytes atomic.Int64 }
 
 func (h *share) add(n, bytes int64) (proposals, all int64) {
@@ -46,18 +46,18 @@ func (a *admission) shareOf(namespace string) *share {
 	return &a.shares[xxhash.Sum64String(namespace)%shareCount]
 }
 
-// largeBytes is from what size on a proposal that finds no room waits for it. With smaller ones a
-// queue is full by their number, long before callers would give up waiting.
+// largeBytes is the minimum size of a proposal that waits for room. Smaller ones fill the queue by
+// their number, long before callers would give up waiting.
 const largeBytes = 64 << 10
 
 const (
 	maxInLine = 1024            // proposals that wait for room in a shard
-	lineTime  = 5 * time.Second // that one waits
+	lineTime  = 5 * time.Second // maximum wait of each
 )
 
-// line is proposals that wait for room in the queue of a shard, the oldest first.
+// line holds the proposals that wait for room in a shard's queue, oldest first.
 type line struct {
-	n   atomic.Int32 // lets leave skip the lock when nobody waits
+	n   atomic.Int32 // lets leave skip the lock when the line is empty
 	mu  sync.Mutex   // guards all; nothing is called under it but enter
 	all []*inLine
 }
@@ -67,10 +67,9 @@ type inLine struct {
 	ready chan struct{} // closed when it has been counted
 }
 
-// enterInTurn counts a proposal. A large one waits for its turn when there is no room for its
-// bytes: refused callers would come back, each with another copy of what they propose. A small one
-// waits only where large ones do, which would leave no room for it. Errors: ErrBusy; ErrClosed;
-// that of p.ctx.
+// enterInTurn counts a proposal. A large one waits its turn if there is no room for its bytes:
+// refused callers would retry, each with another copy of the proposal. A small one waits only while
+// large ones wait, which would leave no room for it. Errors: ErrBusy; ErrClosed; that of p.ctx.
 func (a *admission) enterInTurn(p *proposal) error {
 	if p.size < largeBytes || a.line.n.Load() == 0 {
 		err := a.enter(p)
@@ -90,7 +89,7 @@ func (a *admission) enterInTurn(p *proposal) error {
 	a.line.all = append(a.line.all, me)
 	a.line.n.Add(1)
 	a.line.mu.Unlock()
-	a.serve() // what has left just now has not seen it
+	a.serve() // a proposal that has just left did not see it
 	late := time.NewTimer(lineTime)
 	defer late.Stop()
 	var err error
@@ -115,8 +114,8 @@ func (a *admission) enterInTurn(p *proposal) error {
 	return cmp.Or(err, a.enter(p))
 }
 
-// serve counts those in the line for whom there is room, in their order; of namespaces that share a
-// part of the queue nobody overtakes.
+// serve admits proposals in the line for which there is room, in order; proposals of namespaces
+// with the same share do not overtake each other.
 func (a *admission) serve() {
 	a.line.mu.Lock()
 	defer a.line.mu.Unlock()
@@ -135,9 +134,9 @@ func (a *admission) serve() {
 	})
 }
 
-// enter counts a proposal, unless the queue is full, or its namespace has its share of it already
-// (see budget.Fair). What belongs to no namespace is of floe's own making, and may have what there
-// is. Errors: ErrBusy; ErrClosed.
+// enter counts a proposal, unless the queue is full or its namespace has used up its share (see
+// budget.Fair). Proposals without a namespace are internal and not limited to a share. Errors:
+// ErrBusy; ErrClosed.
 func (a *admission) enter(p *proposal) error {
 	host, size := a.shard.host, p.size
 	own, ownBytes := p.share.add(1, size)
@@ -146,7 +145,7 @@ func (a *admission) enter(p *proposal) error {
 	alone := bytes == size // and may be larger than the limit
 	full := n > maxQueued || bytes > limit && !alone
 	fair := p.namespace == "" || budget.Fair(own-1, 1, n-1, maxQueued) && (alone || budget.Fair(ownBytes-size, size, bytes-size, limit))
-	closing := host.closing.Load() // since it was entered; else Close waits for what is queued
+	closing := host.closing.Load() // since the call entered; otherwise Close waits for queued proposals
 	if !full && fair && !closing {
 		return nil
 	}
@@ -164,14 +163,14 @@ func (a *admission) enter(p *proposal) error {
 		a.shard.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
 }
 
-// leave takes back what enter has counted, and lets others in.
+// leave undoes enter, and admits others.
 func (a *admission) leave(share *share, size int64) {
 	if a.uncount(share, size); a.line.n.Load() > 0 {
 		a.serve()
 	}
 }
 
-// count counts a proposal without a look at the limits: a take that has waited may be proposed.
+// count counts a proposal without checking the limits: a parked take may always be proposed.
 func (a *admission) count(share *share, size int64) {
 	share.add(1, size)
 	a.queued.Add(1)

@@ -10,16 +10,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// applier applies to the state what is committed, and installs snapshots. Its goroutine does, or
-// the loop's, if that goes through.
+// applier applies committed entries to the state and installs snapshots. This runs in its own
+// goroutine, or in the loop's if that goes through.
 type applier struct {
 	shard *shard
 	queue applyQueue
 
-	mu       sync.Mutex  // guards the executor, for its one writer at a time, and all below
+	mu       sync.Mutex  // guards all below, and writing with the executor
 	work     []applyWork // taken from the queue
 	outcomes []engine.Outcome
-	answers  []answer // outcomes that become known with the next commit
+	answers  []answer // outcomes published with the next commit
 	putOff   []*proposal
 	comparer comparer
 }
@@ -51,7 +51,7 @@ func (q *applyQueue) poke() {
 	}
 }
 
-// take returns what is queued. The queue uses spare again.
+// take returns the queued work. The queue reuses spare.
 func (q *applyQueue) take(spare []applyWork) []applyWork {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,7 +60,7 @@ func (q *applyQueue) take(spare []applyWork) []applyWork {
 	return all
 }
 
-// run applies what is committed, unless the loop has done it.
+// run applies committed entries, unless the loop has done it.
 func (a *applier) run() {
 	s := a.shard
 	defer s.host.running.Done()
@@ -78,7 +78,7 @@ func (a *applier) run() {
 	}
 }
 
-// applyQueued does the work that has been queued, in order.
+// applyQueued does the queued work, in order.
 func (a *applier) applyQueued() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +107,7 @@ func (a *applier) applyLocked() error {
 	return nil
 }
 
-// maxApplyBytes bounds the writes that gather before they are committed to Pebble.
+// maxApplyBytes bounds the writes collected before a commit to Pebble.
 const maxApplyBytes = 4 << 20
 
 type answer struct {
@@ -147,7 +147,7 @@ func (a *applier) apply(t *applyTask) error {
 	return nil
 }
 
-// commit makes what was applied visible and then answers.
+// commit makes the applied entries visible and then answers.
 func (a *applier) commit() error {
 	s := a.shard
 	if err := s.exec.Commit(); err != nil {
@@ -160,8 +160,8 @@ func (a *applier) commit() error {
 	s.admitVisible()
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
-			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // exactly this: it is nobody's reason
-				p.makes = nil // the takes behind it come after it again, or are notified
+			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // compared exactly: it is never wrapped
+				p.makes = nil // the takes behind it follow it again, or are notified
 				a.putOff = append(a.putOff, p)
 			} else {
 				s.conclude(p, o)
@@ -182,8 +182,8 @@ func (a *applier) commit() error {
 	return nil
 }
 
-// returnPutOff gives the core the commands that found no room in their entries, to propose them
-// again before all others. Their callers go on waiting.
+// returnPutOff returns to the core the commands that had no room in their entries, to propose them
+// again before all others. Their callers keep waiting.
 func (a *applier) returnPutOff() {
 	if len(a.putOff) == 0 {
 		return

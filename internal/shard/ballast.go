@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The ballast is in pieces, so that no more of it goes than is needed: what is freed may be taken
-// by somebody else.
+// The ballast is in pieces, so that no more is released than needed: other programs may take the
+// freed space.
 const (
 	defaultBallast = 96 << 20 // or a 64th of the volume; a flush may take half of it, see tableGate.keep
 	ballastPieces  = 8
@@ -16,8 +16,8 @@ const (
 	ballastBlock   = 4096
 )
 
-// ballast are files that take up space which can be freed at once when there is no other. The names
-// are BALLAST.0 and so on.
+// ballast is a set of files whose space can be freed at once when the disk is full. The names are
+// BALLAST.0 and so on.
 type ballast struct {
 	fs    vfs.FS
 	dir   string
@@ -25,22 +25,21 @@ type ballast struct {
 	have  [ballastPieces]bool // the pieces that exist
 }
 
-// find looks for the pieces that are there. Those of another size, or half made, make room for new
-// ones.
+// find finds the existing pieces. It removes pieces of another size and incomplete ones, to be
+// replaced.
 func (b *ballast) find(size int64) {
 	b.piece = max(size, 0) / ballastPieces / ballastBlock * ballastBlock
 	for i := range b.have {
 		info, err := b.fs.Stat(b.name(i))
 		if b.have[i] = err == nil && b.piece > 0 && info.Size() == b.piece; !b.have[i] && err == nil {
-			_ = b.fs.Remove(b.name(i)) // else it is overwritten
+			_ = b.fs.Remove(b.name(i)) // on failure it is overwritten
 		}
 	}
 }
 
 func (b *ballast) name(i int) string { return b.fs.PathJoin(b.dir, fmt.Sprintf("BALLAST.%d", i)) }
 
-// release removes a piece and reports whether there was one, beside those to be kept, which are the
-// first.
+// release removes a piece, except the first keep ones, and reports whether there was one.
 func (b *ballast) release(keep int) bool {
 	for i := ballastPieces - 1; i >= keep; i-- {
 		if b.have[i] {
@@ -51,10 +50,10 @@ func (b *ballast) release(keep int) bool {
 	return false
 }
 
-// more reports whether there are pieces beside those to be kept.
+// more reports whether there are pieces besides the first keep ones.
 func (b *ballast) more(keep int) bool { return slices.Contains(b.have[keep:], true) }
 
-// spare returns how many bytes the pieces take beside those to be kept.
+// spare returns the bytes of the pieces besides the first keep ones.
 func (b *ballast) spare(keep int) (n int64) {
 	for _, have := range b.have[keep:] {
 		if have {
@@ -64,7 +63,7 @@ func (b *ballast) spare(keep int) (n int64) {
 	return n
 }
 
-// missing returns how many bytes the pieces take that have to be made.
+// missing returns the bytes of the missing pieces.
 func (b *ballast) missing() (n int64) {
 	for _, have := range b.have {
 		if !have {
@@ -74,7 +73,7 @@ func (b *ballast) missing() (n int64) {
 	return n
 }
 
-// makeOne makes one of the missing pieces.
+// makeOne creates one of the missing pieces.
 func (b *ballast) makeOne() {
 	for i, have := range b.have {
 		if !have && b.piece > 0 {
@@ -84,7 +83,7 @@ func (b *ballast) makeOne() {
 	}
 }
 
-// makeAll makes all missing pieces and reports whether all are there.
+// makeAll creates all missing pieces and reports whether all exist.
 func (b *ballast) makeAll() bool {
 	for i, have := range b.have {
 		if !have && b.piece > 0 {
@@ -96,7 +95,7 @@ func (b *ballast) makeAll() bool {
 	return true
 }
 
-// make makes a piece, durably, or leaves nothing.
+// make creates a piece, durably, or leaves nothing.
 func (b *ballast) make(name string) bool {
 	f, err := b.fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -115,14 +114,14 @@ func (b *ballast) make(name string) bool {
 	return err == nil
 }
 
-// allocate makes the file take up its space. Where the file system can give that without a write,
-// it is used, but not believed: some say that they have done it and have not.
+// allocate makes the file occupy its space. It uses the file system's preallocation where
+// available, but does not rely on it: some file systems report success without allocating.
 func (b *ballast) allocate(f vfs.File) error {
 	before, _ := b.fs.GetDiskUsage(b.dir)
 	if err := f.Preallocate(0, b.piece); err == nil {
 		after, err := b.fs.GetDiskUsage(b.dir)
 		if err == nil && before.AvailBytes >= after.AvailBytes+uint64(b.piece/2) {
-			// The size says that the piece is whole.
+			// The size shows that the piece is complete.
 			_, err = f.WriteAt(make([]byte, ballastBlock), b.piece-ballastBlock)
 			return err
 		}

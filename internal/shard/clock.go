@@ -27,16 +27,16 @@ func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
 // weeks.
 const defaultCatchUp = 7 * 24 * time.Hour
 
-// shardClock tells a shard's time: the wall clock, but never before what it has told or what the
-// log says. Where that is ahead of the wall clock, time neither goes back nor stands still: it runs
-// at half speed until the wall clock has caught up.
+// shardClock is the source of a shard's time: the wall clock, but never earlier than a time it has
+// returned or a time in the log. Where that is ahead of the wall clock, time neither goes back nor
+// stands still: it runs at half speed until the wall clock has caught up.
 type shardClock struct {
 	clock  Clock
-	others *clocks // that hold it back; nil: none
-	slowed int64   // ms: the largest lead that is made up for
+	others *clocks // other nodes' clocks, which hold it back; nil: none
+	slowed int64   // ms: the largest lead that is made up
 
 	mu   sync.Mutex // guards last and at
-	last int64      // the latest time told, or seen in the log
+	last int64      // the latest time returned, or seen in the log
 	at   time.Duration
 }
 
@@ -52,7 +52,8 @@ func (c *shardClock) now() int64 {
 	if c.last-wall > c.slowed {
 		tick = time.Millisecond
 	}
-	// What is below a tick counts for the next time: asked often, the clock would lose most of it.
+	// Fractions of a tick count for the next call: otherwise a clock read often would lose most of
+	// its time.
 	ticks := (mono - c.at) / tick
 	if slow := c.last + int64(ticks); wall >= slow {
 		c.last, c.at = wall, mono
@@ -62,10 +63,10 @@ func (c *shardClock) now() int64 {
 	return c.last
 }
 
-// mono returns the time of a clock that nobody sets, in ms.
+// mono returns monotonic time in ms.
 func (c *shardClock) mono() int64 { return c.clock.Source.Mono().Milliseconds() }
 
-// observe makes the clock never tell a time before stamp.
+// observe makes the clock return no time before stamp.
 func (c *shardClock) observe(stamp int64) {
 	mono := c.clock.Source.Mono()
 	c.mu.Lock()
@@ -75,5 +76,5 @@ func (c *shardClock) observe(stamp int64) {
 	}
 }
 
-// ready reports whether the clock may be believed: in a cluster that takes a quorum of clocks.
+// ready reports whether the clock can be trusted: in a cluster this requires a quorum of clocks.
 func (c *shardClock) ready() bool { return c.others == nil || c.others.known.Load() }

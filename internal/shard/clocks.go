@@ -12,23 +12,23 @@ import (
 
 // Limits of clocks, ms.
 const (
-	clockTolerance = 1000   // by which a clock may differ from the others'
-	clockUncertain = 500    // with more than this a comparison only counts if there is no other
-	clockOld       = 30_000 // or only one as old as this
+	clockTolerance = 1000   // maximum difference of a clock from the others
+	clockUncertain = 500    // a comparison with more only counts if there is no other
+	clockOld       = 30_000 // or all others are at least this old
 )
 
-// clocks is what a node of a cluster knows of the clocks of its nodes, which tell each other their
-// time about once a second. Each is remembered as a distance from this node's monotonic time, so
-// that a jump of its own wall clock is noticed by the very next look at it.
+// clocks holds what a node knows of the clocks of its cluster, whose nodes exchange their time
+// about once a second. Each clock is stored as a distance from this node's monotonic time, so that
+// the next check detects a jump of the node's own wall clock.
 //
 // The time that a leader stamps entries with is never more than a second ahead of the median of all
-// clocks that are known, its own included. A node whose clock is further from that, in either
-// direction, gives up what it leads. With an even number of clocks there are two medians: it is the
-// earlier one that holds a leader back, and the one nearer to a node by which it is judged. So of
-// two nodes that differ neither gives up, and the one behind sets the pace.
+// clocks that are known, its own included. A node whose clock is further from it, in either
+// direction, gives up its leaderships. With an even number of clocks there are two medians: it is
+// the earlier one that holds a leader back, and the one nearer to a node by which it is judged. So
+// of two nodes that differ neither gives up, and the one behind sets the pace.
 type clocks struct {
 	own    uint64
-	quorum int // of clocks, this one's included
+	quorum int // of clocks, including this node's
 	clock  Clock
 	log    *slog.Logger
 
@@ -39,7 +39,7 @@ type clocks struct {
 	others map[uint64]otherClock
 	before int64 // wall clock less monotonic time at the last look
 	looked bool
-	off    bool // told that this node's clock is
+	off    bool // this node's clock is off, and that was logged
 }
 
 // otherClock is the clock of another node.
@@ -56,7 +56,7 @@ func newClocks(c *Config) *clocks {
 	return k
 }
 
-// limit returns the time that a wall clock shows, or an earlier one if it is ahead of the others.
+// limit returns a wall clock's time, or an earlier one if that is ahead of the other clocks.
 func (k *clocks) limit(wall int64, mono time.Duration) int64 {
 	if bound := k.bound.Load(); bound != math.MaxInt64 {
 		return min(wall, bound+mono.Milliseconds())
@@ -64,7 +64,7 @@ func (k *clocks) limit(wall int64, mono time.Duration) int64 {
 	return wall
 }
 
-// observe notes what the wall clock of another node shows now, give or take.
+// observe notes the current wall clock of another node, with its uncertainty.
 func (k *clocks) observe(node uint64, wall, uncertain int64) {
 	mono := k.clock.Source.Mono().Milliseconds()
 	k.mu.Lock()
@@ -80,8 +80,7 @@ func (k *clocks) observe(node uint64, wall, uncertain int64) {
 	k.known.Store(k.known.Load() || len(bases)+1 >= k.quorum)
 }
 
-// withoutLocked returns the clocks that are known without that of a node, in order, and how far
-// they may be wrong.
+// withoutLocked returns the known clocks except that of a node, in order, and their uncertainty.
 func (k *clocks) withoutLocked(node uint64) (bases []int64, uncertain int64) {
 	for id, o := range k.others {
 		if id != node {
@@ -134,7 +133,7 @@ func (k *clocks) problem(node uint64) string {
 	return ""
 }
 
-// look tells of a jump of this node's clock since the last look.
+// look logs a jump of this node's clock since the last call.
 func (k *clocks) look() {
 	base := k.clock.Source.Wall() - k.clock.Source.Mono().Milliseconds()
 	k.mu.Lock()
@@ -147,7 +146,7 @@ func (k *clocks) look() {
 	}
 }
 
-// isOff reports whether this node's clock is too far from the others' to lead, and tells when that
+// isOff reports whether this node's clock is too far from the others' to lead, and logs when that
 // changes.
 func (k *clocks) isOff() bool {
 	why := k.problem(k.own)
@@ -164,10 +163,9 @@ func (k *clocks) isOff() bool {
 	return why != ""
 }
 
-// inFuture says how far the time of a node that is alone is ahead of its clock, "" if it is not.
-// Shard time never goes back: once the node has run with a clock that was ahead, schedules run
-// early by as much, and what is written is stamped with that time. In a cluster the other clocks
-// hold it back.
+// inFuture describes how far a single node's shard time is ahead of its clock, or returns "". Shard
+// time never goes back: once the node has run with a clock that was ahead, schedules run early by
+// as much, and writes are stamped with that time. In a cluster the other clocks hold it back.
 func (h *Host) inFuture() string {
 	if len(h.cfg.Voters) > 1 {
 		return ""

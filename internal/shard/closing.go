@@ -30,15 +30,15 @@ func (h *Host) flushState() error {
 	}
 }
 
-// closeState closes the state database. A flush that waits for space is given up, and so is the end
-// mark of Pebble's log, which is empty.
+// closeState closes the state database. It gives up a flush that waits for space, and the end mark
+// of Pebble's log, which is empty.
 func (h *Host) closeState() error {
 	h.space.close()
 	defer time.AfterFunc(reservePatience*h.cfg.DiskInterval, h.space.abandon).Stop()
 	return h.unlessFull("end mark of the state", h.db.Close())
 }
 
-// closeLog closes the log. Its end record is a help and not a need.
+// closeLog closes the log. Its end record is optional.
 func (h *Host) closeLog() error { return h.unlessFull("end record of the log", h.ual.Close()) }
 
 func (h *Host) unlessFull(what string, err error) error {
@@ -49,8 +49,8 @@ func (h *Host) unlessFull(what string, err error) error {
 	return err
 }
 
-// boundClose ends a Close that would wait for ever, because Pebble holds back writes until a flush
-// finds space.
+// boundClose ends a Close that would wait forever because Pebble delays writes until a flush finds
+// space.
 func (h *Host) boundClose() *time.Timer {
 	return time.AfterFunc(drainTime, func() {
 		if h.space.flush.waiting.Load() > 0 {

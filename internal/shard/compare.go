@@ -11,41 +11,40 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// comparer notices that the replicas of a shard have parted, which only a bug of floe or a memory
-// that forgets can bring about.
+// comparer detects that the replicas of a shard have diverged, which only a bug in floe or faulty
+// memory can cause.
 //
-// Now and then the leader says in the log what its state hash was at an entry; whoever applies that
-// says its own, once. All see the same claims in the same order, so they agree on what most of them
-// had, and the node of a replica that had something else fails. If no majority agrees, and does not
-// within Config.Unsettled because nodes are down or there are but two, the shard stops on each of
-// them: what one of them acknowledged the other one would answer differently. Started again with
-// more nodes they find a majority.
+// From time to time the leader claims in the log its state hash at an entry; each replica that
+// applies the claim adds its own, once. All see the same claims in the same order, so they agree on
+// the majority's hash, and the node of a replica with another hash fails. If no majority agrees
+// within Config.Unsettled, because nodes are down or there are only two, the shard stops on each of
+// them: they would give different answers. Restarted with more nodes they find a majority.
 //
-// It belongs to the goroutine that applies. Nothing of it is state: a replica that was opened
-// since, or got a snapshot, does not know its hash of then, and says nothing.
+// It belongs to the applying goroutine. None of it is state: a replica opened since the entry, or
+// given a snapshot, does not know its hash at the entry, and makes no claim.
 type comparer struct {
 	shard   *shard
-	claims  map[uint64]map[uint64]uint64 // by index of the entry: hashes by node
+	claims  map[uint64]map[uint64]uint64 // by entry index: hashes by node
 	entries []uint64                     // the keys of claims, the oldest first
-	lsn     engine.LSN                   // up to which there was a comparison
-	asked   engine.LSN                   // when this node last asked for one because there were many changes
-	told    uint64                       // last entry that a difference was told of
-	since   time.Duration                // when that was, by the monotonic clock; 0: it is settled
-	term    uint64                       // of the last comparison that was asked for because this node has begun to lead
-	equal   atomic.Uint64                // last entry at which most replicas, this one among them, were equal
+	lsn     engine.LSN                   // of the last comparison
+	asked   engine.LSN                   // LSN of the last comparison this node requested because of many changes
+	told    uint64                       // last entry for which a difference was logged
+	since   time.Duration                // when that was, by the monotonic clock; 0: settled
+	term    uint64                       // of the last comparison requested because this node began to lead
+	equal   atomic.Uint64                // last entry at which most replicas, including this one, were equal
 }
 
 // Bounds of comparisons.
 const (
 	compareEvery    = 10_000           // changes of a busy shard between two
-	compareInterval = 30 * time.Second // between two of one that changes at all
-	maxCompared     = 16               // entries that are being compared
+	compareInterval = 30 * time.Second // between two of a shard with any changes
+	maxCompared     = 16               // entries being compared
 	maxClaims       = 1024             // claims on their way into the log
 	claimWithin     = 10 * time.Second
-	unsettledFor    = 10 * time.Second // a node that has the third claim, and is only slow, has said so by then
+	unsettledFor    = 10 * time.Second // a slow node with the deciding third claim has made it by then
 )
 
-// due returns the comparison that this node should ask for, if it leads and there were changes
+// due returns the comparison that this node should request, if it leads and there were changes
 // after an LSN.
 func (c *comparer) due(after engine.LSN) (engine.Comparison, bool) {
 	s := c.shard
@@ -56,7 +55,7 @@ func (c *comparer) due(after engine.LSN) (engine.Comparison, bool) {
 	return engine.Comparison{Node: s.host.cfg.NodeID, Index: applied.Index, Hash: applied.Hash}, true
 }
 
-// applied takes what has been applied since the last call.
+// applied processes the entries applied since the last call.
 func (c *comparer) applied() error {
 	for _, claim := range c.shard.exec.Compared() {
 		if err := c.take(claim); err != nil {
@@ -73,8 +72,8 @@ func (c *comparer) applied() error {
 	return nil
 }
 
-// begins returns the comparison that this node asks for when it begins to lead, changes or not:
-// replicas that have parted before must not acknowledge more.
+// begins returns the comparison that this node requests when it begins to lead, with or without
+// changes: replicas that diverged before must not acknowledge more.
 func (c *comparer) begins() (engine.Comparison, bool) {
 	s := c.shard
 	applied := s.exec.Applied()
@@ -157,8 +156,8 @@ type claimed struct {
 	comparison engine.Comparison
 }
 
-// claim proposes a comparison, without waiting. With very many on their way it is left out: there
-// will be others.
+// claim proposes a comparison, without waiting. If very many are in flight it is skipped: others
+// will follow.
 func (h *Host) claim(s *shard, c engine.Comparison) {
 	select {
 	case h.claims <- claimed{s, c}:
@@ -166,7 +165,7 @@ func (h *Host) claim(s *shard, c engine.Comparison) {
 	}
 }
 
-// compare proposes comparisons, those that are due because of the time too.
+// compare proposes comparisons, including those due by time.
 func (h *Host) compare() {
 	defer h.running.Done()
 	tick := time.NewTicker(h.cfg.CompareInterval)
@@ -198,7 +197,7 @@ func (h *Host) compare() {
 	}
 }
 
-// proposeClaim need not succeed: there will be other comparisons.
+// proposeClaim need not succeed: other comparisons will follow.
 func (h *Host) proposeClaim(c claimed) {
 	ctx, cancel := context.WithTimeout(h.ctx, claimWithin)
 	defer cancel()

@@ -18,7 +18,7 @@ type Identity struct {
 	Node      uint64 `json:"node"`
 	Directory string `json:"directory"` // random, of the data directory
 	Boot      uint64 `json:"boot"`      // number of times it was opened
-	Run       string `json:"run"`       // random, of the process: distinguishes copies of the directory that were opened equally often
+	Run       string `json:"run"`       // random, of the process: a copy of the directory opened as often has another
 }
 
 // Introduction describes a node to another node of its cluster.
@@ -63,21 +63,20 @@ func withShown(all []Shown, node uint64, runs []string) []Shown {
 	return append(all, Shown{node, runs})
 }
 
-// maxShown bounds the runs that a node has been shown and has not confirmed: it takes a connection
-// that was cut at that very moment in each of them. Beyond it the oldest of these goes, never the
-// one that was confirmed.
+// maxShown bounds the runs shown to a node but not confirmed: each takes a connection that was cut
+// at that very moment. Beyond it the oldest of these is dropped, never the confirmed one.
 const maxShown = 256
 
-// shortRun returns the part of a run's name that is remembered: a handshake has a place for many.
+// shortRun returns the part of a run's name that is remembered: a handshake has room for many.
 func shortRun(run string) string { return run[:min(len(run), 16)] }
 
-// identity is the part of FORMAT that changes: who this node is, and whom it has met.
+// identity is the part of FORMAT that changes: the node's identity and the nodes it has met.
 type identity struct {
-	mu     sync.Mutex // guards format, and is held while that is written
+	mu     sync.Mutex // guards format; held while that is written
 	format format
-	// By node, of those that were met in this run:
+	// By node, for nodes met in this run:
 	clusters map[uint64]string
-	theirs   map[uint64]Introduction // with what they have said
+	theirs   map[uint64]Introduction // as received
 }
 
 // Identify begins a new run of the node in its cluster: from here on Identity returns it, durably.
@@ -93,7 +92,7 @@ func (h *Host) Identify() error {
 			return err
 		}
 	}
-	if f.Past != nil { // of a build that remembered all its runs, whoever had met them
+	if f.Past != nil { // of a build that remembered all its runs, shown or not
 		runs := append(slices.Clone(f.Past[max(0, len(f.Past)-maxShown+1):]), shortRun(f.Self.Run))
 		for _, node := range f.Voters {
 			if node != f.NodeID {
@@ -162,15 +161,15 @@ func (h *Host) Confirmed(node uint64) {
 
 // Meet notes, durably, that another node has proved to be in the cluster, and its introduction.
 //
-// The run in which this node has met it before has to be among those that its directory remembers
-// to have shown: one that was put back to what it was before counts its starts up like any other,
-// and would come to a number that was never met. This node may never have met the later life of
-// such a directory. Then others tell it, if they are here; and if they are not, the two have formed
-// a quorum that does not know what was acknowledged in that later life. So nodes compare how they
-// have met third ones when they meet: if it was in runs that do not belong to one history, the two
-// must not merge their logs.
+// The run in which this node last met the other must be among those that the other's directory
+// remembers as shown. The number of starts proves nothing: a directory restored from an earlier
+// copy counts on and reaches numbers that were never met. This node may never have met the later
+// life of such a directory. Then the nodes that did report it, if they are up. If they are not, the
+// two may have formed a quorum that lacks what was acknowledged in that later life. So nodes
+// compare their meetings with third nodes when they meet. If those were in runs that do not belong
+// to one history, the two must not merge their logs.
 //
-// Errors: ErrConflict if it is not the one that was met before under its id; ErrInvalid if it is of
+// Errors: ErrConflict if it differs from the node met before under its id; ErrInvalid if it is in
 // another cluster, or has met another copy of a third node's directory.
 func (h *Host) Meet(other Introduction) error {
 	i := &h.identity
@@ -211,13 +210,13 @@ func olderCopy(other *Introduction, known uint64) error {
 			"know what it has promised since; put the newest one back", other.Node, other.Boot, known)
 }
 
-// compareMeetingsLocked compares how this node, others that it has met in this run, and another one
-// have met third nodes.
+// compareMeetingsLocked compares the meetings with third nodes of this node, of others met in this
+// run, and of another node.
 func (i *identity) compareMeetingsLocked(other *Introduction) error {
 	for _, theirs := range i.theirs {
 		for _, m := range theirs.Met {
-			// Not whether the run is among those that were shown: it may have met a later one since
-			// it said this.
+			// Whether the run is among those shown is not checked: the node may have met a later
+			// one since it sent this.
 			if m.Node == other.Node && m.Directory == other.Directory && m.Identity != other.Identity && other.Boot <= m.Boot {
 				return olderCopy(other, m.Boot)
 			}
@@ -238,7 +237,7 @@ func (i *identity) compareMeetingsLocked(other *Introduction) error {
 }
 
 // oneHistory reports whether a node was met by two others in runs of one history of its directory:
-// in the later one it has to know of the other.
+// the later run must know of the earlier.
 func oneHistory(a uint64, metA Meeting, b uint64, metB Meeting) bool {
 	if metA.Boot < metB.Boot {
 		a, metA, b, metB = b, metB, a, metA
@@ -249,7 +248,7 @@ func oneHistory(a uint64, metA Meeting, b uint64, metB Meeting) bool {
 	case metA.Directory != metB.Directory:
 		return false
 	case metA.Shown == nil:
-		return true // noted by a build that did not ask
+		return true // noted by a build that did not check
 	}
 	return slices.Contains(shownTo(b, metA.Shown), shortRun(metB.Run))
 }
@@ -266,9 +265,9 @@ func (h *Host) rewriteFormatLocked(f format) error {
 	return nil
 }
 
-// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not
-// know yet. It is the directory of the voter with the lowest id, which all come to know in the same
-// way: each by its first meeting with that node.
+// Cluster returns the name of the cluster of the node's directory, "" if not known yet. It is the
+// directory of the voter with the lowest id; each node learns it at its first meeting with that
+// voter.
 func (h *Host) Cluster() string {
 	h.identity.mu.Lock()
 	defer h.identity.mu.Unlock()
@@ -283,9 +282,9 @@ func (i *identity) cluster() string {
 	return i.format.Met[first].Directory
 }
 
-// compareClustersLocked refuses a node whose directory belongs to another cluster. Which of the two
-// is the wrong one the others know: if most nodes are of one other cluster it is this one's, and
-// the node fails. So the log that names a directory is that of the node that has it.
+// compareClustersLocked refuses a node whose directory belongs to another cluster. The other nodes
+// decide which of the two is wrong: if most nodes are in one other cluster, it is this node's
+// directory, and this node fails. So a wrong directory is reported in the log of its own node.
 func (h *Host) compareClustersLocked(other *Introduction) error {
 	i := &h.identity
 	if i.clusters == nil {
@@ -317,7 +316,7 @@ func (h *Host) compareClustersLocked(other *Introduction) error {
 			"are up it shows which is the wrong one", other.Node, h.cfg.NodeID)
 }
 
-// agree returns the nodes that were met in this run and are of a cluster.
+// agree returns the nodes that were met in this run and belong to a cluster.
 func (i *identity) agree(cluster string) (nodes []uint64) {
 	for node, c := range i.clusters {
 		if c == cluster {

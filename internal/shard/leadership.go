@@ -10,18 +10,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// How many entries a follower may be behind to be handed the leadership: it has to catch up first,
-// and nothing is proposed meanwhile. One that was just started, and gets what it missed, is near
+// Maximum lag in entries of a follower that may be given the leadership: it must catch up first,
+// and nothing is proposed meanwhile. A follower that has just started, and is catching up, is near
 // long before it is abreast.
 const (
-	abreast    = 16 // what is in flight to it
+	abreast    = 16 // the entries in flight to it
 	nearEnough = 1024
 )
 
 // successors returns the voters that could lead the shard at once, in order of their ids; nil
-// unless this node leads it. If none of them is abreast with this node, it is the one that is least
-// behind, unless that is far. Nodes whose disks are full are none: they would refuse what takes
-// space.
+// unless this node leads it. If none of them is abreast with this node, it returns the one with the
+// least lag, unless that is large. Nodes with full disks are excluded: they would refuse commands
+// that take space.
 func (s *shard) successors() []uint64 {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -32,8 +32,8 @@ func (s *shard) successors() []uint64 {
 	return ids
 }
 
-// transferees are the successors, or if there are none the nodes that would be but for their disks:
-// when this node goes, one that refuses what takes space is better than none.
+// transferees returns the successors, or if there are none, those excluded for full disks: when
+// this node leaves, a leader that refuses commands that take space is better than none.
 func (s *shard) transferees() []uint64 {
 	if ids := s.successors(); ids != nil {
 		return ids
@@ -43,8 +43,8 @@ func (s *shard) transferees() []uint64 {
 	return s.candidatesLocked(abreast)
 }
 
-// successorsLocked returns the voters that could lead the shard, have space, and are at most so
-// many entries behind.
+// successorsLocked returns the voters that could lead the shard, have space, and lag by at most
+// behind entries.
 func (s *shard) successorsLocked(behind uint64) []uint64 {
 	ids := slices.DeleteFunc(s.candidatesLocked(behind), s.host.isFull)
 	if len(ids) == 0 {
@@ -60,8 +60,8 @@ func (s *shard) candidatesLocked(behind uint64) []uint64 {
 	var ids []uint64
 	last := s.log.LastIndex()
 	for id, p := range s.loop.core.rn.Status().Progress {
-		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a
-		// moment nobody would be a successor.
+		// Not RecentActive: a leader clears it for all at each check of its quorum, and for a
+		// moment there would be no successor.
 		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 &&
 			p.Match+behind >= last {
 			ids = append(ids, id)
@@ -75,8 +75,8 @@ func (s *shard) transfer(to uint64) {
 	s.mail.put(func(in *input) { in.transfer = to })
 }
 
-// lead does what belongs to the members of a cluster: it makes the namespace that always exists,
-// and spreads leaders.
+// lead does the periodic work of a cluster member: it creates the default namespace and spreads
+// leaders.
 func (h *Host) lead() {
 	defer h.running.Done()
 	unmade := time.NewTicker(h.cfg.TickInterval)
@@ -101,10 +101,10 @@ func (h *Host) lead() {
 	}
 }
 
-// stepDown gives what this node leads to others if it should not lead, because its clock is off or
-// its disk is full, and reports whether that is so. While most disks are full nothing is won: a
-// leader with space would take in what its followers can not write, and nobody would say why
-// nothing goes on.
+// stepDown transfers this node's leaderships if it should not lead, because its clock is off or its
+// disk is full, and reports whether that is so. While most disks are full this gains nothing: a
+// leader with space would accept writes that its followers cannot store, and no node would report
+// why there is no progress.
 func (h *Host) stepDown() bool {
 	full := 0
 	for _, id := range h.cfg.Voters {
@@ -128,18 +128,18 @@ func (h *Host) stepDown() bool {
 	return true
 }
 
-// spreadTicks is how often leaders are looked after: an election takes as long.
+// spreadTicks is the interval of spreading leaders: an election takes as long.
 const spreadTicks = 2 * electionTicks
 
 // preferred returns the node that should lead a shard, so that leaders are spread evenly over the
-// voters: shard i is for the i-th of them.
+// voters: shard i belongs to the i-th of them.
 func (h *Host) preferred(id engine.ShardID) uint64 {
 	voters := slices.Sorted(slices.Values(h.cfg.Voters))
 	return voters[int(id)%len(voters)]
 }
 
-// spread hands the leadership of a shard to the node that should have it. It does nothing if this
-// node does not lead one that another could take over; one at a time.
+// spread transfers the leadership of one shard to its preferred node. It does nothing if this node
+// leads no shard that another node could take over.
 func (h *Host) spread() {
 	for _, s := range h.shards {
 		best := h.preferred(s.id)
@@ -153,7 +153,7 @@ func (h *Host) spread() {
 	}
 }
 
-// isAbreast reports whether a node could lead the shard without a pause: giving it away is not
+// isAbreast reports whether a node could lead the shard without a pause: this transfer is not
 // urgent.
 func (s *shard) isAbreast(node uint64) bool {
 	s.loop.mu.Lock()
@@ -161,17 +161,17 @@ func (s *shard) isAbreast(node uint64) bool {
 	return slices.Contains(s.successorsLocked(abreast), node)
 }
 
-// settled is for how many looks in a row a node that hands over has to lead nothing: another one
-// may have been about to give it a leadership back.
+// settled is the number of checks in a row in which a node that hands over must lead nothing:
+// another node may have been about to return a leadership.
 const settled = 3
 
-// HandOver gives all leaderships of this node to others, and returns when it leads nothing any
-// more, nobody is alive to take over, or ctx is done. Whoever is to know that the node leaves has
-// to be told before, or he may give leaderships back.
+// HandOver transfers all leaderships of this node. It returns when the node leads nothing, no other
+// node is alive to take over, or ctx is done. Other nodes must be notified before that this node
+// leaves, or they may return leaderships.
 func (h *Host) HandOver(ctx context.Context) {
 	poll := time.NewTicker(h.cfg.TickInterval / 10)
 	defer poll.Stop()
-	const again = 10 * electionTicks // raft gives up after an election timeout: then it is another one's turn
+	const again = 10 * electionTicks // raft gives up after an election timeout: then try another node
 	asked := make([]int, len(h.shards))
 	for turn, quiet := again, 0; quiet < settled && h.hasOthers(); turn++ {
 		quiet++
@@ -180,7 +180,7 @@ func (h *Host) HandOver(ctx context.Context) {
 				continue
 			}
 			quiet = 0
-			// One that has none at the moment may have one at the next look.
+			// A shard without a transferee may have one at the next check.
 			if ids := s.transferees(); len(ids) > 0 && turn-asked[i] >= again {
 				s.transfer(ids[(i+turn/again)%len(ids)])
 				asked[i] = turn
@@ -196,7 +196,7 @@ func (h *Host) HandOver(ctx context.Context) {
 	}
 }
 
-// isFull reports whether the disk of a node is full, as far as this one knows.
+// isFull reports whether the disk of a node is full, as far as this node knows.
 func (h *Host) isFull(id uint64) bool {
 	if id == h.cfg.NodeID {
 		return h.space.readOnly()

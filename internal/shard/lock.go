@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// held names the lock files on disk that this process has locked. The operating system locks for
-// the process, not for the caller: to open a lock file again and close it would give up the lock of
-// a Host that has it.
+// held names the lock files on disk that this process has locked. The operating system's locks
+// belong to the process, not the caller: opening and closing a lock file again would release the
+// lock of a Host that holds it.
 var held = struct {
 	mu    sync.Mutex
 	files map[string]bool
@@ -48,14 +48,14 @@ func lockFile(fsys vfs.FS, file string) (io.Closer, error) {
 	return heldLock{lock, file}, nil
 }
 
-// lockToRead keeps hosts away from a directory that is only read, and changes nothing in it. Others
-// may read it too.
+// lockToRead excludes hosts from a directory that is only read, without changing it. Other readers
+// may hold the lock too.
 func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
 	file := fsys.PathJoin(dir, "LOCK")
 	lock, err := lockFileToRead(fsys, file)
 	switch pathErr := (*fs.PathError)(nil); {
 	case errors.Is(err, fs.ErrNotExist):
-		return io.NopCloser(nil), nil // a copy of a directory: a host would have made the file
+		return io.NopCloser(nil), nil // a copy of a directory: a host would have created the file
 	case errors.As(err, &pathErr):
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	case err != nil:

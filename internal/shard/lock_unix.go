@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// readLock takes a lock that others who read can have too, and that excludes the lock of a Host.
+// readLock takes a shared lock for readers, which excludes the lock of a Host.
 func readLock(file string) (io.Closer, error) {
 	f, err := os.Open(file)
 	if err != nil {

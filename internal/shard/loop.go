@@ -9,13 +9,13 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// loop steps the core of a shard and sets going what it asks for: appends, applies, messages. Its
-// goroutine steps when the mailbox has something or time has passed. The goroutine of the log's
-// writer steps after each of its rounds (goOn), so that what was proposed meanwhile is in the next
+// loop steps the core of a shard and starts what it requests: appends, applies, messages. Its
+// goroutine steps when there is input in the mailbox or a timer is due. The goroutine of the log's
+// writer steps after each of its rounds (goOn), so that commands proposed meanwhile are in the next
 // one.
 //
-// A caller that is alone would wait for a goroutine to wake up at each stage. So the loop takes the
-// command of one through all stages itself (goThrough), if the writer and the applier are idle.
+// A single caller would wait for a goroutine to wake up at each stage. So the loop takes such a
+// command through all stages itself (goThrough), if the writer and the applier are idle.
 type loop struct {
 	shard *shard
 
@@ -30,7 +30,7 @@ type loop struct {
 	applyHere bool          // the loop applies what this step commits
 }
 
-// run steps the core when something comes or time has passed.
+// run steps the core when input arrives or a timer is due.
 func (l *loop) run() {
 	s := l.shard
 	defer s.host.running.Done()
@@ -57,7 +57,7 @@ func (l *loop) run() {
 	}
 }
 
-// advance takes a step of the loop, and all that follow if it goes through.
+// advance takes a step, and all following stages if the loop goes through.
 func (l *loop) advance(ticks int) (wakeAt int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,8 +85,8 @@ func (l *loop) goOn() {
 	}
 }
 
-// step lets the core take what has gathered in the mailbox and sets going what it asks for. It
-// returns when, in shard time, it has to be called again even if nothing comes, or NoTimer.
+// step passes the input of the mailbox to the core and starts what it requests. It returns the
+// shard time at which it must be called again even without input, or NoTimer.
 func (l *loop) step(ticks int) (wakeAt int64) {
 	s := l.shard
 	if l.in = s.mail.take(l.in); l.in.installed {
@@ -109,13 +109,12 @@ func (l *loop) step(ticks int) (wakeAt int64) {
 	return l.core.wakeAt(s.exec.NextDue())
 }
 
-// maxThrough is how many commands at most are taken through all stages by the loop alone. A caller
-// that is alone would wait for a goroutine to wake up at each stage, which takes longer than the
-// work. With more callers, stages that overlap gain more.
+// maxThrough is the maximum number of commands that the loop takes through all stages itself. A
+// single caller would wait for a goroutine to wake up at each stage, which takes longer than the
+// work. With more callers, overlapping stages gain more.
 const maxThrough = 2
 
-// goesThrough, asked by the loop, reports whether an append holds every command that is under way,
-// and few of them.
+// goesThrough reports to the loop whether an append holds every command in flight, and few of them.
 func (l *loop) goesThrough(out *output) bool {
 	h := l.shard.host
 	if !h.launched || len(h.cfg.Voters) > 1 || out.append == nil || out.append.snapshot != nil || len(l.held) > 0 || l.core.appends != 1 {
@@ -125,13 +124,13 @@ func (l *loop) goesThrough(out *output) bool {
 	for _, e := range out.proposed {
 		n += len(e.proposals)
 	}
-	// Of many callers who have just been answered one comes back first: it is not alone.
+	// Of many callers just answered, one returns first: it is not alone.
 	l.crowd = max(n, l.crowd/2)
 	return n > 0 && l.crowd <= maxThrough && l.shard.admission.queued.Load() <= int64(n)
 }
 
-// goThrough writes the append of the last step to the log, commits it and applies it. Like step,
-// whose result it is given, it returns when it has to be called again.
+// goThrough writes the append of the last step to the log, commits it and applies it. It receives
+// the result of step and, like step, returns when it must be called again.
 func (l *loop) goThrough(wakeAt int64) int64 {
 	s := l.shard
 	l.through = false
@@ -160,7 +159,7 @@ func (l *loop) goThrough(wakeAt int64) int64 {
 	return wakeAt
 }
 
-// carryOut sets going what the core asks for.
+// carryOut starts what the core requests.
 func (l *loop) carryOut(out output) {
 	s := l.shard
 	if out.changed {
@@ -169,7 +168,7 @@ func (l *loop) carryOut(out output) {
 		s.dutyRunner.poke()
 	}
 	if out.lost {
-		s.exec.WakeAll() // queries that wait ask the next leader
+		s.exec.WakeAll() // waiting queries ask the next leader
 		s.expel()
 		s.abandon()
 		s.unsettle()
@@ -198,8 +197,8 @@ func (l *loop) carryOut(out output) {
 }
 
 func (l *loop) startAppend(t *appendTask) {
-	// The state has to hold a snapshot before the log begins behind it, and what follows in the log
-	// has to wait as well.
+	// The state must hold a snapshot before the log begins behind it, so later appends must wait
+	// too.
 	if t.snapshot != nil || len(l.held) > 0 {
 		l.held = append(l.held, t)
 		if t.snapshot != nil && len(l.held) == 1 {
@@ -210,7 +209,7 @@ func (l *loop) startAppend(t *appendTask) {
 	l.enqueueAppend(t)
 }
 
-// release lets the appends behind an installed snapshot go on, up to the next snapshot.
+// release continues the appends behind an installed snapshot, up to the next snapshot.
 func (l *loop) release() {
 	held := l.held
 	l.held = nil
@@ -230,13 +229,13 @@ func (l *loop) enqueueAppend(t *appendTask) {
 	}
 }
 
-// reserveAhead is how many LSNs an Async node reserves at a time. What is in flight never takes
-// more than half of them: a command has at least ten bytes and at most maxUncommitted bytes are in
+// reserveAhead is the number of LSNs an Async node reserves at a time. Commands in flight take at
+// most half of them: a command has at least ten bytes and at most maxUncommitted bytes are in
 // flight.
 const reserveAhead = 1 << 24
 
-// reserve keeps the durable high-water mark ahead of the LSNs given out, so that those of a lost
-// tail are never used again.
+// reserve keeps the durable high-water mark ahead of the assigned LSNs, so that those of a lost
+// tail are never reused.
 func (l *loop) reserve(u *raftlog.Update, a *queuedAppend) {
 	s := l.shard
 	if s.host.cfg.Durability != Async || a.update == nil {
