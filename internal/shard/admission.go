@@ -145,7 +145,7 @@ func (a *admission) enter(p *proposal) error {
 	alone := bytes == size // and may be larger than the limit
 	full := n > maxQueued || bytes > limit && !alone
 	fair := p.namespace == "" || budget.Fair(own-1, 1, n-1, maxQueued) && (alone || budget.Fair(ownBytes-size, size, bytes-size, limit))
-	closing := host.closing.Load() // since the call entered; otherwise Close waits for queued proposals
+	closing := host.closing.Load() // since the call entered; else Close waits for the queue
 	if !full && fair && !closing {
 		return nil
 	}

@@ -160,7 +160,7 @@ func (a *applier) commit() error {
 	s.admitVisible()
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
-			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // compared exactly: it is never wrapped
+			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // exactly this: it is never a cause
 				p.makes = nil // the takes behind it follow it again, or are notified
 				a.putOff = append(a.putOff, p)
 			} else {

@@ -14,7 +14,7 @@ import (
 const (
 	clockTolerance = 1000   // maximum difference of a clock from the others
 	clockUncertain = 500    // a comparison with more only counts if there is no other
-	clockOld       = 30_000 // or all others are at least this old
+	clockOld       = 30_000 // or only one this old
 )
 
 // clocks holds what a node knows of the clocks of its cluster, whose nodes exchange their time

@@ -27,7 +27,7 @@ type comparer struct {
 	claims  map[uint64]map[uint64]uint64 // by entry index: hashes by node
 	entries []uint64                     // the keys of claims, the oldest first
 	lsn     engine.LSN                   // of the last comparison
-	asked   engine.LSN                   // LSN of the last comparison this node requested because of many changes
+	asked   engine.LSN                   // of this node's last request because of many changes
 	told    uint64                       // last entry for which a difference was logged
 	since   time.Duration                // when that was, by the monotonic clock; 0: settled
 	term    uint64                       // of the last comparison requested because this node began to lead

@@ -29,8 +29,8 @@ const (
 )
 
 // core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and
-// does no I/O but reads of the log that raft asks for. Thin loops, or a simulator, carry out what
-// Step returns and hand the outcome to the next Step.
+// its only I/O is the log reads that raft requests. Thin loops, or a simulator, carry out what Step
+// returns and pass the results to the next Step.
 type core struct {
 	node  uint64
 	shard engine.ShardID
@@ -41,22 +41,22 @@ type core struct {
 	leader   uint64
 	term     uint64
 	isLeader bool
-	appends  int // outputs with entries that have not come back
+	appends  int // outputs with entries that are not done
 
-	transferee uint64 // gets the leadership when everything that has been proposed is applied; 0: nobody
-	patience   int    // ticks after which that is given up
+	transferee uint64 // gets the leadership once all proposals are applied; 0: none
+	patience   int    // ticks until the transfer is given up
 
 	reading   map[uint64][]*read // by round
 	readRound uint64
 
-	turns    turns // of what waits for a place in an entry
+	turns    turns // of proposals waiting for a place in an entry
 	sequence uint64
 	skipTo   engine.LSN // see Config.Durability: proposed first when this node becomes leader
 	pull     func(m engine.Made, limit int) []*proposal
 
 	firing      bool   // a Fire is under way
-	fireRefused bool   // raft would not take it
-	skipped     bool   // skipTo has been proposed since this node leads
+	fireRefused bool   // raft rejected it
+	skipped     bool   // skipTo was proposed in this time of leading
 	term0       uint64 // term and vote as last written to the log
 	vote0       uint64
 }
@@ -66,17 +66,17 @@ type input struct {
 	ticks     int
 	messages  []*raftpb.Message // of peers
 	responses []*raftpb.Message // of appends and applies that are done
-	appended  int               // appends with entries that are done
-	gather    bool              // propose whatever is queued, however much is in flight
+	appended  int               // completed appends with entries
+	gather    bool              // propose all that is queued, however much is in flight
 	proposals []*proposal
-	putOff    []*proposal // were in an entry, and have to be in another: see engine.ErrPutOff
+	putOff    []*proposal // had no room in their entry, and need another: see engine.ErrPutOff
 	fired     bool        // the Fire command has been applied
-	applied   uint64      // sequence of the last entry of this node that has been applied; 0: none since the last step
+	applied   uint64      // sequence of this node's last applied entry; 0: none since the last step
 	nextDue   int64
 	campaign  bool
 	transfer  uint64 // node to hand leadership to, 0: none
 	reports   []snapshotReport
-	reads     []*read // that want to see everything acknowledged before
+	reads     []*read // that must see everything acknowledged before
 	installed bool    // the state holds the snapshot of an append; for the loop
 }
 
@@ -85,32 +85,32 @@ type snapshotReport struct {
 	ok bool
 }
 
-// output is what has to be done; all of it may be done concurrently, but appends in their order and
-// applies in theirs.
+// output is the work to do, which may be done concurrently, but appends in order and applies in
+// order.
 type output struct {
 	send     []*raftpb.Message
 	append   *appendTask
 	apply    *applyTask
-	proposed []proposedEntry // to be expected from apply
+	proposed []proposedEntry // whose outcomes apply will return
 	refused  []refusal       // definite: not in the log
-	lost     bool            // leadership is lost: what has been proposed may or may not be applied
-	changed  bool            // leader or term are new
+	lost     bool            // leadership is lost: proposals may or may not be applied
+	changed  bool            // leader or term changed
 	readable []readable      // may go on
-	unread   []*read         // may not: this node is not, or no longer, known to lead
+	unread   []*read         // may not proceed: this node is not known to lead any more
 }
 
-// read is a query on its way; done gets nil when the state may answer it.
+// read is a query in flight; done receives nil when the state may answer it.
 type read struct{ done chan error }
 
 // readable are reads that may be answered from the state at an index, or any later one.
 type readable struct {
 	index uint64
-	stamp int64 // and whose time is this one, or later
+	stamp int64 // and whose time is at least this
 	reads []*read
 }
 
-// appendTask is for the log. The responses are delivered to their targets once the update is as
-// durable as it must be.
+// appendTask is work for the log. The responses are delivered to their targets once the update has
+// the required durability.
 type appendTask struct {
 	update    raftlog.Update
 	snapshot  *raftpb.Snapshot // to be installed first, by the applying side
@@ -119,33 +119,33 @@ type appendTask struct {
 	responses []*raftpb.Message
 }
 
-// empty reports whether there is nothing to write and nobody to tell: raft asks for that when only
-// the commit index has moved.
+// empty reports whether there is nothing to write and no response to send: raft requests such an
+// append when only the commit index has changed.
 func (t *appendTask) empty() bool {
 	return t.update.Reset == nil && t.update.HardState == nil && len(t.update.Entries) == 0 && len(t.responses) == 0
 }
 
-// applyTask is for the state machine.
+// applyTask is work for the state machine.
 type applyTask struct {
 	entries   []*raftpb.Entry
 	responses []*raftpb.Message
 }
 
-// proposal is a command on its way into the log.
+// proposal is a command to be logged and applied.
 type proposal struct {
 	ctx  context.Context     // of the caller; nil for the shard's own
 	data []byte              // encoded command
-	size int64               // that it is counted with in what is queued
-	done chan engine.Outcome // capacity 1, gets exactly one outcome; nil if nobody waits
+	size int64               // as counted in the queue
+	done chan engine.Outcome // capacity 1, receives exactly one outcome; nil if unused
 	fire bool                // the shard's own Fire
 
 	namespace string    // of the command
-	share     *share    // what of the queue it is counted for
+	share     *share    // the share in which it is counted
 	lane      *lane     // see turns
 	next      *proposal // in the lane
 
-	makes []engine.Made  // what it may make to take
-	take  *engine.Taking // it is a take; nil: it is none
+	makes []engine.Made  // what it may make available to takes
+	take  *engine.Taking // the take; nil: not a take
 }
 
 type proposedEntry struct {
@@ -170,7 +170,7 @@ func newCore(c coreConfig) (*core, error) {
 		MaxCommittedSizePerReady:  maxApplyingBytes,
 		MaxUncommittedEntriesSize: maxUncommitted,
 		MaxInflightMsgs:           256,
-		MaxInflightBytes:          4 << 20, // for a slow way even that is a lot
+		MaxInflightBytes:          4 << 20, // for a slow connection even that is a lot
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
@@ -195,15 +195,15 @@ type coreConfig struct {
 	storage  raft.Storage
 	applied  uint64
 	clock    *shardClock
-	first    bool   // leads before anybody else, if it can: asks for it with every tick until there has been an election
+	first    bool   // tries to lead first: campaigns with every tick until there has been an election
 	sequence uint64 // entries of this process are numbered from here; random, so that those of an earlier one never match
 	skipTo   engine.LSN
 	shared   int                                        // see sharedFlight
-	pull     func(m engine.Made, limit int) []*proposal // takes that can have something of what a command may make; nil: there are none
+	pull     func(m engine.Made, limit int) []*proposal // takes that may be satisfied by what a command makes; nil: none
 	logger   raft.Logger
 }
 
-// Step takes what happened and returns what is to be done.
+// Step processes input and returns the work to do.
 func (c *core) Step(in input) output {
 	var out output
 	c.feed(in)
@@ -231,10 +231,10 @@ func (c *core) Step(in input) output {
 }
 
 // holdBack makes messages of a new term, or after a vote, wait until that is durable. Raft itself
-// holds back only answers: with asynchronous writes it asks for votes at once, and votes of others
-// can make a leader of a candidate whose own term is not on its disk. If that loses its power then,
-// it asks for the same term again, gets the same votes, and there are two leaders of one term, with
-// different entries.
+// holds back only responses. With asynchronous writes it requests votes at once, and they can make
+// a candidate leader before its own term is on disk. If that node then loses power, it campaigns
+// for the same term again and gets the same votes. So one term has two leaders, with different
+// entries.
 func holdBack(out *output) {
 	if t := out.append; t != nil && t.update.HardState != nil {
 		t.responses = append(t.responses, out.send...)
@@ -243,7 +243,7 @@ func holdBack(out *output) {
 }
 
 func (c *core) feed(in input) {
-	// Raft reports messages it has no use for as errors; they are its own to ignore.
+	// Raft reports messages that it cannot use as errors; these are ignored.
 	for _, m := range in.responses {
 		_ = c.rn.Step(m)
 	}
@@ -270,13 +270,13 @@ func (c *core) feed(in input) {
 	}
 }
 
-// begins reports whether this node has to be the first to lead the shard. As long as there has been
-// no election nobody has a leader to lose, so that it need not wait for the election timeout. A
-// pre-vote costs nothing if the others do not listen yet, or have elected already: only with a
-// quorum of answers does an election follow, and with it the first term.
+// begins reports whether this node should be the first to lead the shard. Before the first election
+// there is no leader to lose, so it need not wait for the election timeout. A pre-vote costs
+// nothing if the others do not listen yet, or have already elected a leader: an election, and with
+// it the first term, needs a quorum of answers.
 func (c *core) begins() bool { return c.first && c.rn.BasicStatus().GetTerm() <= bornTerm }
 
-// observeState notices changes of leader and term.
+// observeState detects changes of leader and term.
 func (c *core) observeState(out *output) {
 	st := c.rn.BasicStatus()
 	isLeader := st.RaftState == raft.StateLeader
@@ -285,7 +285,7 @@ func (c *core) observeState(out *output) {
 	}
 	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
 		out.lost, c.firing, c.skipped, c.transferee = true, false, false, 0
-		c.turns.end(math.MaxUint64) // what becomes of it, others tell
+		c.turns.end(math.MaxUint64) // the outcomes are reported elsewhere
 		for _, reads := range c.reading {
 			out.unread = append(out.unread, reads...)
 		}
@@ -294,8 +294,9 @@ func (c *core) observeState(out *output) {
 	c.leader, c.term, c.isLeader = st.Lead, st.GetTerm(), isLeader
 }
 
-// read asks the other voters whether this node still leads, once for all reads of a step (raft
-// thesis, section 6.4). Heartbeats repeat the question until it is answered or leadership is lost.
+// read confirms with the other voters that this node still leads, once for all reads of a step
+// (raft thesis, section 6.4). Heartbeats repeat the request until it is answered or leadership is
+// lost.
 func (c *core) read(reads []*read, out *output) {
 	switch {
 	case len(reads) == 0:
@@ -308,7 +309,7 @@ func (c *core) read(reads []*read, out *output) {
 	}
 }
 
-// lead does what only a leader may: it proposes what is queued, and its own duties.
+// lead does the work of a leader: it proposes what is queued, and its own commands.
 func (c *core) lead(nextDue int64, gather bool, out *output) {
 	if !c.isLeader {
 		c.refuseAll(out)
@@ -336,8 +337,7 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 	}
 }
 
-// halt is Step of a shard that has stopped: it takes part in nothing any more, and refuses what is
-// asked of it.
+// halt is Step for a stopped shard: it no longer takes part in raft, and refuses all requests.
 func (c *core) halt(in input, why error) (out output) {
 	c.turns.end(math.MaxUint64)
 	c.turns.putOff(in.putOff)
@@ -357,8 +357,8 @@ func (c *core) halt(in input, why error) (out output) {
 	return out
 }
 
-// transferLeadership gives the leadership away once all that was proposed is applied: callers of
-// what is still under way would never know what became of it.
+// transferLeadership transfers the leadership once all proposals are applied: callers of proposals
+// in flight would never learn their outcomes.
 func (c *core) transferLeadership() {
 	if c.transferee == 0 || c.appends > 0 {
 		return
@@ -369,8 +369,8 @@ func (c *core) transferLeadership() {
 	}
 }
 
-// transferring reports whether the leadership is on its way to another node. What is proposed now
-// waits, for this leader or to be sent to the next one; raft would drop it.
+// transferring reports whether a leadership transfer is in progress. New proposals wait, for this
+// leader or to be sent to the next one; raft would drop them.
 func (c *core) transferring() bool {
 	return c.transferee != 0 || c.rn.BasicStatus().LeadTransferee != 0
 }
@@ -386,7 +386,7 @@ func (c *core) refuseAll(out *output) {
 }
 
 // nextBatch takes the proposals of the next entry from those that wait, dropping those whose
-// callers have given up. It is empty if none may go on now.
+// callers have given up. It is empty if none may proceed now.
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 	entry := c.sequence + 1
 	for len(batch) < maxEntryCommands {
@@ -424,7 +424,7 @@ func (c *core) propose(batch []*proposal, out *output) {
 	for _, p := range batch {
 		size += len(p.data) + 5
 	}
-	// raft keeps the slice: it can not be a reused buffer.
+	// raft retains the slice: it cannot be a reused buffer.
 	data := e.AppendHeader(make([]byte, 0, size))
 	for _, p := range batch {
 		data = codec.AppendBytes(data, p.data)
@@ -440,7 +440,7 @@ func (c *core) propose(batch []*proposal, out *output) {
 		kind = engine.ErrBusy // the leader's log is full of uncommitted entries
 	}
 	for _, p := range batch {
-		c.fireRefused = c.fireRefused || p.fire // tried again with the next tick
+		c.fireRefused = c.fireRefused || p.fire // retried with the next tick
 		out.refused = append(out.refused, refusal{p, engine.Errorf(kind, "shard %d: %v", c.shard, err)})
 	}
 }
@@ -475,8 +475,8 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 		out.append = &appendTask{update: raftlog.Update{Shard: uint16(c.shard)}}
 	}
 	t := out.append
-	// A changed commit index alone is not written: raft finds it out again, and apply remembers how
-	// far it came.
+	// A changed commit index alone is not written: raft finds it again, and the state records how
+	// far it was applied.
 	if m.Term != nil && (m.GetTerm() != c.term0 || m.GetVote() != c.vote0) {
 		c.term0, c.vote0 = m.GetTerm(), m.GetVote()
 		t.update.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
@@ -497,8 +497,8 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 	t.responses = joined(t.responses, m.GetResponses())
 }
 
-// joined returns both lists in one. Mostly there is only one, which then stays where raft has put
-// it, and as it is.
+// joined returns both lists in one. If only one is not empty, it returns that one unchanged,
+// without a copy.
 func joined[T any](list, more []T) []T {
 	if len(list) == 0 {
 		return more[:len(more):len(more)]
@@ -517,7 +517,7 @@ func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
 	return append(es[:len(es):len(es)], more...)
 }
 
-// wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
+// wakeAt returns the shard time at which the leader must be stepped for its timers, or NoTimer.
 func (c *core) wakeAt(nextDue int64) int64 {
 	if !c.isLeader || c.firing || !c.clock.ready() || c.appends >= maxAppends || c.transferring() {
 		return math.MaxInt64

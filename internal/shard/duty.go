@@ -13,10 +13,10 @@ import (
 type dutyRunner struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
-	seen  uint64        // term of what was last applied; guarded by applier.mu
+	seen  uint64        // term last applied; guarded by applier.mu
 }
 
-// Bounds of the pause before a duty that has ended is begun again.
+// Bounds of the pause before a duty that has ended is restarted.
 const (
 	minDutyPause = 10 * time.Millisecond
 	maxDutyPause = 2 * time.Second
@@ -29,7 +29,8 @@ func (k *dutyRunner) poke() {
 	}
 }
 
-// applied is told of the term of what queries now see: a leader does its duties once it is its own.
+// applied notes the term now visible to queries: a leader starts its duties once that is its own
+// term.
 func (k *dutyRunner) applied(term uint64) {
 	if term != k.seen {
 		k.seen = term
@@ -37,8 +38,8 @@ func (k *dutyRunner) applied(term uint64) {
 	}
 }
 
-// term returns the one in which the duties are to be done, 0 if this node does not lead, or does
-// not know yet all that earlier leaders have committed.
+// term returns the term in which to run the duties. It is 0 if this node does not lead, or has not
+// applied yet all that earlier leaders have committed.
 func (k *dutyRunner) term() uint64 {
 	s := k.shard
 	if term := s.role.term.Load(); s.role.leading.Load() && s.exec.VisibleTerm() == term {
@@ -55,8 +56,8 @@ func (k *dutyRunner) steppedTerm() uint64 {
 	return 0
 }
 
-// run begins and ends the duties with each time of leading. Those of the next one wait until those
-// of the last have returned.
+// run starts and ends the duties with each term of leading. The duties of the next term wait until
+// those of the last have returned.
 func (k *dutyRunner) run() {
 	s := k.shard
 	defer s.host.running.Done()
@@ -92,7 +93,7 @@ func (k *dutyRunner) run() {
 	}
 }
 
-// do does a duty until its time is over.
+// do runs a duty until its term is over.
 func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 	s := k.shard
 	defer s.guard()
@@ -121,14 +122,14 @@ func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 	}
 }
 
-// failures are those of a duty since it was last well. One that fails does so again and again,
-// which is worth a line when it begins and one a minute.
+// failures counts the failures of a duty since it last worked. A failing duty fails repeatedly,
+// which is logged when it begins and once a minute.
 type failures struct {
 	since int // the last line
 	told  time.Time
 }
 
-// failed counts one, and returns how many a line is to tell of, 0 for no line.
+// failed counts a failure, and returns the number to log, 0 for no log line.
 func (f *failures) failed(now time.Time) (n int) {
 	f.since++
 	if !f.told.IsZero() && now.Sub(f.told) < failuresToldEvery {
@@ -195,7 +196,7 @@ func (d *leadDoor) Sleep(ctx context.Context, wake <-chan struct{}, until int64)
 	}
 }
 
-// maxSleep is how long a duty sleeps without a look at the clock.
+// maxSleep is how long a duty sleeps without checking the clock.
 const maxSleep = time.Second
 
 func (s *shard) sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
@@ -203,7 +204,7 @@ func (s *shard) sleep(ctx context.Context, wake <-chan struct{}, d time.Duration
 	return err
 }
 
-// pause returns after a time, when something has come out of wake, or with the error of ctx.
+// pause returns after d, when wake fires, or with the error of ctx.
 func (s *shard) pause(ctx context.Context, wake <-chan struct{}, d time.Duration) (woken bool, err error) {
 	t := time.NewTimer(d)
 	defer t.Stop()

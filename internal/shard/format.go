@@ -29,15 +29,15 @@ const FormatVersion = 3
 
 const oldestFormat = 2
 
-// format is the content of the file FORMAT, written last when a directory is created: what can not
-// change afterwards, and who the node is to others, see identity.
+// format is the content of the file FORMAT, written last when a directory is created: the settings
+// that cannot change afterwards, and the node's identity, see identity.
 type format struct {
 	Version int                `json:"floe_format"`
 	Shards  int                `json:"shards"`
 	NodeID  uint64             `json:"node_id"`
 	Voters  []uint64           `json:"voters"`
-	Created string             `json:"created_by,omitempty"` // the build that made the directory
-	Written string             `json:"written_by,omitempty"` // the build that has opened it last
+	Created string             `json:"created_by,omitempty"` // build that created the directory
+	Written string             `json:"written_by,omitempty"` // build that opened it last
 	Self    Identity           `json:"self,omitzero"`
 	Past    []string           `json:"past,omitempty"` // runs before that of Self, in directories that have no Shown yet
 	Shown   []Shown            `json:"shown,omitempty"`
@@ -45,8 +45,8 @@ type format struct {
 	Sum     string             `json:"crc32c"` // of the rest, see sum
 }
 
-// sum returns the checksum of the other fields, in hexadecimal: a changed digit would be another
-// node, or another cluster.
+// sum returns the checksum of the other fields, in hexadecimal: a changed digit would mean another
+// node or another cluster.
 func (f format) sum() string {
 	f.Sum = ""
 	b, err := json.Marshal(f)
@@ -56,7 +56,7 @@ func (f format) sum() string {
 	return fmt.Sprintf("%08x", crc32.Checksum(b, castagnoli))
 }
 
-// lockDir makes sure that no other Host, of this or another process, works in dir.
+// lockDir ensures that no other Host, of this or another process, uses dir.
 func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 	if err := makeDir(fsys, dir); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) ||
 		errors.Is(err, syscall.ENAMETOOLONG) {
@@ -74,7 +74,7 @@ func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 	return lock, nil
 }
 
-// makeDir creates dir and what is missing above it, durably: a directory is an entry in its parent.
+// makeDir creates dir and missing parents, durably: a directory is an entry in its parent.
 func makeDir(fsys vfs.FS, dir string) error {
 	info, err := fsys.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -95,7 +95,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return syncDir(fsys, parent)
 }
 
-// absolute makes the lock of one directory the same lock whatever it is called.
+// absolute makes the lock of a directory the same under all of its names.
 func absolute(fsys vfs.FS, dir string) (string, error) {
 	if fsys != vfs.Default {
 		return dir, nil
@@ -104,7 +104,7 @@ func absolute(fsys vfs.FS, dir string) (string, error) {
 }
 
 // readFormat returns the directory's format, or nil if it has not been created yet. With an error
-// it is what there is of a format of another version, or nil.
+// it returns what it could read of a format of another version, or nil.
 func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	name := fsys.PathJoin(dir, "FORMAT")
 	f, err := fsys.Open(name)
@@ -143,10 +143,10 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	return got, nil
 }
 
-// unknownBuild stands for the build that wrote a directory that does not say so.
+// unknownBuild stands for the build of a directory that does not record it.
 const unknownBuild = "an unnamed build"
 
-// agree checks the configuration against what the directory was created with.
+// agree checks the configuration against the settings of the directory.
 func (f *format) agree(c *Config) error {
 	var bad []string
 	if c.Shards != 0 && c.Shards != f.Shards {

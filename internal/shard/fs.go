@@ -17,31 +17,31 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// watchedFS (always a pointer: Pebble compares file systems) tells the host of the first operation
-// that fails, before the caller hears of it: after a failed fsync nobody knows what the disk holds,
-// so the only safe answer is to stop.
+// watchedFS (always a pointer: Pebble compares file systems) reports the first failed operation to
+// the host, before it returns to the caller. After a failed fsync the contents of the disk are
+// unknown, so the only safe reaction is to stop.
 //
-// Pebble does not hear of it at all: it would panic, end the process, or try a failed flush again
-// 24,000 times a second. So the goroutine is parked, for good; nothing else of Pebble is called
+// Pebble never receives the error: it would panic, end the process, or retry a failed flush 24,000
+// times a second. So the goroutine is parked permanently; nothing else of Pebble is called
 // afterwards.
 //
-// A full disk is no failure, unless it shows in a sync. The log hears of it and is written again
-// later (see space.retry). Of Pebble's operations those are done again here until there is space;
-// but a table that a flush or a compaction writes is given up, because what it has taken so far is
-// needed meanwhile.
+// A full disk is not a failure, unless a sync reports it. The log receives the error and is written
+// again later (see space.retry). Pebble's operations are retried here until there is space. But a
+// table being written by a flush or a compaction is given up, because its space is needed
+// meanwhile.
 type watchedFS struct {
 	vfs.FS
 	failed  func(error)
-	stopped func() bool   // whether it was told
+	stopped func() bool   // whether the host was notified
 	park    bool          // the caller is Pebble
-	held    *heldRemovals // nil: none are
+	held    *heldRemovals // nil: none
 	space   *space
 	slow    *slowness
 }
 
-// heldRemovals are removals that wait until all of the node is open: what Pebble takes for obsolete
-// may be all that is left, when its manifest has lost its end. What was created meanwhile is not
-// held: of a table that is given up the space is needed.
+// heldRemovals holds removals until all of the node is open: files that Pebble considers obsolete
+// may be the only data left, if its manifest has lost its end. Files created meanwhile are not
+// held: the space of a given-up table is needed.
 type heldRemovals struct {
 	mu       sync.Mutex // guards all; no I/O under it
 	names    []string
@@ -49,7 +49,7 @@ type heldRemovals struct {
 	released bool
 }
 
-// create notes a file that is made before the removals are released.
+// create notes a file created before the removals are released.
 func (r *heldRemovals) create(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *heldRemovals) hold(name string) bool {
 	return true
 }
 
-// release carries out what was held back.
+// release carries out the held removals.
 func (r *heldRemovals) release(fsys vfs.FS) error {
 	r.mu.Lock()
 	names := r.names
@@ -103,7 +103,7 @@ func (w *watchedFS) check(op, name string, err error) error {
 // park never returns.
 func park() { select {} }
 
-// do carries out an operation that may be done again after it has found no space.
+// do carries out an operation that may be retried after finding no space.
 func (w *watchedFS) do(op, name string, f func() error) error {
 	for {
 		err := f()
@@ -123,8 +123,8 @@ func (w *watchedFS) do(op, name string, f func() error) error {
 	}
 }
 
-// yield carries out the removals that are held, because on a full disk there may be no other way to
-// open. It reports whether there were any.
+// yield carries out the held removals, because on a full disk there may be no other way to open. It
+// reports whether there were any.
 func (w *watchedFS) yield() bool {
 	if w.held == nil {
 		return false
@@ -135,9 +135,9 @@ func (w *watchedFS) yield() bool {
 	return waiting && w.held.release(w.FS) == nil
 }
 
-// giveUp leaves it to the caller to do the operation again, or to do without when the host closes.
-// It is a failure where nobody waits any more: in a simulator, and when Open has waited long enough
-// for Pebble.
+// giveUp leaves it to the caller to retry the operation, or to skip it when the host closes. It is
+// a failure if there is no waiting: in a simulator, and when Open has waited long enough for
+// Pebble.
 func (w *watchedFS) giveUp(op, name string, table bool, err error) error {
 	if w.space.closing.Err() == nil && (!table || w.space.database.Load()) && (!w.space.patient || w.park && !w.space.worthWaiting()) {
 		return w.check(op, name, err)
@@ -167,8 +167,7 @@ func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return w.open(name, table, func() (vfs.File, error) { return w.FS.Create(name, c) })
 }
 
-// tableOf returns what the tables that Pebble writes under a category are part of, nil for other
-// files.
+// tableOf returns the gate of the tables that Pebble writes under a category, nil for other files.
 func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 	switch {
 	case !w.park:
@@ -266,8 +265,8 @@ type watchedFile struct {
 }
 
 func (f *watchedFile) Write(p []byte) (n int, err error) {
-	// What Pebble makes of an error may be wrong, so nothing it concludes after one may become its
-	// state.
+	// Pebble's reaction to an error may be wrong, so nothing that it decides afterwards may become
+	// its state.
 	if f.fs.park && f.fs.stopped() && strings.HasPrefix(f.fs.PathBase(f.name), "MANIFEST") {
 		park()
 	}
@@ -281,7 +280,7 @@ func (f *watchedFile) WriteAt(p []byte, off int64) (n int, err error) {
 	return f.writeAll(p, func(p []byte, n int) (int, error) { return f.File.WriteAt(p, off+int64(n)) })
 }
 
-// writeAll goes on behind what was written before there was no space; n is how much that is.
+// writeAll continues behind the bytes written before space ran out; n is their number.
 func (f *watchedFile) writeAll(p []byte, write func(p []byte, n int) (int, error)) (n int, err error) {
 	err = f.fs.do("write", f.name, func() error {
 		defer f.fs.slow.begin("write", f.name).end()
@@ -318,9 +317,9 @@ func (f *watchedFile) SyncTo(length int64) (bool, error) {
 	return full, f.fs.check("sync", f.name, err)
 }
 
-// pebbleLogger passes Pebble's messages on. Pebble calls Fatalf when it can not go on and expects
-// not to return: the host fails and the goroutine stays where it is, instead of ending a process
-// that is not ours.
+// pebbleLogger passes Pebble's messages on. Pebble calls Fatalf when it cannot continue, and
+// expects it not to return. So the host fails and the goroutine is parked, instead of ending a
+// process that is not ours.
 type pebbleLogger struct {
 	log    *slog.Logger
 	failed func(error)
@@ -337,8 +336,8 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	park()
 }
 
-// raftLogger passes raft's messages on: what it calls info are elections, of interest only when
-// looking for a fault.
+// raftLogger passes raft's messages on. Its info messages are about elections, of interest only for
+// debugging.
 type raftLogger struct{ log *slog.Logger }
 
 func (l raftLogger) Debug(...any)          {}
@@ -356,7 +355,7 @@ func (l raftLogger) Fatalf(format string, v ...any)   { panic(fmt.Sprintf(format
 func (l raftLogger) Panic(v ...any)                   { panic(fmt.Sprint(v...)) }
 func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) }
 
-// lbaseTable is the size of tables of the first level that is sorted; it doubles with each level.
+// lbaseTable is the size of tables of the first sorted level; it doubles with each level.
 const lbaseTable = 4 << 20
 
 // StateOptions returns the options of the state database, so that a bare database with the same
@@ -377,11 +376,11 @@ func (c Config) StateOptions() *pebble.Options {
 		DisableAutomaticCompactions: c.manual,
 	}
 	// A flush writes one table. It holds rows of all shards, so it would be merged with all others
-	// anyway, and lookups have fewer to open.
+	// anyway, and lookups open fewer tables.
 	opts.TargetFileSizes[0] = int64(c.MemTableBytes)
 	opts.TargetFileSizes[1] = lbaseTable
 	opts.FlushSplitBytes = 4 * opts.TargetFileSizes[0]
-	// Most writes look for an earlier version of their key first, and most of them find none.
+	// Most writes first look up an earlier version of their key, and most find none.
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
@@ -398,8 +397,8 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 	opts.ErrorIfNotExists = created
 	opts.Logger = pebbleLogger{h.log, h.fail}
 	if h.space.readOnly() {
-		// What is replayed has to find a place though nothing can be flushed. A command may write
-		// more to the state than to the log.
+		// The replayed writes must fit in memory although nothing can be flushed. A command may
+		// write more to the state than to the log.
 		opts.MemTableStopWritesThreshold += 2 * int(h.ual.Size()/int64(h.cfg.MemTableBytes)+1)
 	}
 	opts.EventListener = &pebble.EventListener{
@@ -415,7 +414,7 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },
 	}
-	// Pebble would create the directory for everybody to read.
+	// Pebble would create the directory readable by all users.
 	if err := makeDir(h.fs, dir); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
 	}

@@ -6,15 +6,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// guarded says that the hosts of this process check and measure what each command takes, as those
-// of simulators do, and that their duties wait less. Nothing but GuardHosts and SpeedUpDuties,
-// which are for tests of whole nodes, switches it on: there is no setting for it, and nothing that
-// it does decides an outcome.
+// guarded makes the hosts of this process check and measure the effort of each command, as those of
+// simulators do, and shortens the waits of duties. Only GuardHosts and SpeedUpDuties set it, for
+// tests of whole nodes. There is no setting for it, and it affects no outcome.
 var guarded struct {
 	mu          sync.Mutex // guards everything below
 	on          bool
 	dutySpeedup int64
-	efforts     []engine.Effort // of hosts that were closed
+	efforts     []engine.Effort // of closed hosts
 }
 
 // GuardHosts makes all hosts that this process opens from now on check and measure the effort of
@@ -53,7 +52,7 @@ func isGuarded() bool {
 	return guarded.on
 }
 
-// noteEfforts keeps what commands have taken in a host that is being closed. Nothing is applied any
+// noteEfforts keeps the efforts of commands in a host that is being closed and applies nothing any
 // more.
 func (h *Host) noteEfforts() {
 	if !isGuarded() || h.cfg.manual {

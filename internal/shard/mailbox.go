@@ -18,7 +18,7 @@ func (m *mailbox) put(f func(*input)) {
 	m.poke()
 }
 
-// leave puts something in for whoever steps next.
+// leave adds input for the next step.
 func (m *mailbox) leave(f func(*input)) {
 	m.mu.Lock()
 	f(&m.in)
@@ -33,7 +33,7 @@ func (m *mailbox) poke() {
 	}
 }
 
-// take returns what has gathered; the slices of the input it got before are used again.
+// take returns the input gathered; it reuses the slices of spare.
 func (m *mailbox) take(spare input) input {
 	clear(spare.messages)
 	clear(spare.responses)

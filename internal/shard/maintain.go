@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maintain truncates the log behind flushes of the state, forces a flush when the log grows without
+// maintain truncates the log after flushes of the state, forces a flush when the log grows without
 // one, prepares files for the log, and samples rates.
 func (h *Host) maintain() {
 	defer h.running.Done()
@@ -56,8 +56,8 @@ func (h *Host) maintain() {
 	}
 }
 
-// logIsLong reports whether the state is to be flushed for the sake of the log. While the disk is
-// full the log has to be short, if the flush finds the space for what is in memory.
+// logIsLong reports whether to flush the state to shorten the log. While the disk is full the log
+// should be short, if there is space to flush what is in memory.
 func (h *Host) logIsLong() bool {
 	size := h.ual.Size()
 	if h.space.readOnly() && size > 2*h.cfg.SegmentBytes && size < h.space.free.Load()/2 {
@@ -66,7 +66,8 @@ func (h *Host) logIsLong() bool {
 	return size > h.cfg.MaxLogBytes && h.space.flush.waiting.Load() == 0
 }
 
-// releaseOld lets go of old tables of the state that shards still look rows up in, release of all.
+// releaseOld releases old tables of the state that shards still use for lookups, release those of
+// all.
 func (h *Host) releaseOld() error { return h.eachExecutor((*engine.Executor).ReleaseOld) }
 
 func (h *Host) release() error { return h.eachExecutor((*engine.Executor).Release) }
@@ -92,8 +93,8 @@ func (h *Host) signalFlushed() {
 	}
 }
 
-// tellExecutors tells them of something that Pebble has done, which it also does while the host is
-// being opened.
+// tellExecutors notifies the executors of an event of Pebble, which may also occur while the host
+// is being opened.
 func (h *Host) tellExecutors(f func(*engine.Executor)) {
 	if !h.complete.Load() {
 		return
@@ -103,8 +104,8 @@ func (h *Host) tellExecutors(f func(*engine.Executor)) {
 	}
 }
 
-// prepareLog writes a file for the log to go on in. Without one, as on a disk that is nearly full,
-// the log is only slower.
+// prepareLog writes a spare file for the log. Without one, as on a nearly full disk, the log is
+// only slower.
 func (h *Host) prepareLog(ctx context.Context) error {
 	if h.space.readOnly() || h.space.free.Load()-h.cfg.SegmentBytes < h.space.leaveAt() {
 		return nil
@@ -116,23 +117,23 @@ func (h *Host) prepareLog(ctx context.Context) error {
 	return nil
 }
 
-// truncateFull is truncate on a disk that may be full: that frees space, but begins with a record.
+// truncateFull is truncate on a disk that may be full: it frees space, but first writes a record.
 func (h *Host) truncateFull() error {
 	err := h.truncate()
 	if noSpace(err) && h.space.full(err) {
 		err = h.truncate()
 	}
 	if noSpace(err) {
-		return nil // tried again every second
+		return nil // retried every second
 	}
 	return err
 }
 
-// truncate forgets the part of the log that nobody needs: what the durable state holds, less what
-// followers may ask for.
+// truncate drops the part of the log that is no longer needed: what the durable state contains,
+// except entries that followers may need.
 func (h *Host) truncate() error {
-	// Beyond its bound the log is no place for followers that lag: they get a snapshot. One shard's
-	// few entries must not keep the segments of all others either.
+	// Beyond its bound the log keeps nothing for lagging followers: they get a snapshot. Also, one
+	// shard's few entries must not retain the segments of all others.
 	keep := h.cfg.KeepEntries
 	if h.ual.Size() > h.cfg.MaxLogBytes || h.space.readOnly() {
 		keep = 0
@@ -157,16 +158,16 @@ func (h *Host) truncate() error {
 	return nil
 }
 
-// rateWindow is over how many seconds the rate of calls is averaged.
+// rateWindow is the number of seconds over which the rate of calls is averaged.
 const rateWindow = 10
 
 // RateHistory is the number of seconds that Rates covers.
 const RateHistory = 300
 
-// rate counts calls and remembers the count of the last seconds.
+// rate keeps the count of calls at each of the last seconds.
 type rate struct {
 	count   atomic.Int64
-	past    [RateHistory + 2]atomic.Int64 // one more than the history has differences, and one that may be written meanwhile
+	past    [RateHistory + 2]atomic.Int64 // one more than the differences of the history, and one that may be being written
 	samples atomic.Int64
 }
 
@@ -187,7 +188,7 @@ func (r *rate) perSecond(calls int64) int64 {
 	return (calls - r.past[(n-seconds)%int64(len(r.past))].Load()) / seconds
 }
 
-// history returns how many there were in each second between samples, the oldest first.
+// history returns the number of calls in each second between samples, oldest first.
 func (r *rate) history() []int64 {
 	n := r.samples.Load()
 	each := make([]int64, 0, RateHistory)
@@ -202,7 +203,7 @@ func (r *rate) history() []int64 {
 // RateHistory, oldest first. The slices have equal length.
 func (h *Host) Rates() (calls, received, sent []int64) {
 	calls, received, sent = h.rate.history(), h.received.history(), h.sent.history()
-	n := min(len(calls), len(received), len(sent)) // a sample may come meanwhile
+	n := min(len(calls), len(received), len(sent)) // a sample may be added meanwhile
 	return calls[len(calls)-n:], received[len(received)-n:], sent[len(sent)-n:]
 }
 
@@ -230,7 +231,7 @@ func (h *Host) Stats() (Stats, error) {
 		if why := s.role.halted.Load(); why != nil {
 			sh.Problem = why.why
 		}
-		sh.Commit = max(s.progress.committed.Load(), sh.Applied) // what was applied before the start is committed
+		sh.Commit = max(s.progress.committed.Load(), sh.Applied) // entries applied before the start are committed
 		st.Waiting += sh.Waiting
 		st.Shards = append(st.Shards, sh)
 	}
@@ -286,7 +287,7 @@ func (h *Host) state() string {
 		return differ
 	}
 	for _, s := range h.shards {
-		// To hear a leader is not enough: what this node has to say has to reach it.
+		// Receiving from a leader is not enough: this node must also reach it.
 		if leader := s.role.leader.Load(); leader == 0 || leader != h.cfg.NodeID && h.problem(leader) != "" {
 			return "no quorum"
 		}
@@ -297,7 +298,7 @@ func (h *Host) state() string {
 // differ is the state of a node on which a shard has stopped.
 const differ = "replicas differ"
 
-// haltedShard returns why the first shard that has stopped did, nil if none has.
+// haltedShard returns the reason of the first stopped shard, or nil.
 func (h *Host) haltedShard() *haltedError {
 	for _, s := range h.shards {
 		if why := s.role.halted.Load(); why != nil {
@@ -307,8 +308,7 @@ func (h *Host) haltedShard() *haltedError {
 	return nil
 }
 
-// problem returns what keeps this node and another one from reaching each other, "" if nothing
-// does.
+// problem returns why this node and another one cannot reach each other, or "".
 func (h *Host) problem(node uint64) string {
 	if h.cfg.Problem == nil {
 		return ""
@@ -316,5 +316,5 @@ func (h *Host) problem(node uint64) string {
 	return h.cfg.Problem(node)
 }
 
-// asyncUnmet is told of a node of a cluster that is to be async.
+// asyncUnmet is reported for a cluster node configured to be async.
 const asyncUnmet = "its durability is set to async, which is for a node alone: in a cluster it is sync"

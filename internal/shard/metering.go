@@ -16,7 +16,7 @@ import (
 // Reasons are the reasons of failed operations, as Measured.Operations counts them.
 var Reasons = []string{"refused", "busy", "read only", "outcome unknown", "unavailable", "cancelled", "other"}
 
-// reasonOf returns the place in Reasons.
+// reasonOf returns the index in Reasons.
 func reasonOf(err error) int {
 	for i, is := range [][]error{
 		{engine.ErrNotFound, engine.ErrConflict, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized},
@@ -65,16 +65,16 @@ type QueuedProposals struct{ Count, Bytes int64 }
 // StateMemory is the memory used by primitives, and its limit.
 type StateMemory struct{ Bytes, Limit int64 }
 
-// gauge measures what a primitive does.
+// gauge measures the operations of a primitive.
 type gauge struct {
 	primitive      engine.Primitive
-	writes, reads  []atomic.Int64 // by kind; what is of no kind is the first
+	writes, reads  []atomic.Int64 // by kind; the first is for those without a kind
 	bytes          atomic.Int64
 	errors         []atomic.Int64
 	written, asked meter.Histogram
 }
 
-// gauges are those of all primitives, by their numbers.
+// gauges holds the gauges of all primitives, by number.
 type gauges [math.MaxUint8 + 1]*gauge
 
 func newGauges(primitives []engine.Primitive) *gauges {
@@ -88,7 +88,7 @@ func newGauges(primitives []engine.Primitive) *gauges {
 	return all
 }
 
-// wrote counts a command and how it has ended.
+// wrote counts a command and its result.
 func (all *gauges) wrote(ctx context.Context, cmd *engine.Command, start time.Time, err error) {
 	if g := all[cmd.Machine]; g != nil {
 		g.bytes.Add(int64(len(cmd.Body)))
@@ -96,7 +96,7 @@ func (all *gauges) wrote(ctx context.Context, cmd *engine.Command, start time.Ti
 	}
 }
 
-// read counts a query and how it has ended.
+// read counts a query and its result.
 func (all *gauges) read(ctx context.Context, q engine.Query, start time.Time, err error) {
 	if g := all[q.Machine()]; g != nil {
 		g.count(ctx, g.reads, q.Kind(), &g.asked, start, err)
@@ -108,7 +108,7 @@ func (g *gauge) count(ctx context.Context, kinds []atomic.Int64, kind uint8, too
 		kind = 0
 	}
 	kinds[kind].Add(1)
-	if !engine.IsLasting(ctx) { // how long others let it wait says nothing about this node
+	if !engine.IsLasting(ctx) { // how long it waits for others says nothing about this node
 		took.Observe(time.Since(start))
 	}
 	if err != nil {

@@ -87,7 +87,7 @@ func (n *Network) Close() {
 	n.running.Wait()
 }
 
-// fate decides what happens to a message: to be delivered so many times, each after a delay.
+// fate decides the deliveries of a message: one for each delay.
 func (n *Network) fate(from, to uint64) (r Receiver, delays []time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,7 +132,7 @@ func (e *endpoint) Send(shard uint16, msgs []*raftpb.Message) {
 	}
 }
 
-// errNotDelivered is what happens to a snapshot that meets a fault.
+// errNotDelivered is the error of a snapshot that meets a fault.
 var errNotDelivered = errors.New("the network did not deliver it")
 
 // SendSnapshot delivers once, or not at all where a message would be lost; raft sends again.

@@ -2,7 +2,7 @@ package shard
 
 import "sync"
 
-// pending are the proposals that are in the log, or about to be, and have no outcome yet.
+// pending holds the proposals that are in the log, or about to be, and have no outcome yet.
 type pending struct {
 	mu  sync.Mutex             // guards all; nothing is called under it
 	all map[uint64][]*proposal // by sequence of the entry
@@ -19,7 +19,7 @@ func (p *pending) add(entries []proposedEntry) {
 	}
 }
 
-// take returns the proposals of an entry; nil if they are not of this process, or given up.
+// take returns the proposals of an entry; nil if they are not of this process, or were abandoned.
 func (p *pending) take(sequence uint64) []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,17 +17,17 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 	return s.outcome(ctx, p)
 }
 
-// outcome waits for that of a proposal.
+// outcome waits for the outcome of a proposal.
 func (s *shard) outcome(ctx context.Context, p *proposal) ([]byte, error) {
 	select {
 	case o := <-p.done:
 		s.host.recycle(p)
 		return o.Result, o.Err
 	case <-ctx.Done():
-		return nil, ctx.Err() // it may be applied all the same
+		return nil, ctx.Err() // it may still be applied
 	case <-s.host.ctx.Done():
 	}
-	// The host stops: an outcome may have come just before.
+	// The host is stopping: an outcome may have arrived just before.
 	select {
 	case o := <-p.done:
 		return o.Result, o.Err
@@ -39,7 +39,7 @@ func (s *shard) outcome(ctx context.Context, p *proposal) ([]byte, error) {
 // keepProposal is the largest buffer that a proposal keeps for the next one.
 const keepProposal = 4 << 10
 
-// recycle takes a proposal whose outcome has been received: nobody else knows it any more.
+// recycle reuses a proposal whose outcome has been received: there are no other references to it.
 func (h *Host) recycle(p *proposal) {
 	p.ctx, p.namespace, p.share, p.lane = nil, "", nil, nil
 	if cap(p.data) <= keepProposal {
@@ -81,8 +81,8 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	return p, nil
 }
 
-// unknown is the error of a write that nobody waits for any more: it matches ErrUnknownOutcome and
-// the reason.
+// unknown returns the error of a write whose outcome is no longer awaited: it matches
+// ErrUnknownOutcome and the reason.
 func (s *shard) unknown(reason error) error {
 	return &unknownOutcome{shard: s.id, reason: reason}
 }
@@ -120,8 +120,8 @@ func (s *shard) finish(p *proposal, o engine.Outcome) {
 	if p.done == nil {
 		return
 	}
-	share, size := p.share, p.size // the caller may use the proposal again
+	share, size := p.share, p.size // the caller may reuse the proposal
 	p.done <- o
-	// Behind the outcome: when nothing is queued, Close ends what still waits.
+	// After the outcome: once nothing is queued, Close ends the remaining waits.
 	s.admission.leave(share, size)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// waitingReads are the reads whose index or time the state has not come to.
+// waitingReads holds reads whose index or time the state has not reached.
 type waitingReads struct {
 	mu  sync.Mutex // guards all; nothing is called under it
 	all []readable
 }
 
-// query answers from this replica, which has to be the leader's: others may lag.
+// query answers from this replica, which must be the leader's: others may lag.
 func (s *shard) query(ctx context.Context, q engine.Query) error {
 	if err := s.mayAnswer(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *shard) query(ctx context.Context, q engine.Query) error {
 	return s.ask(ctx, q, s.mayAnswer)
 }
 
-// queryStale answers from this replica as it is.
+// queryStale answers from this replica, however far it lags.
 func (s *shard) queryStale(ctx context.Context, q engine.Query) error { return s.ask(ctx, q, nil) }
 
 func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error {
@@ -57,8 +57,8 @@ func (s *shard) notLeader() error {
 	return &engine.NotLeaderError{Shard: s.id, Node: s.host.cfg.NodeID, Leader: s.role.leader.Load()}
 }
 
-// linearize waits until this replica is known to lead, and to have applied everything that was
-// acknowledged before. A leader that was cut off or paused learns here that there is another.
+// linearize waits until this replica is confirmed as leader and has applied everything acknowledged
+// before. A leader that was cut off or paused learns here of another leader.
 func (s *shard) linearize(ctx context.Context) error {
 	r := &read{done: make(chan error, 1)}
 	s.mail.put(func(in *input) { in.reads = append(in.reads, r) })
@@ -72,12 +72,12 @@ func (s *shard) linearize(ctx context.Context) error {
 	}
 }
 
-// settle waits until the state has come to a time that the shard's clock has come to. The timer of
-// what ends then is about to be fired.
+// settle waits until the state has reached a time that the shard's clock has reached. The timers
+// due at that time are about to be fired.
 func (s *shard) settle(ctx context.Context, at int64) error {
 	r := &read{done: make(chan error, 1)}
 	s.admit([]readable{{stamp: at, reads: []*read{r}}})
-	if err := s.mayAnswer(); err != nil { // it may have led no more before the read was there to be told
+	if err := s.mayAnswer(); err != nil { // it may have lost leadership before the read was registered
 		return err
 	}
 	select {
@@ -90,8 +90,8 @@ func (s *shard) settle(ctx context.Context, at int64) error {
 	}
 }
 
-// unsettle ends what waits for a time, because this node leads no more and nobody may fire its
-// timers.
+// unsettle ends reads that wait for a time, because this node no longer leads and its timers may
+// never be fired.
 func (s *shard) unsettle() {
 	s.reads.mu.Lock()
 	defer s.reads.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *shard) unsettle() {
 	})
 }
 
-// admit lets reads go on whose index queries can see; the others wait for the applier.
+// admit continues reads whose index is visible to queries; the others wait for the applier.
 func (s *shard) admit(reads []readable) {
 	s.reads.mu.Lock()
 	s.reads.all = append(s.reads.all, reads...)
