@@ -10,14 +10,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxRestores is how many shards are restored at once. That is reading, mostly, so it does not
-// depend on the number of processors; each reads with one iterator at a time, so what they take
-// beside what their shards keep in memory is a few blocks each.
+// maxRestores is the number of shards restored at once. Restoring is mostly reading, so it does not
+// depend on the number of processors. Each reads with one iterator at a time, so it takes only a
+// few blocks besides the memory of its shard.
 const maxRestores = 8
 
-// restoreShards makes the shards and reads into memory what the state says of them, several at a
-// time. The error is that of the first one, by number, that can not be restored; those that could
-// are returned with it.
+// restoreShards creates the shards and reads their state into memory, several at a time. The error
+// is that of the first shard, by number, that cannot be restored; the restored shards are returned
+// with it.
 func (h *Host) restoreShards() (restored []*shard, err error) {
 	all, errs := make([]*shard, h.cfg.Shards), make([]error, h.cfg.Shards)
 	for id := range all {
@@ -25,7 +25,7 @@ func (h *Host) restoreShards() (restored []*shard, err error) {
 	}
 	workers := min(maxRestores, len(all))
 	if h.cfg.manual {
-		workers = 1 // who runs it by hand wants the same reads in the same order
+		workers = 1 // a simulator needs the same reads in the same order
 	}
 	var next atomic.Int64
 	var failed atomic.Bool
@@ -83,7 +83,7 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	return s
 }
 
-// watch returns what measures commands, if they are.
+// watch returns the time source that measures commands, or nil.
 func (h *Host) watch() func() time.Duration {
 	if h.cfg.watch != nil {
 		return h.cfg.watch
@@ -93,8 +93,7 @@ func (h *Host) watch() func() time.Duration {
 
 func (s *shard) restore() error { return s.exec.Restore() }
 
-// restoreSafely is restore in a goroutine of its own, which nobody else keeps from taking the
-// program down.
+// restoreSafely is restore for a separate goroutine, where a panic would otherwise end the program.
 func (s *shard) restoreSafely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// role is the replica's part in the raft group, for all goroutines: a copy of what the core says.
+// role is the replica's role in the raft group, for all goroutines: a copy of the core's.
 type role struct {
 	leader  atomic.Uint64 // 0: unknown
 	term    atomic.Uint64
 	leading atomic.Bool
-	halted  atomic.Pointer[haltedError] // why the shard has stopped on this node; nil: it has not
+	halted  atomic.Pointer[haltedError] // why the shard has stopped on this node; nil: not stopped
 
 	hasLed bool          // for the loop
 	led    chan struct{} // closed when this node leads for the first time
@@ -38,8 +38,8 @@ type haltedError struct {
 func (e *haltedError) Error() string { return fmt.Sprintf("shard %d is stopped: %s", e.shard, e.why) }
 func (e *haltedError) Unwrap() error { return engine.ErrUnavailable }
 
-// halt ends the shard on this node until that is opened again: it leads nothing, follows nobody,
-// and answers only stale reads. The other shards go on.
+// halt stops the shard on this node until the node is reopened: it neither leads nor follows, and
+// answers only stale reads. The other shards continue.
 func (s *shard) halt(why string) {
 	if s.role.halted.CompareAndSwap(nil, &haltedError{s.id, why}) {
 		s.host.log.Error("a shard is stopped", "shard", s.id, "reason", why)

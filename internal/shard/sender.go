@@ -8,16 +8,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// sender delivers the outbox of a shard while this node leads it: a goroutine for each target that
-// has messages waiting takes the steps of an engine.Dispatch.
+// sender delivers the outbox of a shard while this node leads it: one goroutine for each target
+// with waiting messages takes the steps of an engine.Dispatch.
 type sender struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
 
 	mu         sync.Mutex                       // guards all below
-	active     map[engine.ShardID]chan struct{} // of capacity 1: holds a wake-up that has not been looked at
+	active     map[engine.ShardID]chan struct{} // of capacity 1: holds a pending wake-up
 	term       uint64
-	dispatches map[engine.ShardID]*engine.Dispatch // of this term; each used by the one who is active
+	dispatches map[engine.ShardID]*engine.Dispatch // of this term; each used by its target's active goroutine
 }
 
 // Bounds of the pause after a delivery that failed as a whole.
@@ -33,7 +33,7 @@ func (c *sender) poke() {
 	}
 }
 
-// run sees to it that somebody delivers to every target that has messages waiting.
+// run ensures that a goroutine delivers to every target with waiting messages.
 func (c *sender) run() {
 	defer c.shard.host.running.Done()
 	defer c.shard.guard()
@@ -56,7 +56,7 @@ func (c *sender) run() {
 	}
 }
 
-// begin returns the wake-ups of one who begins to deliver. If there is one already, he is woken.
+// begin returns the wake-up channel of a new delivery. If one is active already, it wakes that one.
 func (c *sender) begin(target engine.ShardID) chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +84,8 @@ func rouse(wake chan struct{}) {
 	}
 }
 
-// end reports whether the one who delivers may end: what arrived since he looked would otherwise be
-// overlooked.
+// end reports whether a delivery may end: otherwise messages that arrived since its last check
+// would be missed.
 func (c *sender) end(target engine.ShardID, wake chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *sender) deliver(target engine.ShardID, wake chan struct{}) {
 	}
 }
 
-// dispatch returns the one for a target while this node leads in a term.
+// dispatch returns the Dispatch of a target while this node leads in a term.
 func (c *sender) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,13 +148,13 @@ func (c *sender) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
 	return d
 }
 
-// take takes a step, and returns how long to wait after the next one that fails; the shortest pause
-// if this one did not.
+// take takes a step and returns the pause after the next failure; the shortest pause if this step
+// did not fail.
 func (c *sender) take(ctx context.Context, d *engine.Dispatch, step engine.Step, pause time.Duration) time.Duration {
 	s := c.shard
 	door := s.host.door()
 	if step.Shard == s.id {
-		door = s.host // where it is applied before the next step
+		door = s.host // where the command is applied before the next step
 	}
 	result, err := door.Propose(ctx, step.Shard, step.Command)
 	d.Done(result, err, c.now())
@@ -165,7 +165,7 @@ func (c *sender) take(ctx context.Context, d *engine.Dispatch, step engine.Step,
 	return min(2*pause, maxSenderPause)
 }
 
-// now returns a time in ms that never jumps.
+// now returns monotonic time in ms.
 func (c *sender) now() int64 { return c.shard.host.cfg.Clock.Source.Mono().Milliseconds() }
 
 func (h *Host) door() engine.Door {

@@ -34,17 +34,17 @@ type shard struct {
 	dutyRunner dutyRunner
 }
 
-// progress is how far the replica has come, for all goroutines.
+// progress is the replica's progress, for all goroutines.
 type progress struct {
-	visibleLSN   atomic.Uint64 // last LSN that queries see
-	committed    atomic.Uint64 // index of the last entry that was given to be applied
-	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
+	visibleLSN   atomic.Uint64 // last LSN visible to queries
+	committed    atomic.Uint64 // index of the last entry passed to the applier
+	acknowledged atomic.Uint64 // last index that raft knows to be applied; it may still read later entries
 }
 
-// post puts something in that may wait for the end of a round, if one is under way: with few words
-// to the core the rounds are large, those of followers too, whose disks are as busy as this one. It
-// waits for this disk no longer than for the next tick or for what another node says: both wake the
-// loop, so that one that hangs keeps nobody from what the others can commit.
+// post adds input that may wait for the end of the current round. Fewer steps of the core make
+// rounds larger, also those of followers, whose disks are equally busy. The wait ends at the next
+// tick or message from another node: both wake the loop, so a hanging disk does not prevent what
+// the other nodes can commit.
 func (s *shard) post(f func(*input)) {
 	s.mail.leave(f)
 	if !s.host.writer.busy.Load() {
@@ -52,8 +52,8 @@ func (s *shard) post(f func(*input)) {
 	}
 }
 
-// guard turns a panic into a failed host: a bug in floe must neither skip a command nor end a
-// process that is not ours.
+// guard turns a panic into a failed host: a bug in floe must neither skip a command nor end the
+// host program.
 func (s *shard) guard() {
 	if r := recover(); r != nil {
 		err, ok := r.(error)
@@ -107,7 +107,7 @@ func (s *shard) appended(t *appendTask) {
 	})
 }
 
-// sorted tells messages to the core itself from those to peers.
+// sorted separates messages to the core itself from those to peers.
 func (s *shard) sorted(all []*raftpb.Message) (own, others []*raftpb.Message) {
 	for _, m := range all {
 		if m.GetTo() == s.host.cfg.NodeID {

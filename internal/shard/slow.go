@@ -14,22 +14,21 @@ const (
 	defaultStuckDisk = 20 * time.Second
 )
 
-// slowness watches operations on the disk while they run: of one that takes long it tells the log,
-// and of one that does not come back it fails the host, because callers wait for it without end,
-// and other nodes for this one.
+// slowness watches disk operations while they run. It logs a slow one. If one hangs, it fails the
+// host, because callers would wait for it without end, and other nodes for this one.
 type slowness struct {
 	slow, stuck time.Duration
 	log         *slog.Logger
 	failed      func(error)
 	count       atomic.Int64 // slow operations
-	over        *sync.Pool   // of *operation that were quick, to be used again
+	over        *sync.Pool   // of *operation that were quick, for reuse
 }
 
 func newSlowness(c *Config, failed func(error)) *slowness {
 	return &slowness{slow: c.SlowDisk, stuck: c.StuckDisk, log: c.Logger, failed: failed, over: new(sync.Pool)}
 }
 
-// operation is one that is under way. A timer is all it takes as long as the disk is quick.
+// operation is an operation in flight. It costs only a timer as long as the disk is quick.
 type operation struct {
 	*slowness
 	what, name string
@@ -78,7 +77,7 @@ func (o *operation) end() {
 	defer o.mu.Unlock()
 	o.ended = true
 	if o.timer.Stop() && !o.late {
-		// Overdue has not begun, and will not. The pool must not keep the host.
+		// overdue has not begun and will not. The pool must not retain the host.
 		over := o.over
 		o.slowness = nil
 		over.Put(o)

@@ -30,34 +30,34 @@ import (
 //	block ...   length u32 | CRC-32C u32 | (key length uvarint, key, value length uvarint, value) ...
 //	end         length 0 u32 | CRC-32C u32 of the following | number of rows u64
 //
-// All integers are little-endian. The row that says how far the state has come is one of them.
+// All integers are little-endian. The row with the applied position of the state is included.
 const snapshotMagic = "floesnp1"
 
 const (
-	snapshotBlock    = 64 << 10 // a block ends with the row that reaches this
+	snapshotBlock    = 64 << 10 // a block ends with the row that reaches this size
 	maxSnapshotBlock = 64 << 20 // no honest block is larger
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// exports are the states that raft has announced to followers and that have not been sent yet.
+// exports holds the states that raft has announced to followers and that have not been sent yet.
 type exports struct {
 	mu    sync.Mutex // guards all; no I/O under it
 	next  uint64
 	ready map[uint64]*export
 }
 
-// export holds an iterator, not a snapshot of the database: installing a snapshot here would empty
-// that under it.
+// export holds an iterator, not a snapshot of the database: installing a snapshot on this node
+// would empty the latter.
 type export struct {
 	rows  *pebble.Iterator
 	index uint64
 }
 
-// maxExports bounds how many states are held for followers at once.
+// maxExports bounds the number of states held for followers.
 const maxExports = 8
 
-// prepare takes the state as it is and announces it as a raft snapshot; the data of the
+// prepareExport exports the current state and announces it as a raft snapshot; the data of the
 // announcement names the export.
 func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
 	x := &s.exports
@@ -80,7 +80,7 @@ func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
 	}, nil
 }
 
-// stateRows returns an iterator over all rows of the shard, and how far they have come.
+// stateRows returns an iterator over all rows of the shard, and their applied position.
 func (s *shard) stateRows() (*pebble.Iterator, engine.Applied, error) {
 	state := s.host.db.NewSnapshot()
 	defer state.Close()
@@ -137,7 +137,7 @@ func (s *shard) sendSnapshot(m *raftpb.Message) {
 	s.host.running.Add(1)
 	go func() {
 		defer s.host.running.Done()
-		// A receiver that does not read must not keep the host from closing.
+		// A receiver that does not read must not prevent the host from closing.
 		stop := context.AfterFunc(s.host.ctx, func() { w.CloseWithError(engine.ErrClosed) })
 		defer stop()
 		err := writeSnapshot(w, e.rows)
@@ -149,7 +149,7 @@ func (s *shard) sendSnapshot(m *raftpb.Message) {
 	s.host.cfg.Transport.SendSnapshot(uint16(s.id), m, r, report)
 }
 
-// writeSnapshot writes the rows of a shard; the iterator stays the caller's.
+// writeSnapshot writes the rows of a shard; the caller keeps ownership of the iterator.
 func writeSnapshot(dst io.Writer, it *pebble.Iterator) error {
 	w := bufio.NewWriter(dst)
 	w.WriteString(snapshotMagic)
@@ -190,7 +190,7 @@ func writeBlock(w *bufio.Writer, length uint32, b []byte) {
 var errSnapshot = errors.New("malformed snapshot")
 
 // readSnapshot reads what writeSnapshot wrote and calls row for every row, in order, checking that
-// all are of the shard. What it is given is not trusted.
+// all are of the shard. The input is not trusted.
 func readSnapshot(src io.Reader, shard engine.ShardID, row func(key, value []byte) error) error {
 	r := bufio.NewReader(src)
 	magic := make([]byte, len(snapshotMagic))
@@ -242,7 +242,7 @@ func readBlock(r io.Reader) (length uint32, b []byte, err error) {
 	if length == 0 {
 		n = 8
 	}
-	// Memory grows with what really comes, not with what the length claims.
+	// Memory grows with the bytes received, not with the claimed length.
 	var buf bytes.Buffer
 	if _, err := io.CopyN(&buf, r, n); err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", errSnapshot, err)
@@ -278,8 +278,7 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 	return nil
 }
 
-// dropUnused removes the tables of snapshots that the core was given in this step and has no use
-// for.
+// dropUnused removes the tables of snapshots that the core received in this step and did not use.
 func (l *loop) dropUnused(messages []*raftpb.Message) {
 	h := l.shard.host
 	for _, m := range messages {
@@ -332,8 +331,8 @@ func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
 	return nil
 }
 
-// install replaces the shard's rows by those of a received snapshot and lets the log begin behind
-// it. It runs on the applier, so everything applied before is done.
+// install replaces the shard's rows with those of a received snapshot and makes the log begin
+// behind it. It runs on the applier, so everything applied before is done.
 func (s *shard) install(t *appendTask) error {
 	index := t.snapshot.GetMetadata().GetIndex()
 	name := s.host.fs.PathJoin(s.host.stateDir, string(t.snapshot.GetData()))
@@ -361,9 +360,10 @@ func (s *shard) install(t *appendTask) error {
 	return nil
 }
 
-// installKey is the key of the node's own row, outside of all shards, that says which snapshot was
+// installKey is the key of the node's own row, outside of all shards, that records the snapshot
 // installed last: index u64, little-endian. A crash before the log begins behind the snapshot
-// leaves the state ahead of the log, and only this row tells that from a log that has lost its end.
+// leaves the state ahead of the log, and only this row distinguishes that from a log that has lost
+// its end.
 func (s *shard) installKey() []byte {
 	return binary.BigEndian.AppendUint16([]byte{0xff, 0xff, 'i'}, uint16(s.id))
 }

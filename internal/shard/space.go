@@ -17,72 +17,71 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Defaults and limits of space. What is given in bytes is for large volumes; a small one gives a
-// share.
+// Defaults and limits of space. Values in bytes are for large volumes; on a small one they are a
+// share of it.
 const (
 	defaultMinFree      = 256 << 20 // or a fiftieth of the volume
 	defaultDiskInterval = time.Second
-	pausesPerInterval   = 10              // what found no space is tried again so often
-	openPatience        = 5 * time.Second // how long Open waits for space that even the ballast does not give
+	pausesPerInterval   = 10              // retries per interval of an operation that found no space
+	openPatience        = 5 * time.Second // how long Open waits for space if even the ballast is not enough
 	reservePatience     = 3               // intervals that Close waits, or a command that shrinks when the reserve is used up
 )
 
 // Levels of space.
 const (
 	plenty    int32 = iota
-	low             // read-only: what shrinks goes on
-	exhausted       // what little is left is for the node itself
+	low             // read-only: only shrinking commands are accepted
+	exhausted       // the remaining space is for the node itself
 )
 
-// space keeps a node alive on a disk that fills up. A full disk is a watermark here and not an
-// error path: below minFree the node is read-only, so that what goes on, flushes, compactions, the
-// log of commands that shrink, finds space. Above one and a half times minFree it takes writes
-// again.
+// space keeps a node alive on a disk that fills up. A full disk is a watermark, not an error path.
+// Below minFree the node is read-only, so that flushes, compactions and the log of shrinking
+// commands still find space. Above 1.5 times minFree it accepts writes again.
 //
 //	free   |-- exhausted --|------- low -------|......... low or plenty .........|--- plenty ---
 //	       0          minFree/16           minFree                         1.5 minFree
 //
-// With ballast in reserve nothing is exhausted. minFree is twice as much as there can be in memory
-// and not flushed yet, see Config.fit, so that a flush finds its space.
+// While there is ballast, space is not exhausted. minFree is twice the maximum of unflushed data in
+// memory, see Config.fit, so that a flush finds its space.
 //
-// It looks at the disk every interval, and when as much has been written as would reach the next
-// mark. Others write to the disk too, so an operation may still find no space, at any time. Then
-// the ballast, files that only take up space, is given up piece by piece; see full. The operation
-// is tried again and never refused: nobody could say what an append that raft has handed over, or a
-// MANIFEST, means half written.
+// It checks the disk every interval, and when enough was written to reach the next mark. Other
+// programs write to the disk too, so an operation may still find no space at any time. Then the
+// ballast, files that only take up space, is released piece by piece; see full. The operation is
+// retried and never refused: a half-written append of raft, or MANIFEST, would have no defined
+// meaning.
 //
-// On a file system that does not tell its usage there is neither watermark nor ballast, and
-// read-only is what follows an error.
+// On a file system that does not report its usage there is neither watermark nor ballast, and an
+// error makes the node read-only.
 type space struct {
-	fs       vfs.FS // bare: what the ballast does is nobody's business
+	fs       vfs.FS // bare: the ballast's operations are not watched
 	dir      string
 	log      *slog.Logger
 	stopping context.Context // of the host: ends the waiting of the log
 	closing  context.Context // later: ends the waiting of flushes and compactions
 	close    context.CancelFunc
-	closed   context.Context // last: ends the waiting of what else the state database writes
+	closed   context.Context // last: ends the waiting of other writes of the state database
 	abandon  context.CancelFunc
-	patient  bool          // false: nobody waits here, as in a simulator
-	pause    time.Duration // between attempts at what found no space
+	patient  bool          // false: no waiting, as in a simulator
+	pause    time.Duration // between retries of operations that found no space
 	asked    int64         // Config.MinFreeBytes
 
 	level    atomic.Int32
-	database atomic.Bool  // the state database has been opened, which waits for compactions that it has begun
-	opened   atomic.Bool  // before, everything is the host's own and let through
-	free     atomic.Int64 // at the last look, less what was written since
-	mark     atomic.Int64 // of free: when that falls below, it is time to look
+	database atomic.Bool  // the state database is open; opening it waits for compactions that it has begun
+	opened   atomic.Bool  // before, every operation is the host's own and admitted
+	free     atomic.Int64 // at the last check, minus bytes written since
+	mark     atomic.Int64 // of free: below it, check the disk
 	minFree  atomic.Int64
 	errors   atomic.Int64 // operations that found no space
 	waiting  atomic.Int32 // appends to the log that wait for space
 
 	flush, compaction tableGate
 	unflushed         func() (bytes int64, crowded bool) // of the state; crowded: a further write may have to wait for a flush
-	underWay          func() bool                        // commands have been admitted that are not applied yet
+	underWay          func() bool                        // whether admitted commands are not applied yet
 
-	mu      sync.Mutex // guards what follows and the files of the ballast, and is held while those are written
+	mu      sync.Mutex // guards what follows and the files of the ballast, held while those are written
 	ballast ballast
-	since   time.Time // the first of the errors that Open has met
-	failed  bool      // since the last tick there was an error
+	since   time.Time // time of the first error during Open
+	failed  bool      // there was an error since the last tick
 }
 
 func newSpace(stopping context.Context, c *Config) *space {
@@ -97,8 +96,8 @@ func newSpace(stopping context.Context, c *Config) *space {
 	return s
 }
 
-// open takes the first look at the disk, and finds the ballast that is left. It returns the size of
-// the volume, 0 if that is not known.
+// open checks the disk for the first time, and finds the existing ballast. It returns the size of
+// the volume, or 0 if unknown.
 func (s *space) open(ballastBytes int64) (volume int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,8 @@ func (s *space) open(ballastBytes int64) (volume int64) {
 }
 
 // noSpace reports whether an operation has failed because the disk, or the quota, is full, or
-// because the process has no file descriptor left: that passes too, when connections are closed.
+// because the process has no free file descriptor: that is temporary too, until connections are
+// closed.
 func noSpace(err error) bool {
 	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) || noDescriptor(err))
 }
@@ -131,8 +131,8 @@ func (s *space) look() {
 	s.lookLocked()
 }
 
-// lookLocked asks how much is free and goes to the level that follows, but never back to plenty:
-// that is for tick.
+// lookLocked reads the free space and sets the level accordingly, but never back to plenty, which
+// tick does.
 func (s *space) lookLocked() (u vfs.DiskUsage, known bool) {
 	u, err := s.fs.GetDiskUsage(s.dir)
 	if err != nil || u.TotalBytes == 0 {
@@ -148,7 +148,7 @@ func (s *space) lookLocked() (u vfs.DiskUsage, known bool) {
 	s.free.Store(free)
 	s.minFree.Store(minFree)
 	s.settleLocked(free, minFree)
-	s.mark.Store(math.MinInt64) // below the last one only a tick can tell anything new
+	s.mark.Store(math.MinInt64) // below the last mark only a tick changes the level
 	for _, mark := range []int64{minFree, minFree / 16} {
 		if free >= mark {
 			s.mark.Store(mark)
@@ -175,7 +175,7 @@ func (s *space) enterLocked(why string) {
 	s.log.Warn("disk: read-only", "reason", why, "free_bytes", s.freeBytes(), "min_free_bytes", s.minFree.Load())
 }
 
-// wrote counts what goes to the disk.
+// wrote counts bytes written to the disk.
 func (s *space) wrote(n int) {
 	if s.free.Add(-int64(n)) >= s.mark.Load() || !s.mu.TryLock() {
 		return
@@ -184,7 +184,7 @@ func (s *space) wrote(n int) {
 	s.lookLocked()
 }
 
-// noticed is called when an operation has found no space. It makes the node read-only.
+// noticed is called when an operation finds no space. It makes the node read-only.
 func (s *space) noticed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,10 +204,10 @@ func (s *space) noticedLocked(err error) {
 	s.lookLocked()
 }
 
-// full is called when an operation has found no space that has to be done. It reports whether that
-// may be tried again at once, because a piece of the ballast has been given up for it. The last
-// pieces are kept for Open: a node that is killed on a full disk has to come up on it again. For
-// want of a file descriptor none is given up.
+// full is called when a required operation finds no space. It reports whether to retry at once,
+// because a piece of the ballast was released for it. The last pieces are kept for Open: a node
+// killed on a full disk must be able to start on it again. A lack of file descriptors releases no
+// ballast.
 func (s *space) full(err error) (again bool) {
 	switch {
 	case noDescriptor(err):
@@ -219,7 +219,7 @@ func (s *space) full(err error) (again bool) {
 	return s.release(0)
 }
 
-// release gives up a piece of the ballast if more than keep are left, and reports whether it did.
+// release releases a piece of the ballast if more than keep are left, and reports whether it did.
 func (s *space) release(keep int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +228,8 @@ func (s *space) release(keep int) bool {
 	return released
 }
 
-// retry does what needs space until it succeeds or fails for another reason; f must leave nothing
-// behind that keeps it from being done again. While the log waits here, nothing more is admitted.
+// retry calls f, which needs space, until it succeeds or fails for another reason; f must leave
+// nothing that prevents a retry. While the log waits here, no commands are admitted.
 func (s *space) retry(f func() error) error {
 	err := f()
 	if !noSpace(err) {
@@ -249,12 +249,12 @@ func (s *space) retry(f func() error) error {
 	return err
 }
 
-// errStopping is the answer to who waited for space when the host stopped: what he wanted written
-// was promised to nobody.
+// errStopping is returned to operations that wait for space when the host stops: their writes were
+// not acknowledged.
 var errStopping = errors.New("the host stops")
 
-// await waits a moment. It reports whether to try again: not when ctx is done, and Open waits only
-// so long.
+// await waits a moment. It reports whether to retry: not when ctx is done, nor when Open has waited
+// for openPatience.
 func (s *space) await(ctx context.Context) bool {
 	if !s.patient || !s.worthWaiting() {
 		return false
@@ -281,9 +281,9 @@ func (s *space) worthWaiting() bool {
 	return time.Since(s.since) < openPatience
 }
 
-// admit refuses a command that there may be no space for. What shrinks is let in while there is a
-// little, a flush may need all of it for a moment, and as long as it can be applied: see
-// applicable. What is in the log can not be refused any more.
+// admit refuses a command for which there may be no space. Shrinking commands are admitted while a
+// little space is left, all of which a flush may need for a moment, and as long as they can be
+// applied: see applicable. Commands in the log can no longer be refused.
 func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Command) error {
 	if s.level.Load() == plenty || !s.opened.Load() {
 		return nil
@@ -301,10 +301,10 @@ func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Comman
 	return s.refusal()
 }
 
-// applicable reports whether a command that is admitted now is going to be applied without waiting
-// for space: what is in memory can be flushed, or memory has room for it, and nothing else is under
-// way that may take that. A command may write more to the state than one knows before; so what can
-// not be flushed admits them one at a time.
+// applicable reports whether a command admitted now will be applied without waiting for space: the
+// data in memory can be flushed, or memory has room for the command and no other command in flight
+// may take it. The size of a command's writes to the state is not known before. So, if no flush is
+// possible, commands are admitted one at a time.
 func (s *space) applicable() bool {
 	bytes, crowded := s.unflushed()
 	if s.flush.waiting.Load() == 0 && bytes/4*5 <= s.flushable() {
@@ -313,7 +313,7 @@ func (s *space) applicable() bool {
 	return !crowded && !s.underWay()
 }
 
-// flushable is how much a flush can write: what is free, and what it may take of the ballast.
+// flushable returns how much a flush can write: the free space, and its part of the ballast.
 func (s *space) flushable() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +331,7 @@ func (s *space) refusal() error {
 
 func (s *space) leaveAt() int64 { return s.minFree.Load() / 2 * 3 }
 
-// freeBytes returns what is free, for people: 0 if that is not known.
+// freeBytes returns the free space to display, or 0 if unknown.
 func (s *space) freeBytes() int64 {
 	if free := s.free.Load(); free < math.MaxInt64/2 {
 		return max(free, 0)
@@ -341,7 +341,7 @@ func (s *space) freeBytes() int64 {
 
 func (s *space) readOnly() bool { return s.level.Load() != plenty }
 
-// watchSpace looks at the disk every interval until the host stops.
+// watchSpace checks the disk every interval until the host stops.
 func (h *Host) watchSpace() {
 	defer h.running.Done()
 	t := time.NewTicker(h.cfg.DiskInterval)
@@ -361,8 +361,8 @@ func (h *Host) watchSpace() {
 	}
 }
 
-// missed returns an error if the data directory has been removed. Its files are open, so the system
-// lets the node go on with them, and acknowledge writes that nothing will find again.
+// missed returns an error if the data directory has been removed. Its files are still open, so the
+// node could continue with them, and acknowledge writes that are lost on exit.
 func (h *Host) missed() error {
 	name := h.fs.PathJoin(h.cfg.Dir, "FORMAT")
 	if _, err := h.cfg.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -372,9 +372,9 @@ func (h *Host) missed() error {
 	return nil
 }
 
-// tick looks at the disk, makes what is missing of the ballast, and ends read-only when there is
-// space again. That what is free can be had is proved by the ballast: a quota is not seen in the
-// usage of the disk.
+// tick checks the disk, creates missing pieces of the ballast, and ends read-only when there is
+// space again. The ballast proves that the free space is usable: a disk's usage does not show a
+// quota.
 func (s *space) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -391,7 +391,7 @@ func (s *space) tick() {
 	switch {
 	case !enough:
 	case !s.readOnly():
-		s.ballast.makeOne() // one at a time, so that nobody notices
+		s.ballast.makeOne() // one at a time, to limit the load
 	case s.waiting.Load() == 0 && s.ballast.makeAll():
 		if s.lookLocked(); s.free.Load() >= s.leaveAt() {
 			s.leaveLocked()

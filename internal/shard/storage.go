@@ -7,8 +7,7 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// storage is what raft reads of a shard: entries from the log, membership and snapshots from the
-// state.
+// storage is raft's view of a shard: entries from the log, membership and snapshots from the state.
 type storage struct {
 	*raftlog.Shard
 	conf    *raftpb.ConfState
@@ -18,8 +17,8 @@ type storage struct {
 
 var _ raft.Storage = (*storage)(nil)
 
-// InitialState returns term and vote from the log. What was applied was committed, even if the log
-// does not say so: the commit index is rarely written.
+// InitialState returns term and vote from the log. Applied entries were committed, even if the log
+// does not show it: the commit index is rarely written.
 func (s *storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	hs := s.HardState()
 	hs.Commit = new(max(hs.GetCommit(), s.applied))

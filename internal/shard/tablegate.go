@@ -7,36 +7,36 @@ import (
 	"syscall"
 )
 
-// tableGate lets through the tables that Pebble writes for one purpose, flushes or compactions.
-// What has been written so far is given up when there is no space for the rest, because the log
-// needs it meanwhile. Pebble tries again at once and without end, so the first table is held back
-// until there is more space than the last attempt took; but not for ever, for that attempt may have
-// shared the space with one of the other purpose.
+// tableGate admits the tables that Pebble writes for one purpose, flushes or compactions. A table
+// is given up if there is no space for its rest, because the log needs the space meanwhile. Pebble
+// retries at once and without end. So the next attempt is held back until there is more space than
+// the last attempt took, but not forever: that attempt may have shared the space with one of the
+// other purpose.
 type tableGate struct {
 	space   *space
-	spares  bool         // takes no more than half of what is free: there are more urgent needs
-	written atomic.Int64 // by the attempt under way; there is one at a time
+	spares  bool         // takes at most half of the free space: other needs are more urgent
+	written atomic.Int64 // by the current attempt; there is one at a time
 	min     atomic.Int64 // free bytes that the next attempt waits for
-	pauses  atomic.Int32 // that it waits in any case: the usage of a disk does not show a quota
-	longest atomic.Int32 // pauses that it waits at most
+	pauses  atomic.Int32 // minimum wait of the next attempt: a disk's usage does not show a quota
+	longest atomic.Int32 // maximum wait of an attempt, in pauses
 	waiting atomic.Int32
 }
 
-// errReserved refuses what would take more than half.
+// errReserved refuses a write that would take more than half of the free space.
 var errReserved = fmt.Errorf("reserved for others: %w", syscall.ENOSPC)
 
-// begin notes that an attempt begins.
+// begin notes the start of an attempt.
 func (t *tableGate) begin() { t.written.Store(0) }
 
-// end notes that one has ended.
+// end notes the end of an attempt.
 func (t *tableGate) end(err error) {
 	if err == nil {
 		t.min.Store(0)
 	}
 }
 
-// await returns when it is worth while to begin a table. It reports false if it is not, and there
-// is no use in waiting.
+// await returns when it is worthwhile to begin a table. It reports false if it is not, and waiting
+// is useless.
 func (t *tableGate) await() bool {
 	if !t.held() {
 		return true
@@ -57,8 +57,8 @@ func (t *tableGate) held() bool {
 	return t.pauses.Load() > 0 || t.min.Load() > t.space.free.Load() && t.longest.Load() > 0
 }
 
-// write writes a part of a table with f. It reports no space also where there is some, if that is
-// for others.
+// write writes a part of a table with f. It also reports no space if the remaining space is
+// reserved for others.
 func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err error) {
 	if t.spares && t.written.Load()+int64(len(p)) > t.space.free.Load() {
 		return 0, errReserved
@@ -78,8 +78,8 @@ func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err err
 	}
 }
 
-// keep is how many pieces of the ballast are left to others: half of them by a flush, which may
-// need more than there is and then has taken it for nothing.
+// keep returns the number of ballast pieces left to others: half of them by a flush, which may need
+// more than there is and would then have taken it in vain.
 func (t *tableGate) keep() int {
 	if t.spares || !t.space.opened.Load() {
 		return ballastPieces
@@ -87,8 +87,8 @@ func (t *tableGate) keep() int {
 	return ballastPieces / 2
 }
 
-// How many intervals an attempt waits at most for the space that it will probably need. A flush is
-// tried again before those lose patience who wait for it, see reservePatience.
+// Maximum wait of an attempt, in intervals, for the space that it will probably need. A flush is
+// retried before the operations that wait for it give up, see reservePatience.
 const (
 	flushPatience      = reservePatience - 1
 	compactionPatience = 60

@@ -7,13 +7,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// take waits for something to take, where the caller waits: neither the log nor a goroutine of the
-// shard knows of a take that is parked.
+// take waits for something to take, in the caller's goroutine: a parked take is neither in the log
+// nor in a goroutine of the shard.
 func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 	p, decided, err := s.enterTake(ctx, t)
 	if decided && len(s.host.cfg.Voters) > 1 {
-		// That there is nothing, or why it is refused, is for the one to say who knows everything
-		// that was acknowledged.
+		// Only a replica that has everything acknowledged may answer that there is nothing, or
+		// refuse the take.
 		if err = s.linearize(ctx); err == nil {
 			p, _, err = s.enterTake(ctx, t)
 		}
@@ -42,10 +42,10 @@ func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 			if s.exec.Leave(p.take) {
 				return s.lastLook(ctx, t)
 			}
-			over = nil // it is in the log: what it has got is the caller's
+			over = nil // it is in the log: the caller gets what it took
 		case <-ctx.Done():
 			if s.exec.Leave(p.take) || !engine.Lingers(ctx) {
-				return nil, ctx.Err() // what it gets, if it is under way, is nobody's
+				return nil, ctx.Err() // if it is in flight, the result is discarded
 			}
 			return s.linger(ctx, p)
 		case <-s.host.ctx.Done():
@@ -54,7 +54,7 @@ func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 	}
 }
 
-// linger waits for the outcome of a take that is under way, and whose caller is about to leave.
+// linger waits for the outcome of a take in flight whose caller is about to leave.
 func (s *shard) linger(ctx context.Context, p *proposal) ([]byte, error) {
 	timer := time.NewTimer(engine.LingerTime)
 	defer timer.Stop()
@@ -68,9 +68,9 @@ func (s *shard) linger(ctx context.Context, p *proposal) ([]byte, error) {
 	}
 }
 
-// lastLook ends a take whose time is over. That there is nothing is known for certain where nobody
-// else can lead; in a cluster it is asked as if the take had not waited: this leader may have been
-// one that does not know yet what was acknowledged before, or is none any more.
+// lastLook ends a take whose time is over. A single node knows for certain that there is nothing to
+// take. In a cluster the take is repeated without a wait: this leader may not have applied yet
+// everything acknowledged before, or may no longer lead.
 func (s *shard) lastLook(ctx context.Context, t engine.Take) ([]byte, error) {
 	if len(s.host.cfg.Voters) == 1 {
 		return nil, nil
@@ -79,7 +79,8 @@ func (s *shard) lastLook(ctx context.Context, t engine.Take) ([]byte, error) {
 	return s.take(ctx, t)
 }
 
-// stopped is what a take gets when the host stops: an outcome may have come just before.
+// stopped returns the result of a take when the host stops: an outcome may have arrived just
+// before.
 func (s *shard) stopped(p *proposal) ([]byte, error) {
 	parked := s.exec.Leave(p.take)
 	select {
@@ -93,7 +94,7 @@ func (s *shard) stopped(p *proposal) ([]byte, error) {
 	return nil, s.unknown(s.host.stopError())
 }
 
-// recall is the timer for the time at which a take wants to be looked at again.
+// recall is the timer for the next check of a take.
 type recall struct {
 	timer *time.Timer
 	due   int64
@@ -117,8 +118,8 @@ func (r *recall) stop() {
 	}
 }
 
-// enterTake parks a take, or proposes it. It returns nil if that is decided by the state: the take
-// is refused, or there is nothing to take and it does not wait.
+// enterTake parks a take, or proposes it. It returns nil if the state decides the take: the take is
+// refused, or there is nothing to take and it does not wait.
 func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, decided bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -145,8 +146,8 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 }
 
 // proposeTakes queues takes that have something to take, and answers those that have been decided.
-// It is called behind all that may park a take, also if nothing is ready: one that was parked after
-// leadership was lost has come too late to be expelled then.
+// It is called after everything that may park a take, even if nothing is ready: a take parked after
+// the loss of leadership was too late to be expelled.
 func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	var proposals []*proposal
 	for len(ready) > 0 {
@@ -172,7 +173,7 @@ func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	}
 }
 
-// mayPropose returns why a take that was parked may not be proposed after all.
+// mayPropose returns why a parked take may not be proposed after all.
 func (s *shard) mayPropose(p *proposal) error {
 	if s.host.closing.Load() {
 		return s.host.stopError()
@@ -183,15 +184,14 @@ func (s *shard) mayPropose(p *proposal) error {
 	return nil
 }
 
-// count adds a take to what is queued, as it is to be carried out now.
+// count adds a take to the counted queue, as it is about to be carried out.
 func (s *shard) count(p *proposal) {
 	p.data = s.exec.AppendTake(p.data[:0], p.take)
 	p.size = int64(len(p.data))
 	s.admission.count(p.share, p.size)
 }
 
-// pullTakes returns takes that can have something of what a command may make, to be proposed behind
-// it.
+// pullTakes returns takes that may be satisfied by what a command makes, to be proposed behind it.
 func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
 	for _, k := range s.exec.Pull(m, limit) {
 		p := k.Owner.(*proposal)
@@ -201,9 +201,9 @@ func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
 	return takes
 }
 
-// conclude tells the outcome of a proposal. A take that has found nothing waits on.
+// conclude delivers the outcome of a proposal. A take that found nothing keeps waiting.
 func (s *shard) conclude(p *proposal, o engine.Outcome) {
-	size := p.size // a take that waits on may be sent on its way at once
+	size := p.size // a take that keeps waiting may be proposed again at once
 	if p.take == nil || s.exec.Settle(p.take, o) {
 		s.finish(p, o)
 		return
@@ -211,7 +211,7 @@ func (s *shard) conclude(p *proposal, o engine.Outcome) {
 	s.admission.leave(p.share, size)
 }
 
-// expel refuses the takes that are parked: the next leader is to be asked.
+// expel refuses the parked takes: their callers must ask the next leader.
 func (s *shard) expel() {
 	for _, k := range s.exec.Expel() {
 		k.Owner.(*proposal).done <- engine.Outcome{Err: s.notLeader()}

@@ -12,13 +12,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// tallyInterval is how often the counts of what this node has answered are written: a node that is
-// killed loses those since then.
+// tallyInterval is the interval of writing this node's counts of answered calls: a killed node
+// loses the counts since the last write.
 const tallyInterval = 5 * time.Minute
 
-// tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): what each
-// shard of this node has counted, see engine.Tallying. It is a help and not a need: a node without
-// it, or with one that is damaged, counts from zero.
+// tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): the
+// counts of each shard of this node, see engine.Tallying. It is optional: a node without it, or
+// with a damaged one, counts from zero.
 type tallies struct {
 	shards []shardTallies
 	totals totals
@@ -103,7 +103,7 @@ func (h *Host) AddTraffic(received, sent int64) {
 	h.others.sent.Add(sent)
 }
 
-// readTallies goes on from the counts that were written last.
+// readTallies resumes from the counts written last.
 func (h *Host) readTallies() {
 	name := h.fs.PathJoin(h.cfg.Dir, talliesName)
 	b, err := readFile(h.cfg.FS, name)

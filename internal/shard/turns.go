@@ -6,59 +6,60 @@ import (
 	"strings"
 )
 
-// Sizes of turns. The bytes of a command count, and commandCost beside them: to carry out a small
-// one takes about as long as to write so many bytes.
+// Sizes of turns. A command counts with its bytes plus commandCost: carrying out a small one takes
+// about as long as writing that many bytes.
 const (
 	commandCost = 6 << 10
 	turnBytes   = 64 << 10 // of one turn: 10 small commands
-	maxFlight   = 6 << 20  // under way of one namespace: 1,000 small commands
-	// the same while another namespace is at work: 30 small commands take little longer to write
-	// and apply than one
+	maxFlight   = 6 << 20  // in flight of one namespace: 1,000 small commands
+	// the same while another namespace is active: 30 small commands take little longer to write and
+	// apply than one
 	sharedFlight  = 192 << 10
-	sharedEntries = 16  // and for so many entries after its last command: one caller of it is away between two
-	idleLanes     = 256 // so many are kept before those that nothing is in are looked for
+	sharedEntries = 16  // and for this many entries after its last command: a single caller pauses between two
+	idleLanes     = 256 // lanes kept before a search for empty ones
 )
 
-// turns hold the proposals that wait for a place in an entry. Each namespace has a lane, in which
-// the order is that in which they came, and the lanes take turns by bytes (deficit round robin:
-// Shreedhar and Varghese, 1995). So who sends much waits behind itself, and not others behind it.
-// What is under way can not be overtaken any more; so while several namespaces are at work each has
-// only so much of it, and the rest waits in its lane.
+// turns holds the proposals that wait for a place in an entry. Each namespace has a lane in order
+// of arrival, and the lanes take turns by bytes (deficit round robin: Shreedhar and Varghese,
+// 1995). So a busy namespace delays itself and not others. Commands in flight cannot be overtaken.
+// So while several namespaces are active, each has a limited amount in flight, and the rest waits
+// in its lane.
 //
-// What belongs to no namespace, deliveries between shards above all, has a lane too. It comes of
-// what namespaces do, and does not make two of one.
+// Commands without a namespace, mostly deliveries between shards, have a lane too. They result from
+// the work of namespaces, and do not count as another active namespace.
 type turns struct {
 	lanes    map[string]*lane
-	first    *lane // of those that have something waiting: whose turn it is
+	first    *lane // of the lanes with waiting proposals: the current one
 	last     *lane
 	standing int         // lanes from first to last
-	returned []*proposal // were in an entry that had no room for them: before all lanes
+	returned []*proposal // had no room in their entry: before all lanes
 	waiting  int         // proposals in all
 
-	flights []flight // what is under way, by entries in their order
-	latest  *lane    // of the last command that came from a namespace
-	until   uint64   // entry before which the shard has several namespaces
-	shared  int      // bytes that each of them has under way, see sharedFlight
+	flights []flight // in flight, by entry in order
+	latest  *lane    // of the last command of a namespace
+	until   uint64   // entry up to which several namespaces count as active
+	shared  int      // bytes that each may have in flight, see sharedFlight
 }
 
-// lane is what a namespace has on its way into the log.
+// lane holds the proposals of a namespace on their way into the log.
 type lane struct {
 	name   string
 	head   *proposal // waiting
 	tail   *proposal
 	next   *lane // in turn
 	credit int   // bytes that may be taken before the turn ends
-	flying int   // bytes under way
+	flying int   // bytes in flight
 }
 
-// flight is what an entry has of a lane.
+// flight is the part of an entry that belongs to a lane.
 type flight struct {
 	entry uint64 // its sequence
 	lane  *lane
 	bytes int
 }
 
-// sharedFlight is the one of this node. In a cluster what is under way waits for the network, too.
+// sharedFlight returns the value for this node. In a cluster commands in flight also wait for the
+// network.
 func (h *Host) sharedFlight() int {
 	if len(h.cfg.Voters) > 1 {
 		return 4 * sharedFlight
@@ -70,7 +71,7 @@ func (p *proposal) cost() int { return len(p.data) + commandCost }
 
 func newTurns(shared int) turns { return turns{lanes: make(map[string]*lane), shared: shared} }
 
-// add lets a proposal wait; entry is the sequence of the next one.
+// add queues a proposal; entry is the sequence of the next entry.
 func (t *turns) add(p *proposal, entry uint64) {
 	l := t.laneOf(p)
 	if l.name != "" && l != t.latest {
@@ -88,7 +89,7 @@ func (t *turns) add(p *proposal, entry uint64) {
 	l.tail = p
 }
 
-// putOff lets proposals wait that were in an entry already, in front of all others.
+// putOff queues proposals that were in an entry already, before all others.
 func (t *turns) putOff(all []*proposal) {
 	for _, p := range all {
 		t.laneOf(p)
@@ -97,7 +98,7 @@ func (t *turns) putOff(all []*proposal) {
 	t.waiting += len(all)
 }
 
-// laneOf returns the lane of a proposal, and remembers it with that.
+// laneOf returns the lane of a proposal, and stores it in the proposal.
 func (t *turns) laneOf(p *proposal) *lane {
 	name := p.namespace
 	if p.lane = t.latest; p.lane != nil && p.lane.name == name {
@@ -134,8 +135,8 @@ func (t *turns) leave() *lane {
 	return l
 }
 
-// next returns the proposal whose turn it is, and leaves it where it is; nil if none may go on now.
-// Entry is the sequence of the one that it is for.
+// next returns the proposal whose turn it is, without removing it; nil if none may proceed now.
+// entry is the sequence of the entry to fill.
 func (t *turns) next(entry uint64) *proposal {
 	if len(t.returned) > 0 {
 		return t.returned[0]
@@ -158,7 +159,7 @@ func (t *turns) next(entry uint64) *proposal {
 	return nil
 }
 
-// most returns how many bytes of a lane may be under way.
+// most returns how many bytes of a lane may be in flight.
 func (t *turns) most(entry uint64) int {
 	if entry < t.until {
 		return t.shared
@@ -166,7 +167,7 @@ func (t *turns) most(entry uint64) int {
 	return maxFlight
 }
 
-// take takes the proposal out that next has returned, or else would be the first to return.
+// take removes the proposal that next has returned or would return.
 func (t *turns) take() *proposal {
 	t.waiting--
 	if len(t.returned) > 0 {
@@ -184,7 +185,7 @@ func (t *turns) take() *proposal {
 	return p
 }
 
-// begin counts a proposal that is in an entry.
+// begin counts a proposal placed in an entry.
 func (t *turns) begin(p *proposal, entry uint64) {
 	l, cost := p.lane, p.cost()
 	l.flying += cost
@@ -195,7 +196,7 @@ func (t *turns) begin(p *proposal, entry uint64) {
 	t.flights = append(t.flights, flight{entry, l, cost})
 }
 
-// end is told that all entries up to one have been applied.
+// end notes that all entries up to entry have been applied.
 func (t *turns) end(entry uint64) {
 	n := 0
 	for ; n < len(t.flights) && t.flights[n].entry <= entry; n++ {
@@ -204,7 +205,7 @@ func (t *turns) end(entry uint64) {
 	t.flights = append(t.flights[:0], t.flights[n:]...)
 }
 
-// undo takes back what was begun for the newest entry, which there will not be.
+// undo reverts begin for the newest entry, which was not created.
 func (t *turns) undo(entry uint64) {
 	n := len(t.flights)
 	for ; n > 0 && t.flights[n-1].entry == entry; n-- {

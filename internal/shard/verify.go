@@ -27,7 +27,7 @@ type VerifyConfig struct {
 	FS         vfs.FS             // nil: the operating system's
 }
 
-// maxProblems bounds the list of problems: who finds that many has no use for more.
+// maxProblems bounds the list of problems: more are of no use.
 const maxProblems = 1000
 
 // VerifyReport lists what Verify has checked and the problems found.
@@ -83,17 +83,17 @@ func Verify(ctx context.Context, c VerifyConfig) (VerifyReport, error) {
 	return v.report, errors.Join(err, lock.Close())
 }
 
-// verification is a Verify on its way.
+// verification is a running Verify.
 type verification struct {
 	ctx        context.Context
 	base       vfs.FS
 	dir        string
 	primitives []engine.Primitive
-	format     *format // nil: there is none, or it can not be read
+	format     *format // nil: missing or unreadable
 	report     VerifyReport
 }
 
-// recognise returns an error unless the directory is one of floe's.
+// recognise returns an error unless the directory is a floe data directory.
 func (v *verification) recognise() error {
 	info, err := v.base.Stat(v.dir)
 	if err != nil {
@@ -107,8 +107,8 @@ func (v *verification) recognise() error {
 	return engine.Errorf(engine.ErrInvalid, "%s is no data directory: it holds neither FORMAT nor log nor state", v.dir)
 }
 
-// run looks at the files first, one kind after the other, whatever was wrong before. Only what is
-// whole is opened.
+// run checks the files first, one kind after the other, regardless of earlier problems. It opens
+// only what is undamaged.
 func (v *verification) run() error {
 	if err := v.verifyFormat(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (v *verification) run() error {
 	}
 	files := len(v.report.Problems)
 	if v.format == nil && files == 0 && !v.hasState() {
-		return v.verifyReplayed() // the directory has only just been begun
+		return v.verifyReplayed() // the creation of the directory has only begun
 	}
 	tables, err := v.openTables()
 	if err != nil {
@@ -130,7 +130,7 @@ func (v *verification) run() error {
 		return errors.Join(err, tables.close())
 	}
 	if v.format == nil && v.report.Format != 0 && v.report.Format != FormatVersion {
-		return tables.close() // rows of another layout: this program can not tell what is wrong with them
+		return tables.close() // rows of another layout: this program cannot check them
 	}
 	if files > 0 {
 		return errors.Join(tables.verifyRows(), tables.close())
@@ -147,7 +147,7 @@ func (v *verification) hasState() bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.manifest") })
 }
 
-// path names a file as it is called in reports.
+// path returns the name of a file in reports.
 func (v *verification) path(name string) string { return v.base.PathJoin(v.dir, name) }
 
 func (v *verification) problemf(format string, args ...any) {
@@ -165,7 +165,7 @@ func (v *verification) verifyFormat() error {
 		v.problemf("%v", err)
 		return nil
 	case f == nil:
-		return nil // lost, or never written; verifyReplayed can tell
+		return nil // lost, or never written; verifyReplayed determines which
 	}
 	v.report.Shards = f.Shards
 	got, err := readFile(v.base, v.path("FORMAT"))
@@ -202,7 +202,7 @@ func readFile(fsys vfs.FS, name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// verifyTallies reads the counts of what the node has answered, if there are any.
+// verifyTallies reads the node's counts of answered calls, if any.
 func (v *verification) verifyTallies() {
 	b, err := readFile(v.base, v.path(talliesName))
 	if err == nil {
@@ -230,11 +230,11 @@ func (v *verification) verifyLog() error {
 	return err
 }
 
-// verifyReplayed opens the directory as Open does, over memory, and looks at all rows.
+// verifyReplayed opens the directory as Open does, over memory, and checks all rows.
 func (v *verification) verifyReplayed() (err error) {
 	defer func() {
-		// What is impossible in Apply panics. A Host fails then; here it is one more thing to
-		// report.
+		// Impossible states in Apply panic. A Host then fails; here the panic is one more problem
+		// to report.
 		if r := recover(); r != nil {
 			v.problemf("replaying the log: %v\n%s", r, debug.Stack())
 		}
@@ -250,7 +250,7 @@ func (v *verification) verifyReplayed() (err error) {
 	}
 	defer s.abandon()
 	if v.format == nil {
-		return nil // a directory whose creation was interrupted: Open goes on with it
+		return nil // a directory whose creation was interrupted: Open completes it
 	}
 	for id := range s.host.shards {
 		st := s.State(engine.ShardID(id))
@@ -264,14 +264,14 @@ func (v *verification) verifyReplayed() (err error) {
 	return err
 }
 
-// abandon gives up all that the Stepper has in memory.
+// abandon discards all that the Stepper has in memory.
 func (s *Stepper) abandon() {
 	if s.host.Err() == nil {
 		_ = s.Crash() // nothing is to be kept
 	}
 }
 
-// replay applies all of the log, as far as it is known to be committed.
+// replay applies all of the log that is known to be committed.
 func (s *Stepper) replay(ctx context.Context) error {
 	alone := len(s.host.cfg.Voters) == 1
 	last := make([]uint64, s.Shards())
@@ -281,7 +281,7 @@ func (s *Stepper) replay(ctx context.Context) error {
 			s.Campaign(engine.ShardID(id))
 		}
 	}
-	const patience = 8 // rounds in which nothing moves; the few that an election takes are among them
+	const patience = 8 // rounds without progress; includes the few of an election
 	for idle := 0; idle < patience && !s.reached(last); idle++ {
 		before := s.appliedSum()
 		if err := errors.Join(ctx.Err(), s.round(), s.host.Err()); err != nil {

@@ -99,7 +99,7 @@ func (s *shard) verifyEntry(e *raftpb.Entry) error {
 	return nil
 }
 
-// verifyForeignRows reports rows of no shard, but those that installing a snapshot leaves.
+// verifyForeignRows reports rows of no shard, except those left by installing a snapshot.
 func (h *Host) verifyForeignRows(report func(problem string)) error {
 	lower, _ := engine.Bounds(engine.ShardID(len(h.shards)))
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: lower})

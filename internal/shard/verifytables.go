@@ -15,10 +15,10 @@ import (
 	"github.com/floedb/floe/internal/overlayfs"
 )
 
-// tableCache is the memory for cached blocks while everything is read once or twice.
+// tableCache is the size of the block cache while everything is read once or twice.
 const tableCache = 32 << 20
 
-// tables is the state database of a directory that is verified, open for reading.
+// tables is the state database of the verified directory, open for reading.
 type tables struct {
 	*verification
 	fs   vfs.FS
@@ -27,7 +27,7 @@ type tables struct {
 	db   *pebble.DB
 
 	mu        sync.Mutex // guards corrupted
-	corrupted []string   // what Pebble itself complained of
+	corrupted []string   // problems reported by Pebble itself
 }
 
 func (v *verification) openTables() (*tables, error) {
@@ -104,8 +104,8 @@ func (t *tables) tellComplaints() {
 	}
 }
 
-// verifyApplied reports shards with rows but no mark of how far they have come. A Host would replay
-// the whole log over them.
+// verifyApplied reports shards with rows but without an applied position. A Host would replay the
+// whole log over them.
 func (t *tables) verifyApplied() error {
 	if t.format == nil {
 		return nil
@@ -153,8 +153,7 @@ func (t *tables) verifyTable(name string) error {
 	return errors.Join(r.ValidateBlockChecksums(), r.Close())
 }
 
-// verifyRows looks at the rows as they are on disk: when the log is damaged, nothing can be
-// replayed.
+// verifyRows checks the rows as they are on disk: if the log is damaged, it cannot be replayed.
 func (t *tables) verifyRows() error {
 	if t.format == nil {
 		return nil
@@ -198,5 +197,5 @@ func (s *Stepper) Verify(ctx context.Context, report func(problem string)) (rows
 	return rows, s.host.verifyForeignRows(report)
 }
 
-// discardLog is for what Pebble tells while it is verified: what matters is reported.
+// discardLog discards Pebble's messages during verification: relevant problems are reported.
 var discardLog = slog.New(slog.DiscardHandler)

@@ -12,10 +12,9 @@ import (
 
 // logWriter appends to the log, for all shards of the host. While it writes and syncs, appends
 // gather; the next round takes them all with one write and one fsync, so a busy disk makes batches
-// larger and an idle one adds no delay. Rounds are the work of a goroutine. After each it lets the
-// shards propose what has been queued meanwhile, itself: another goroutine would have to wait
-// behind all the callers that have their answers. A shard that has nothing else to do may run a
-// round instead.
+// larger and an idle one adds no delay. A goroutine runs the rounds. After each it steps the shards
+// itself, to propose what was queued meanwhile: another goroutine would be scheduled behind all the
+// callers just answered. A shard that has nothing else to do may run a round instead.
 type logWriter struct {
 	log        *raftlog.Log
 	durability Durability
@@ -26,8 +25,8 @@ type logWriter struct {
 
 	writeUpdates func() error // made once
 
-	next  func()       // lets shards go on after a round, and propose what has been queued meanwhile
-	calls func() int64 // how many the host has had
+	next  func()       // continues the shards after a round, to propose what was queued meanwhile
+	calls func() int64 // number of calls of the host so far
 
 	syncs meter.Histogram
 
@@ -36,20 +35,20 @@ type logWriter struct {
 	closed  bool
 
 	waiting atomic.Int64 // len(pending)
-	busy    atomic.Bool  // the goroutine is in a round, and lets shards go on afterwards
+	busy    atomic.Bool  // the goroutine is in a round, and continues the shards afterwards
 
 	roundMu sync.Mutex // guards the fields below, and rounds against each other
 	batch   []queuedAppend
 	updates []raftlog.Update
-	dirty   bool          // something is written and not synced
+	dirty   bool          // there are unsynced writes
 	took    time.Duration // the last sync
-	armed   bool          // the goroutine knows that it has to sync
+	armed   bool          // the goroutine is due to sync
 
 	wake chan struct{} // capacity 1
 	done chan struct{}
 }
 
-// queuedAppend is an update and what to do when it is as durable as asked.
+// queuedAppend is an update and what to do once it has the requested durability.
 type queuedAppend struct {
 	update   *raftlog.Update // nil: only wait for what was queued before
 	mustSync bool
@@ -65,7 +64,7 @@ func newLogWriter(log *raftlog.Log, c *Config, failed func(error), synced func()
 	return w
 }
 
-// enqueue adds an append to the next round. Somebody has to poke the writer, or to take the round.
+// enqueue adds an append to the next round. The caller must poke the writer, or run the round.
 func (w *logWriter) enqueue(a queuedAppend) {
 	w.mu.Lock()
 	w.pending = append(w.pending, a)
@@ -80,8 +79,8 @@ func (w *logWriter) poke() {
 	}
 }
 
-// tryRound takes a round in the caller's goroutine, or leaves it to the writer's if one is under
-// way. It reports whether it did.
+// tryRound runs a round in the caller's goroutine, or leaves it to the writer's if one is in
+// progress. It reports whether it did.
 func (w *logWriter) tryRound() (bool, error) {
 	if !w.roundMu.TryLock() {
 		w.poke()
@@ -95,8 +94,8 @@ func (w *logWriter) tryRound() (bool, error) {
 	return true, err
 }
 
-// close returns when the goroutine has ended. Appends that are still queued are dropped: nobody has
-// been told of them.
+// close returns when the goroutine has ended. Appends still queued are dropped: they were not
+// acknowledged.
 func (w *logWriter) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -147,11 +146,11 @@ func (w *logWriter) run() {
 	}
 }
 
-// maxYields bounds how often the goroutine lets others go first.
+// maxYields bounds how often the goroutine yields.
 const maxYields = 4
 
-// gather lets callers go ahead who are ready to, so that the round takes their commands too: those
-// who have just had their answers come back at once. It goes on while any does.
+// gather lets runnable callers go first, so that the round includes their commands: callers just
+// answered often return at once. It continues while any do.
 func (w *logWriter) gather() {
 	before := w.calls()
 	for range maxYields {
@@ -165,9 +164,9 @@ func (w *logWriter) gather() {
 	w.next()
 }
 
-// A sync that takes slowSync or longer is worth waiting for those whose commands were in the round
-// before and are being applied now: else they and the others take turns, each in every other round.
-// The wait is a part of what the sync takes.
+// If a sync takes slowSync or longer, it is worth waiting for callers whose commands were in the
+// last round and are being applied now. Otherwise they and the others alternate, each in every
+// other round. The wait is a fraction of the sync's duration.
 const (
 	slowSync   = time.Millisecond
 	lingerPart = 5
@@ -190,8 +189,8 @@ func (w *logWriter) linger() {
 	w.next()
 }
 
-// round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been
-// told of yet.
+// round runs a round of the goroutine. It reports whether a sync must follow that is not scheduled
+// yet.
 func (w *logWriter) round() (arm bool, err error) {
 	w.roundMu.Lock()
 	defer w.roundMu.Unlock()
@@ -210,8 +209,7 @@ func (w *logWriter) syncLate() error {
 	return w.sync()
 }
 
-// roundLocked writes everything that is queued, syncs it if it has to be durable now, and then says
-// so.
+// roundLocked writes everything queued, syncs it if it must be durable now, and then notifies.
 func (w *logWriter) roundLocked() error {
 	w.mu.Lock()
 	w.batch, w.pending = w.pending, w.batch[:0]
