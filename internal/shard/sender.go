@@ -17,7 +17,7 @@ type sender struct {
 	mu         sync.Mutex                       // guards all below
 	active     map[engine.ShardID]chan struct{} // of capacity 1: holds a pending wake-up
 	term       uint64
-	dispatches map[engine.ShardID]*engine.Dispatch // of this term; each used by its target's active goroutine
+	dispatches map[engine.ShardID]*engine.Dispatch // of this term; each used by its active goroutine
 }
 
 // Bounds of the pause after a delivery that failed as a whole.

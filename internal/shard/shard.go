@@ -38,7 +38,7 @@ type shard struct {
 type progress struct {
 	visibleLSN   atomic.Uint64 // last LSN visible to queries
 	committed    atomic.Uint64 // index of the last entry passed to the applier
-	acknowledged atomic.Uint64 // last index that raft knows to be applied; it may still read later entries
+	acknowledged atomic.Uint64 // last index that raft knows to be applied
 }
 
 // post adds input that may wait for the end of the current round. Fewer steps of the core make

@@ -22,7 +22,7 @@ import (
 const (
 	defaultMinFree      = 256 << 20 // or a fiftieth of the volume
 	defaultDiskInterval = time.Second
-	pausesPerInterval   = 10              // retries per interval of an operation that found no space
+	pausesPerInterval   = 10              // retries without space per interval
 	openPatience        = 5 * time.Second // how long Open waits for space if even the ballast is not enough
 	reservePatience     = 3               // intervals that Close waits, or a command that shrinks when the reserve is used up
 )

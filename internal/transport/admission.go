@@ -12,25 +12,25 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// What calls of others may take here, at most. Those that go on until something happens are counted
-// apart (engine.Lasting): each holds a goroutine and little else, and however many there are, they
-// take no place of the others.
+// Limits of the calls of clients and other nodes. Calls that wait for an event are counted
+// separately (engine.Lasting): each holds a goroutine and little else, and they never take the
+// places of other calls.
 const (
-	maxInFlight = 4096   // calls of a stream that do not wait
-	maxWaits    = 16_384 // calls of a stream that do
+	maxInFlight = 4096   // non-waiting calls of a stream
+	maxWaits    = 16_384 // waiting calls of a stream
 	maxAllWaits = engine.MaxWaiters
 	maxTaken    = 256 << 20 // bytes of the requests of a stream
 
-	// Messages beyond smallFrame take their memory from one pool for all streams, where one address
-	// has a share: the largest message fits in it twice.
+	// Messages beyond smallFrame take their memory from one pool for all streams, in which each
+	// address has a share: the largest message fits in it twice.
 	smallFrame = 32 << 10
 	shareOf    = 4 // of the pool
 
-	maxGreeted   = 1024 // streams that are greeted at a time, or fewer
-	placesOfNode = 8    // connections that are kept for each other node of the cluster
+	maxGreeted   = 1024 // upper bound of concurrent handshakes
+	placesOfNode = 8    // connections reserved for each other node of the cluster
 )
 
-// room is bytes that all streams share. Who finds none is refused.
+// room is a number of bytes shared by all streams. Requests beyond it are refused.
 type room struct {
 	limit int64
 	used  atomic.Int64
@@ -38,7 +38,7 @@ type room struct {
 
 func (r *room) full() bool { return r.used.Load() > r.limit }
 
-// shares are bytes that each of many may have so many of.
+// shares limits the bytes of each of many holders.
 type shares struct {
 	limit int64
 
@@ -46,7 +46,7 @@ type shares struct {
 	by map[string]int64
 }
 
-// add takes n bytes for one of them. Errors: ErrBusy, unless it has none yet.
+// add takes n bytes for a holder. Errors: ErrBusy, unless it has none yet.
 func (s *shares) add(whose string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,11 +68,11 @@ func (s *shares) remove(whose string, n int64) {
 	}
 }
 
-// Of connections beyond the limit so many more are let in as far as to hear why they can not stay.
-// Others are closed without a word.
+// latecomers returns how many connections beyond the limit are accepted only to receive the reason
+// of their refusal. Others are closed without an answer.
 func latecomers(limit int) int { return max(limit/10, 16) }
 
-// tellShare logs, once a minute, that an address has its share of the connections.
+// tellShare logs, at most once a minute, that an address has used up its share of the connections.
 func (p *Peer) tellShare(addr netip.Addr) {
 	now := time.Now().UnixNano()
 	if last := p.shareTold.Load(); now-last < int64(time.Minute) || !p.shareTold.CompareAndSwap(last, now) {
@@ -82,22 +82,22 @@ func (p *Peer) tellShare(addr netip.Addr) {
 		p.limits.Connections)
 }
 
-// tally counts calls that are under way. Those of one namespace may leave no less than a fourth of
-// what there is to others, see budget.Fair.
+// tally counts calls in flight. The calls of one namespace must leave at least a fourth of the
+// places to others, see budget.Fair.
 type tally struct {
-	of           string // what it is for
+	of           string // its subject, for messages
 	calls, waits int    // limits
-	alone        bool   // it is of one client, who may do with it as he likes
+	alone        bool   // it belongs to one client, so fairness does not apply
 
 	mu              sync.Mutex     // guards what follows
-	underWay, lasts int            // calls that do not wait, and those that do
+	underWay, lasts int            // non-waiting and waiting calls
 	callsBy         map[uint64]int // by the hash of their namespace
 	waitsBy         map[uint64]int
-	lines           list.List // *line: namespaces with calls that wait for a place; the first is served next
-	inLines         int       // calls in all of them
+	lines           list.List // *line: namespaces with calls waiting for a place; the first is served next
+	inLines         int       // total calls in lines
 }
 
-// line is the calls of a namespace that wait for a place, in order.
+// line holds the calls of a namespace that wait for a place, in order.
 type line struct {
 	namespace uint64
 	calls     list.List // *place
@@ -106,13 +106,13 @@ type line struct {
 // waitingCall is a call that waits in a line.
 type waitingCall struct {
 	line  *line
-	taken chan struct{} // closed when the call has it
+	taken chan struct{} // closed when the call has its place
 }
 
-// When there is no place some calls wait for a moment until one is free: to refuse a call costs
-// about as much as to carry it out, so a port that refuses as many as it serves would serve fewer.
+// If there is no place, some calls wait a moment for one: refusing a call costs about as much as
+// serving it, so a port that refuses as many as it serves would serve fewer.
 const (
-	waitersOf = 7 // calls may wait for each that is under way
+	waitersOf = 7 // waiting calls per call in flight
 	placeTime = 100 * time.Millisecond
 )
 
@@ -120,7 +120,7 @@ func newTally(of string, calls, waits int) *tally {
 	return &tally{of: of, calls: calls, waits: waits, callsBy: make(map[uint64]int), waitsBy: make(map[uint64]int)}
 }
 
-// count returns what is counted for a kind of calls.
+// count returns the counters of a kind of call.
 func (t *tally) count(lasting bool) (n *int, by map[uint64]int, limit int, what string) {
 	if lasting {
 		return &t.lasts, t.waitsBy, t.waits, "wait"
@@ -135,7 +135,7 @@ func (t *tally) add(lasting bool, namespace uint64) error {
 	return t.addLocked(lasting, namespace)
 }
 
-// take is add for a call that may wait a moment for its place. Errors: ErrBusy; ctx's.
+// take is add for a call that may wait a moment for a place. Errors: ErrBusy; ctx's.
 func (t *tally) take(ctx context.Context, lasting bool, namespace uint64) error {
 	t.mu.Lock()
 	busy := t.addLocked(lasting, namespace)
@@ -165,7 +165,7 @@ func (t *tally) take(ctx context.Context, lasting bool, namespace uint64) error 
 	return busy
 }
 
-// waitLocked puts a call into the line of its namespace.
+// waitLocked adds a call to the line of its namespace.
 func (t *tally) waitLocked(namespace uint64) *list.Element {
 	var own *line
 	for e := t.lines.Front(); e != nil && own == nil; e = e.Next() {
@@ -181,7 +181,7 @@ func (t *tally) waitLocked(namespace uint64) *list.Element {
 	return own.calls.PushBack(&waitingCall{own, make(chan struct{})})
 }
 
-// leaveLocked takes a call out of its line.
+// leaveLocked removes a call from its line.
 func (t *tally) leaveLocked(mine *list.Element) {
 	l := mine.Value.(*waitingCall).line
 	t.inLines--
@@ -196,8 +196,8 @@ func (t *tally) leaveLocked(mine *list.Element) {
 	}
 }
 
-// serveLocked gives a place that is free to a call of the first namespace that may have it. That
-// one is last then.
+// serveLocked gives a free place to a call of the first namespace that may have it, and moves that
+// namespace to the end.
 func (t *tally) serveLocked() {
 	for e := t.lines.Front(); e != nil; e = e.Next() {
 		l := e.Value.(*line)
@@ -240,7 +240,7 @@ func (t *tally) remove(lasting bool, namespace uint64) {
 	}
 }
 
-// used returns how many calls there are, those that wait apart.
+// used returns the numbers of non-waiting and waiting calls.
 func (t *tally) used() (calls, waits int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -265,26 +265,26 @@ func (p *Peer) Limits() []Limit {
 	}
 }
 
-// memory is a number of bytes that many share. Who wants more than is left waits, and with him the
-// stream that he reads.
+// memory is a number of shared bytes. A reader that needs more than is left waits, and so does its
+// stream.
 type memory struct {
 	limit, share int64 // of all, and of an address
 
 	mu    sync.Mutex // guards what follows
 	used  int64
 	by    map[string]int64 // address
-	freed chan struct{}    // closed, and made anew, when some is given back
+	freed chan struct{}    // closed and replaced when bytes are given back
 }
 
 func newMemory(limit, share int64) *memory {
 	return &memory{limit: limit, share: share, by: make(map[string]int64), freed: make(chan struct{})}
 }
 
-// take waits until there are n bytes for an address. Errors: ctx's.
+// take waits until n bytes are free for an address. Errors: ctx's.
 func (m *memory) take(ctx context.Context, addr string, n int64) error {
 	for {
 		m.mu.Lock()
-		// One alone fits however large it is.
+		// A single one fits, however large it is.
 		fits, freed := (m.used+n <= m.limit || m.used == 0) && (m.by[addr]+n <= m.share || m.by[addr] == 0), m.freed
 		if fits {
 			m.used += n

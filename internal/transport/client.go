@@ -42,15 +42,16 @@ func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	return d, nil
 }
 
-// arrive asks the addresses, and again, until one answers or patience is over.
+// arrive tries the addresses repeatedly until one answers or patience is over.
 func (d *Client) arrive(ctx context.Context) error {
 	return d.peer.untilLed(ctx, everyFailure, func(t *trip) error { return d.tryAll(ctx, t.by) })
 }
 
-// nextTry is how long an address may be silent before the one behind it is asked as well.
+// nextTry is how long an address may be silent before the next one is tried as well.
 const nextTry = 250 * time.Millisecond
 
-// tryAll asks each address when those before have failed or are silent, and takes the first answer.
+// tryAll tries each address once those before it have failed or are silent, and uses the first
+// answer.
 func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 	type result struct {
 		i   int
@@ -58,7 +59,7 @@ func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 		err error
 	}
 	d.mu.Lock()
-	addrs := d.addrs // an attempt may begin when another one has just made more of them known
+	addrs := d.addrs // another attempt may have just added addresses
 	d.mu.Unlock()
 	results := make(chan result, len(addrs))
 	begun := 0
@@ -92,7 +93,7 @@ func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 	return nobody(addrs, reasons)
 }
 
-// nobody says why no address answers.
+// nobody returns the error that no address answers, with the reasons.
 func nobody(addrs []string, reasons []error) error {
 	var all error
 	final := true
@@ -118,7 +119,7 @@ func nobody(addrs []string, reasons []error) error {
 	return &notSentError{reason: all}
 }
 
-// learn takes over what the node at an address has said of the cluster.
+// learn adopts what the node at an address reported about the cluster.
 func (d *Client) learn(home int, w *welcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,7 +213,7 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	var lost *lostError
 	switch {
 	case errors.As(err, &lost):
-		// Somebody else may lead by now, and the next connection there may hang as well.
+		// Another node may lead by now, and the next connection to this one may hang as well.
 		d.follow(id, 0)
 		if at == home {
 			d.leave(home)
@@ -223,11 +224,11 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 			return nil, err
 		}
 		if at == home && notLeader.Leader == 0 {
-			d.leave(home) // it may be cut off from those who know
+			d.leave(home) // it may be cut off from the nodes that know the leader
 			return nil, err
 		}
 	case errors.As(err, &notSent):
-		// It can not be reached from here, perhaps by others.
+		// It cannot be reached from here, but perhaps from other nodes.
 		d.follow(id, 0)
 		if at == home {
 			d.leave(home)
@@ -240,8 +241,8 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	return d.askOf(ctx, home, q)
 }
 
-// follow notes the leader of a shard. It reports whether that may be asked: not if it could not be
-// reached a moment ago.
+// follow notes the leader of a shard. It reports whether to call it: not if it was recently
+// unreachable.
 func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,8 +257,8 @@ func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	return known
 }
 
-// leave makes the next address the home, if it still is the one that has failed: the next that
-// could be reached a moment ago, if there is one.
+// leave makes the next address the home, if the failed one still is: the next one that is not known
+// to be down, if any.
 func (d *Client) leave(home *link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +276,7 @@ func (d *Client) leave(home *link) {
 	d.home = next
 }
 
-// askHome makes one attempt at whichever node is near.
+// askHome makes one attempt at the home node.
 func (d *Client) askHome(ctx context.Context, _ engine.ShardID, q request) ([]byte, error) {
 	return d.askOf(ctx, d.homeLink(), q)
 }
@@ -286,14 +287,14 @@ func (d *Client) homeLink() *link {
 	return d.linkLocked(d.addrs[d.home])
 }
 
-// askOf makes one attempt at home, and leaves that if it can not help.
+// askOf makes one attempt at home, and leaves it if it cannot help.
 func (d *Client) askOf(ctx context.Context, home *link, q request) ([]byte, error) {
 	result, err := home.call(ctx, q)
 	d.judge(ctx, home, err)
 	return result, err
 }
 
-// judge leaves a home that could not be reached, or knows no leader.
+// judge leaves a home that is unreachable, or knows no leader.
 func (d *Client) judge(ctx context.Context, home *link, err error) {
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
@@ -319,7 +320,7 @@ func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err er
 		home := d.homeLink()
 		s, err := home.get(ctx, t.by)
 		if err == nil {
-			stats, err = s.call(ctx, request{kind: askStats, shard: node, trip: t}) // a refusal is about the other node
+			stats, err = s.call(ctx, request{kind: askStats, shard: node, trip: t}) // a refusal concerns the other node
 		}
 		d.judge(ctx, home, err)
 		return repeatable(err)

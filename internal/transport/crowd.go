@@ -14,25 +14,25 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// crowd is connections that can all be closed. An HTTP server forgets those that speak HTTP/2 in
-// clear text, and an HTTP client does not close one on which a stream has ended a moment ago.
+// crowd is a set of connections that can be closed together. An HTTP server does not track those
+// with clear-text HTTP/2, and an HTTP client does not close one on which a stream has just ended.
 type crowd struct {
 	limit   int
-	silence time.Duration // after which a connection is given up
+	silence time.Duration // after which a connection is closed
 
-	// Of connections that others open:
+	// For accepted connections:
 	share    int                   // of the limit, for one address; 0: all
-	reserved int                   // places beyond the limit for nodes of the cluster
-	strange  time.Duration         // after which a connection without a stream that was welcomed is closed; 0: never
-	crowds   func(addr netip.Addr) // hears of an address that has its share; nil: nobody does
+	reserved int                   // places beyond the limit for cluster nodes
+	strange  time.Duration         // after which a connection without a welcomed stream is closed; 0: never
+	crowds   func(addr netip.Addr) // called for an address that has used up its share; may be nil
 
-	met func(addr string) // hears of each address that a connection was opened to; nil: nobody does
+	met func(addr string) // called with each address a connection was opened to; may be nil
 
 	received, sent atomic.Int64 // bytes
 
 	mu     sync.Mutex // guards what follows; nothing is called under it
 	conns  map[*guest]bool
-	by     map[netip.Addr]int // those of an address that has a share
+	by     map[netip.Addr]int // connections by address, for addresses with a share
 	nodes  map[netip.Addr]bool
 	closed bool
 }
@@ -41,20 +41,20 @@ type crowd struct {
 type guest struct {
 	net.Conn
 	crowd *crowd
-	addr  netip.Addr // of the other end, as shares count it; zero: it is not counted
+	addr  netip.Addr // of the other end, as counted for shares; zero: not counted
 
-	strange  *time.Timer // closes it; nil: it is not a stranger's
-	streams  int         // that are being greeted, guarded by crowd.mu, like the next one
+	strange  *time.Timer // closes the connection; nil: no limit for strangers
+	streams  int         // in their handshake; guarded by crowd.mu, like welcomed
 	welcomed bool        // one of its streams
 
-	heard  atomic.Bool // something came since the last look
-	lost   atomic.Bool // nothing came for too long
-	silent int         // looks in a row before which nothing came; by the one goroutine that looks
+	heard  atomic.Bool // bytes arrived since the last check
+	lost   atomic.Bool // closed because nothing arrived for too long
+	silent int         // checks in a row without bytes; used only by the checking goroutine
 	look   *time.Timer
 }
 
-// looks is how often in its silence a connection is looked at. One look alone, late because the
-// process did not run, ends none.
+// looks is the number of checks of a connection during its silence. So a single check, late because
+// the process was suspended, closes none.
 const looks = 4
 
 func newCrowd(limit int, silence time.Duration) *crowd {
@@ -62,7 +62,7 @@ func newCrowd(limit int, silence time.Duration) *crowd {
 		nodes: make(map[netip.Addr]bool)}
 }
 
-// learn notes that a node of the cluster is at an address, which may have a port.
+// learn notes the address of a cluster node, which may include a port.
 func (c *crowd) learn(at string) {
 	addr, err := netip.ParseAddr(at)
 	if withPort, portErr := netip.ParseAddrPort(at); portErr == nil {
@@ -76,7 +76,7 @@ func (c *crowd) learn(at string) {
 	c.nodes[budget.Host(addr)] = true
 }
 
-// isNode reports whether a node of the cluster is at an address.
+// isNode reports whether an address is that of a cluster node.
 func (c *crowd) isNode(at string) bool {
 	addr, err := netip.ParseAddr(at)
 	c.mu.Lock()
@@ -84,8 +84,8 @@ func (c *crowd) isNode(at string) bool {
 	return err == nil && c.nodes[budget.Host(addr)]
 }
 
-// admit returns the connection as one of the crowd, or closes it and returns nil if there are too
-// many, or all have been closed.
+// admit adds the connection to the crowd, or closes it and returns nil if there are too many or the
+// crowd is closed.
 func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
 	addr := netip.Addr{}
@@ -96,7 +96,7 @@ func (c *crowd) admit(conn net.Conn) *guest {
 	limit, full := c.limit, false
 	if c.nodes[addr] {
 		limit += c.reserved
-	} else if c.share > 0 && addr.IsValid() && !addr.IsLoopback() { // others on this machine could do worse
+	} else if c.share > 0 && addr.IsValid() && !addr.IsLoopback() { // local processes could do worse
 		g.addr, full = addr, c.by[addr] >= c.share
 	}
 	fits := len(c.conns) < limit && !full && !c.closed
@@ -124,7 +124,7 @@ func (c *crowd) admit(conn net.Conn) *guest {
 // guestKey is the key of a context's *guest.
 type guestKey struct{}
 
-// guestOf returns what entrance has made of a connection, nil if it is another's.
+// guestOf returns the guest of a connection accepted by entrance, or nil.
 func guestOf(c net.Conn) *guest {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -136,7 +136,7 @@ func guestOf(c net.Conn) *guest {
 	return nil
 }
 
-// begins notes that a stream is to be greeted, which has a deadline of its own.
+// begins notes that a stream begins its handshake, which has its own deadline.
 func (g *guest) begins() {
 	if g == nil || g.strange == nil {
 		return
@@ -147,7 +147,7 @@ func (g *guest) begins() {
 	g.strange.Stop()
 }
 
-// greeted notes what has become of the stream.
+// greeted notes the result of the handshake.
 func (g *guest) greeted(welcome, node bool) {
 	if g == nil || g.strange == nil {
 		return
@@ -164,7 +164,7 @@ func (g *guest) greeted(welcome, node bool) {
 	}
 }
 
-// check closes the connection if nothing has come for too long.
+// check closes the connection if nothing has arrived for too long.
 func (g *guest) check() {
 	if g.silent++; g.heard.Swap(false) {
 		g.silent = 0
@@ -216,14 +216,14 @@ func (g *guest) Close() error {
 	return g.Conn.Close()
 }
 
-// traffic returns how many connections there are, and what all that there were have carried.
+// traffic returns the number of connections, and the bytes of all connections so far.
 func (c *crowd) traffic() shard.Traffic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return shard.Traffic{Connections: len(c.conns), BytesReceived: c.received.Load(), BytesSent: c.sent.Load()}
 }
 
-// closeAll closes what there is, and what comes later.
+// closeAll closes all present and future connections.
 func (c *crowd) closeAll() {
 	c.mu.Lock()
 	c.closed = true
@@ -234,14 +234,14 @@ func (c *crowd) closeAll() {
 	}
 }
 
-// entrance is a listener whose connections are a crowd.
+// entrance is a listener whose connections form a crowd.
 type entrance struct {
 	net.Listener
 	crowd  *crowd
 	secure bool // TLS is expected
 }
 
-// Accept turns away what is beyond the limit.
+// Accept rejects connections beyond the limit.
 func (e *entrance) Accept() (net.Conn, error) {
 	for {
 		conn, err := e.Listener.Accept()

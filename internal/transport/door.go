@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// patience is how long a call waits for a leader that can be reached before it fails as
-// unavailable. A new one is there within two election timeouts, of one second each.
+// patience is how long a call waits for a reachable leader before it fails as unavailable. A new
+// leader is elected within two election timeouts, of one second each.
 const patience = 5 * time.Second
 
 // Pauses between attempts to find the leader.
@@ -41,7 +41,7 @@ func (d *nodeDoor) Shards() int {
 	}
 }
 
-// await returns when there is a host. Errors: *notSentError; ctx's.
+// await returns when a host is attached. Errors: *notSentError; ctx's.
 func (p *Peer) await(ctx context.Context) error {
 	select {
 	case <-p.ready:
@@ -68,7 +68,7 @@ func (d *nodeDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query)
 	return p.own(p.untilLed(ctx, everyFailure, func(t *trip) error { return p.query(ctx, t, id, q) }))
 }
 
-// own makes a call that has failed because this end is being closed say so.
+// own returns the error of a closed Peer for a call that failed because this end is being closed.
 func (p *Peer) own(err error) error {
 	var notSent *notSentError
 	if p.draining.Err() != nil && errors.As(err, &notSent) {
@@ -77,7 +77,7 @@ func (p *Peer) own(err error) error {
 	return err
 }
 
-// closedError is what calls get that this end can not make any more.
+// closedError returns the error of calls after this end was closed.
 func (p *Peer) closedError() error {
 	if p.cfg.Node == 0 {
 		return engine.Errorf(engine.ErrClosed, "client is closed")
@@ -116,8 +116,8 @@ func (p *Peer) query(ctx context.Context, t *trip, id engine.ShardID, q engine.Q
 	return engine.DecodeResults(q, results)
 }
 
-// leader returns the other node that leads the shard, or nil if this one does or nobody is known
-// to: then it is the local shard that says so.
+// leader returns the other node that leads the shard, or nil if this one does or the leader is
+// unknown: then the local shard reports it.
 func (p *Peer) leader(id engine.ShardID) *node {
 	if p.host.Leads(id) {
 		return nil
@@ -127,13 +127,13 @@ func (p *Peer) leader(id engine.ShardID) *node {
 
 // trip is one attempt of a call.
 type trip struct {
-	by   time.Time // until when a connection is waited for; zero: as long as opening one takes
-	left time.Time // when it was handed to a node, this one or another; zero: it was not
+	by   time.Time // deadline of the wait for a connection; zero: as long as opening one takes
+	left time.Time // when it was passed to a node, this one or another; zero: not yet
 }
 
-// leaderPatience is how long a node waits for a connection to the one that it takes for the leader,
-// before it looks again who that is. One that is silent may have been followed by another a moment
-// later; the attempt to connect goes on meanwhile.
+// leaderPatience is how long a node waits for a connection to the supposed leader, before it checks
+// again which node leads. A silent leader may have been replaced meanwhile; the attempt to connect
+// continues.
 const leaderPatience = 500 * time.Millisecond
 
 // brief limits how long the attempt waits for a connection.
@@ -144,20 +144,20 @@ func (t *trip) brief() *trip {
 	return t
 }
 
-// stayed is how long an attempt has to have been at a node for its failure to be the first of a new
-// row: a query waited there.
+// stayed is how long an attempt must have been at a node for its failure to start a new series: a
+// query waited there.
 const stayed = time.Second
 
-// endurance says which failures to find or reach a leader use up the patience of a call.
+// endurance determines which failures to find or reach a leader use up the patience of a call.
 type endurance uint8
 
 const (
-	everyFailure endurance = iota // that of a node, which others can see, and of Dial
-	answers                       // of nodes that can be reached and can not help: a client connects again until ctx ends
-	noFailure                     // it goes on until ctx ends
+	everyFailure endurance = iota // for calls of a node, whose state others can see, and for Dial
+	answers                       // only answers of nodes that cannot help: a client reconnects until ctx ends
+	noFailure                     // the call continues until ctx ends
 )
 
-// enduranceOf is that of a client's call.
+// enduranceOf returns the endurance of a client's call.
 func enduranceOf(ctx context.Context) endurance {
 	if engine.IsLasting(ctx) {
 		return noFailure
@@ -176,10 +176,10 @@ func (e endurance) counts(err error) bool {
 	return false
 }
 
-// untilLed makes an attempt, and further ones while all that failed is that the leader was not
-// found or could not be reached: as long as ctx and endurance last.
+// untilLed makes attempts as long as they fail only because the leader was not found or not
+// reachable, and as long as ctx and endurance last.
 func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) error) error {
-	since := time.Now() // the first of a row of failures
+	since := time.Now() // the first of a series of failures
 	last := since
 	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
 		var t trip
@@ -206,15 +206,15 @@ func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) er
 	}
 }
 
-// ended returns the error of a call that may have failed because ctx has ended: then it is ctx's,
-// whatever the call was doing.
+// ended returns the error of a call that may have failed because ctx has ended: then it is ctx's
+// error, whatever the call was doing.
 func ended(ctx context.Context, err error) error {
 	var lost *lostError
 	switch cause := ctx.Err(); {
 	case err == nil || cause == nil || errors.Is(err, cause) && !errors.Is(err, engine.ErrUnavailable):
 		return err
 	case !nowhere(err) && !errors.As(err, &lost) && !errors.Is(err, engine.ErrUnknownOutcome):
-		return err // it was refused for certain
+		return err // it was certainly refused
 	case cause == context.DeadlineExceeded:
 		return &overdueError{cause, err}
 	default:
@@ -222,8 +222,8 @@ func ended(ctx context.Context, err error) error {
 	}
 }
 
-// overdueError is a call whose time is over: the error of its ctx and nothing else, with what it
-// was waiting for to be read.
+// overdueError is the error of a call past its deadline. It matches only the error of its ctx, but
+// its text includes what the call was waiting for.
 type overdueError struct{ cause, waited error }
 
 func (e *overdueError) Error() string { return fmt.Sprintf("%v: %v", e.cause, e.waited) }
@@ -238,15 +238,15 @@ func (e *overdueError) As(target any) bool {
 	return false
 }
 
-// nowhere reports whether a call has certainly not been carried out, because the one who was asked
-// could not do it and another may.
+// nowhere reports whether a call was certainly not carried out, because the called node could not
+// do it but another may.
 func nowhere(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
 	return errors.As(err, &notLeader) || errors.As(err, &notSent) && !errors.Is(err, engine.ErrUnauthorized)
 }
 
-// ambiguous makes the error of a write say that it may have happened, if it may.
+// ambiguous marks the error of a write that may have been applied.
 func ambiguous(err error) error {
 	var lost *lostError
 	if errors.As(err, &lost) {
@@ -260,7 +260,7 @@ type unknownError struct{ reason error }
 func (e *unknownError) Error() string   { return "outcome unknown: " + e.reason.Error() }
 func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.reason} }
 
-// repeatable makes the error of a read say that it may be asked again.
+// repeatable marks the error of a read as retryable.
 func repeatable(err error) error {
 	var lost *lostError
 	if errors.As(err, &lost) {

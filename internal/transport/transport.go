@@ -17,21 +17,21 @@ import (
 
 var _ shard.Transport = (*Peer)(nil)
 
-// maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at
-// most this much under way for a shard.
+// maxRaftWaiting bounds the bytes of messages waiting for a node. Raft repeats lost messages, and
+// has at most this much in flight for a shard.
 const maxRaftWaiting = 32 << 20
 
 // Kinds of frames on the way to a node.
 const (
 	frameMessage byte = iota + 1
-	frameLife         // a sign of life, and a question for the time
+	frameLife         // a sign of life, and a request for the time
 	frameTime         // the answer
 	frameLeaving      // the node is about to stop
 	frameMark         // behind a large message
-	framePassed       // the answer: it has come
+	framePassed       // the answer: the large message has arrived
 )
 
-// raftStream carries raft messages, and what else a node has to say to all others, to one of them:
+// raftStream carries raft messages and a node's other notices to another node:
 //
 //	message u8 | shard uvarint | message (protobuf)
 //	life u8    | when it was sent, by the sender's own time, uvarint ns | whether the sender's disk is full, u8
@@ -40,40 +40,38 @@ const (
 //	mark u8    | number of the message, uvarint
 //	passed u8  | the same
 //
-// What can not be sent is dropped. Entries have a stream of their own, on a connection of its own:
-// on a slow way, or one that lets no large packets through, a heartbeat must not wait behind those
-// of any shard.
+// Messages that cannot be sent are dropped. Entries have their own stream and connection: on a slow
+// path, or one that drops large packets, a heartbeat must not wait behind the entries of any shard.
 type raftStream struct {
 	node   *node
 	path   string
 	client *http.Client
-	out    *outbox // of the stream that is open, or the next one; guarded by node.mu, like what follows
+	out    *outbox // of the current or next stream; guarded by node.mu, as are the fields below
 	open   bool
 }
 
-// transfer is what a node knows of the large messages on their way to another one, guarded by
-// node.mu. As long as raft does not know what a follower has, it sends it the same entries with
-// each answer to a heartbeat. On a way that is slower than that, these would be all that ever
-// comes.
+// transfer tracks the large messages in flight to another node, guarded by node.mu. As long as raft
+// does not know what a follower has, it sends the same entries with each answer to a heartbeat. On
+// a path slower than that, nothing else would ever arrive.
 type transfer struct {
 	sent     uint64    // messages
-	arrived  uint64    // of them, with all before
-	since    time.Time // the last arrived
+	arrived  uint64    // last arrived one
+	since    time.Time // when the last one arrived
 	underWay map[uint16]largeAppend
 }
 
 // largeAppend is the last large message for a shard.
 type largeAppend struct {
 	term, index, last uint64
-	out               *outbox // it is lost with its stream
+	out               *outbox // the message is lost with its stream
 	number            uint64
 }
 
-// largeMessage is from how many bytes on a message is not repeated before it has come.
+// largeMessage is the minimum size of a message that is not repeated before it has arrived.
 const largeMessage = 16 << 10
 
-// largeAnswer is how long raft's answer to a large message may take once it has come: its entries
-// are synced before.
+// largeAnswer is how long raft's answer to a large message may take after its arrival: its entries
+// are synced first.
 const largeAnswer = 500 * time.Millisecond
 
 // Send queues messages on the streams of the nodes they are for.
@@ -83,7 +81,7 @@ func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
 		if n == nil {
 			continue
 		}
-		// Whatever does not fit, or can not be encoded, is lost as a message of raft may be.
+		// Messages that do not fit, or cannot be encoded, are lost, as raft allows.
 		switch {
 		case m.GetType() != raftpb.MsgApp:
 			_ = n.pulse.current().send(messageFrame(id, m))
@@ -103,9 +101,9 @@ func messageFrame(id uint16, m *raftpb.Message) func([]byte) []byte {
 	}
 }
 
-// sendLarge sends entries, unless the same are on their way. Without a stream they are dropped:
-// what waits for one would come first when the node is back, which refuses it, because it lacks
-// what was lost before, and then gets all of it again.
+// sendLarge sends entries, unless the same ones are in flight. Without a stream they are dropped.
+// If they were queued, a returning node would receive them first, refuse them because it lacks
+// earlier lost entries, and then get all of them again.
 func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	es := m.GetEntries()
 	l := largeAppend{term: m.GetTerm(), index: m.GetIndex(), last: m.GetIndex() + uint64(len(es))}
@@ -122,7 +120,7 @@ func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 		if coming || before.number == t.arrived && time.Since(t.since) < largeAnswer {
 			n.mu.Unlock()
 			if coming {
-				_ = l.out.sendSmall(mark(before.number)) // the answer to the last one may be lost
+				_ = l.out.sendSmall(mark(before.number)) // the answer to the last mark may be lost
 			}
 			return
 		}
@@ -142,12 +140,12 @@ func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	}
 }
 
-// mark returns the frame behind a large message.
+// mark returns the frame sent behind a large message.
 func mark(number uint64) func([]byte) []byte {
 	return func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameMark), number) }
 }
 
-// passed notes that a large message has come.
+// passed notes that a large message has arrived.
 func (n *node) passed(number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,7 +160,7 @@ func (s *raftStream) current() *outbox {
 	return s.out
 }
 
-// beat sends a sign of life, which may be lost as well.
+// beat sends a sign of life, which may be lost.
 func (s *raftStream) beat() {
 	sent := time.Since(s.node.peer.began)
 	full := s.node.peer.host.ReadOnly()
@@ -179,11 +177,11 @@ func (s *raftStream) tellTime(sent uint64) {
 	})
 }
 
-// compareTime takes the answer: the other clock was read at some moment of the way there and back.
+// compareTime processes the answer: the other clock was read at some moment of the round trip.
 func (n *node) compareTime(sent uint64, wall int64) {
 	trip := time.Since(n.peer.began) - time.Duration(min(sent, math.MaxInt64))
 	if trip < 0 {
-		return // nothing of this run
+		return // not of this run
 	}
 	half := (trip / 2).Milliseconds()
 	n.peer.host.ObserveClock(n.member.ID, wall+half, half)
@@ -215,9 +213,8 @@ func (s *raftStream) run() {
 	}
 }
 
-// once opens a stream and writes to it until it ends. The other side says nothing behind the
-// handshake, so that when something comes it is the end. It returns for how long the stream was
-// open.
+// once opens a stream and writes to it until it ends. The other side sends nothing after the
+// handshake, so anything read is the end. It returns how long the stream was open.
 func (s *raftStream) once() (lasted time.Duration, err error) {
 	p := s.node.peer
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
@@ -263,7 +260,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// receiveRaft takes the messages of a stream.
+// receiveRaft receives the messages of a stream.
 func (p *Peer) receiveRaft(s *wire, from uint64) error {
 	var buf []byte
 	for {
@@ -293,7 +290,7 @@ func (p *Peer) receiveRaft(s *wire, from uint64) error {
 	}
 }
 
-// hear takes a frame that is no message.
+// hear processes a frame other than a raft message.
 func (n *node) hear(kind byte, b []byte) error {
 	r := codec.NewReader(b)
 	switch kind {
@@ -328,7 +325,7 @@ func (n *node) hear(kind byte, b []byte) error {
 	return nil
 }
 
-// decodeMessage reads a message, which has to be of the node that sends it, for this one.
+// decodeMessage reads a message, which must be from the sending node, for this one.
 func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err error) {
 	r := codec.NewReader(b)
 	wide := r.Uvarint()
@@ -349,14 +346,14 @@ func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err
 	return uint16(wide), m, nil
 }
 
-// wellFormed reports whether raft may be given the message: of those that it takes from itself, or
-// that say nothing where something is needed, it would make a panic.
+// wellFormed reports whether the message may be passed to raft: raft would panic on messages that
+// it only accepts from itself, or that lack required fields.
 func wellFormed(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgReadIndex:
 		return true
 	case raftpb.MsgHeartbeatResp:
-		// The number of a read comes back, if there was one.
+		// It returns the number of a read, if there was one.
 		if n := len(m.GetContext()); n != 0 && n != 8 {
 			return false
 		}
@@ -427,7 +424,7 @@ func (n *node) sendSnapshot(id uint16, m *raftpb.Message, body io.Reader) error 
 	return nil
 }
 
-// receiveSnapshot is the other side of SendSnapshot.
+// receiveSnapshot is the receiver of SendSnapshot.
 func (p *Peer) receiveSnapshot(s *wire, from uint64) error {
 	b, err := readFrame(s.r, nil, maxHello)
 	if err != nil {
