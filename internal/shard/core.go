@@ -95,7 +95,7 @@ type output struct {
 	refused  []refusal       // definite: not in the log
 	lost     bool            // leadership is lost: proposals may or may not be applied
 	changed  bool            // leader or term changed
-	readable []readable      // may go on
+	readable []readable      // may proceed
 	unread   []*read         // may not proceed: this node is not known to lead any more
 }
 
@@ -385,7 +385,7 @@ func (c *core) refuseAll(out *output) {
 	}
 }
 
-// nextBatch takes the proposals of the next entry from those that wait, dropping those whose
+// nextBatch takes the proposals of the next entry from the waiting ones, dropping those whose
 // callers have given up. It is empty if none may proceed now.
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 	entry := c.sequence + 1

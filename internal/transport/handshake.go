@@ -25,11 +25,11 @@ import (
 //	<- verdict     for a node: empty, or why not
 //
 // Between nodes both sides prove that they know the secret, by an HMAC-SHA256 over both hellos,
-// each with a nonce. It says nothing about the frames behind it: who can change what is on its way
-// needs TLS to be kept from that. The opener comes first, with an HMAC over its hello: a stranger
-// gets no HMAC with which to try secrets, and does not learn who is a member.
+// each with a nonce. It does not protect the frames behind it: against an attacker who can change
+// traffic, TLS is needed. The opener comes first, with an HMAC over its hello: so a stranger gets
+// no HMAC with which to test secrets, and does not learn the members.
 
-// Roles of who opens a stream.
+// Roles of the opener of a stream.
 const (
 	roleClient uint8 = iota + 1
 	roleNode
@@ -46,18 +46,18 @@ type Member struct {
 	Addr string
 }
 
-// hello is what the opener of a stream says first.
+// hello is the first message of the opener of a stream.
 type hello struct {
 	version  uint64
 	role     uint8
-	to       uint64 // node that is meant, 0: whichever
+	to       uint64 // expected node, 0: any
 	identity shard.Introduction
 	shards   uint64 // of a node
 	nonce    []byte
 	key      auth.Secret // of a client
 	seal     []byte      // of a node: an HMAC over all before
 
-	grant *auth.Grant // is not sent: what the key is good for; nil: everything
+	grant *auth.Grant // not sent: the permissions of the key; nil: all
 }
 
 func (h *hello) code(c *codec.Coder) {
@@ -83,7 +83,7 @@ type welcome struct {
 	maxValue uint64
 	members  []Member
 	nonce    []byte
-	refusal  []byte // an error as of engine.Wire: the stream ends here
+	refusal  []byte // an error as encoded by engine.Wire: the stream ends here
 	proof    []byte // for a node
 }
 
@@ -146,7 +146,7 @@ func decoded(what string, b []byte, code func(*codec.Coder)) error {
 	return nil
 }
 
-// prove returns what shows that a side knows the secret.
+// prove returns the proof that a side knows the secret.
 func prove(secret []byte, side string, h *hello, w *welcome) []byte {
 	m := hmac.New(sha256.New, secret)
 	for _, part := range [][]byte{[]byte(side), encoded(h.code), encoded(w.codeUnproved)} {
@@ -155,7 +155,7 @@ func prove(secret []byte, side string, h *hello, w *welcome) []byte {
 	return m.Sum(nil)
 }
 
-// Sides of a proof, and what tells a seal from one.
+// Sides of a proof, and the label of a seal.
 const (
 	openerSide   = "floe opener"
 	listenerSide = "floe listener"
@@ -172,7 +172,7 @@ func (h *hello) sealed(secret []byte) []byte {
 	return m.Sum(nil)
 }
 
-// errSecret refuses who does not know the cluster's secret.
+// errSecret refuses a node that does not know the cluster's secret.
 var errSecret = engine.Errorf(engine.ErrUnauthorized, "the other node does not know this cluster's secret")
 
 // wire is both directions of a stream.
@@ -180,14 +180,14 @@ type wire struct {
 	r     *bufio.Reader
 	w     io.Writer
 	flush func() error
-	abort func()      // ends it, also for a write or read under way
-	slow  *time.Timer // aborts it if a frame that has begun does not go on; nil: none has begun yet
+	abort func()      // ends it, including a write or read in progress
+	slow  *time.Timer // aborts it if a frame that has begun stalls; nil: none has begun yet
 
 	// Of a stream that was accepted:
 	from    string          // address of the other end, without its port
-	near    bool            // it is on this machine
-	until   func(time.Time) // when what is read has to have come; zero: whenever
-	crowded error           // why a client can not stay; nil: it can
+	near    bool            // the other end is on this machine
+	until   func(time.Time) // sets the deadline of reads; zero: none
+	crowded error           // why a client is refused; nil: it is not
 }
 
 func (s *wire) write(b []byte) error {
@@ -214,8 +214,8 @@ func (s *wire) rest() {
 	}
 }
 
-// greet is the opener's side. It returns what the listener said, which is a node that knows the
-// secret if role is roleNode.
+// greet is the opener's side. It returns the listener's answer. If role is roleNode, the listener
+// is a node that knows the secret.
 func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
 	if role == roleClient {
@@ -281,7 +281,7 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	return w, nil
 }
 
-// refusedError says that a node that knows the secret does not want to have to do with this one.
+// refusedError is the refusal of this node by a node that knows the secret.
 type refusedError struct {
 	node   uint64
 	reason error
@@ -293,7 +293,7 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.reason }
 
-// foreignError says that a node that knows the secret is in a cluster of other nodes.
+// foreignError reports that a node that knows the secret is in a cluster of other nodes.
 type foreignError struct {
 	node         uint64
 	theirs, ours []uint64
@@ -324,12 +324,12 @@ func memberIDs(members []Member) (ids []uint64) {
 	return ids
 }
 
-// errUnproved is why a node that has left after the welcome is not let in.
+// errUnproved is the refusal of a node that left after the welcome.
 var errUnproved = engine.Errorf(engine.ErrUnauthorized,
 	"it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")
 
-// welcome is the listener's side. It returns who is there, also with an error if that has been
-// said.
+// welcome is the listener's side. It returns the opener's hello, also with an error, if it was
+// received.
 func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
 	b, err := readFrame(s.r, nil, maxHello)
 	if err != nil {
@@ -354,7 +354,7 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 	if refusal != nil {
 		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
 	}
-	if known || refusal == nil { // a stranger learns no more than why it is refused
+	if known || refusal == nil { // a stranger learns only why it is refused
 		w.identity.Identity, w.members = p.host.Identity(), p.cfg.Members
 	}
 	if known {
@@ -383,7 +383,7 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 	return h, s.write(nil)
 }
 
-// enterGate finds out what a client may do.
+// enterGate determines the permissions of a client.
 func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.Grant, error) {
 	if grant := p.cfg.Gate.Wait(); grant != nil {
 		return grant, nil
@@ -399,7 +399,7 @@ func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.G
 	return grant, err
 }
 
-// receive judges a node that has proved to know the secret.
+// receive checks a node that has proved to know the secret.
 func (p *Peer) receive(h *hello) error {
 	if h.shards != uint64(p.host.Shards()) {
 		return unequal(h.identity.Node, h.shards, p)
@@ -412,12 +412,12 @@ func (p *Peer) receive(h *hello) error {
 	if err := p.host.Meet(h.identity); err != nil {
 		return err
 	}
-	p.host.Confirmed(h.identity.Node) // it has met this node before it proved itself
+	p.host.Confirmed(h.identity.Node) // the other node has met this one before its own proof
 	return nil
 }
 
-// unequal is why a node with another number of shards is refused: the shards of the two have
-// nothing to do with each other.
+// unequal returns the refusal of a node with another number of shards: the shards of the two do not
+// correspond.
 func unequal(node, shards uint64, p *Peer) error {
 	return engine.Errorf(engine.ErrInvalid, "node %d has %d shards and node %d has %d: all nodes of a cluster need the same number", node,
 		shards, p.cfg.Node, p.host.Shards())

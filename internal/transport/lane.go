@@ -13,28 +13,28 @@ import (
 //	length of the message u32 | message
 //
 // A small frame passes between two parts, so it never waits for a large message. Within a lane the
-// order is kept. The receiver confirms each part with a gotFrame. The sender has only as many parts
-// on their way as the connection carries without queueing for long: beyond that they would fill the
-// buffers of the operating system and of routers, and small frames would queue there behind them.
+// order is kept. The receiver confirms each part with a gotFrame. The sender keeps only as many
+// parts in flight as the connection carries without long queues. More would fill the buffers of the
+// operating system and of routers, and small frames would queue there behind them.
 const (
 	minWindow   = 2 // parts
 	firstWindow = 4
 	maxWindow   = 128
-	// queueTime is by how much the parts on their way may delay each other.
+	// queueTime is the maximum delay that parts in flight may cause each other.
 	queueTime = 250 * time.Millisecond
 )
 
-// window is the parts on their way. Its size grows while the way takes them without delay, and
-// shrinks when they begin to queue.
+// window tracks the parts in flight. Its size grows while the connection carries them without
+// delay, and shrinks when they begin to queue.
 type window struct {
 	size int
-	sent []time.Time   // parts that were not confirmed yet, in order
+	sent []time.Time   // unconfirmed parts, in order
 	base time.Duration // the least time from sending a part to its confirmation; 0: none was confirmed yet
 }
 
 func (w *window) full() bool { return len(w.sent) >= w.size }
 
-// confirmed notes that the first part on its way has arrived. It reports whether there was one.
+// confirmed notes that the first part in flight has arrived. It reports whether there was one.
 func (w *window) confirmed(now time.Time) bool {
 	if len(w.sent) == 0 {
 		return false
@@ -56,7 +56,7 @@ func (w *window) confirmed(now time.Time) bool {
 // isLarge reports whether a request or answer with a body of so many bytes travels in parts.
 func isLarge(body int) bool { return body+maxHead > smallFrame }
 
-// sizeBytes is what a large message has before it.
+// sizeBytes is the size of the length before a large message.
 const sizeBytes = 4
 
 // inbox reads one direction of a door.
@@ -64,18 +64,17 @@ type inbox struct {
 	wire  *wire
 	out   *outbox // the other direction
 	limit int     // bytes of a message
-	// admit waits for the memory of a large message, which release gives back; nil: it takes what
-	// it needs.
+	// admit waits for the memory of a large message, which release gives back; nil: no limit.
 	admit func(n int) (release func(), err error)
 
 	part    []byte // buffer
-	large   []byte // what has come of a large message
-	size    int    // of it; 0: there is none
+	large   []byte // received bytes of a large message
+	size    int    // total size of that message; 0: none
 	release func()
 }
 
-// next returns the next message, which is the caller's to keep, and for a large one what gives its
-// memory back.
+// next returns the next message, which the caller owns, and for a large one the function that gives
+// its memory back.
 func (i *inbox) next() (b []byte, large bool, release func(), err error) {
 	for {
 		var buf []byte
@@ -112,7 +111,7 @@ func (i *inbox) next() (b []byte, large bool, release func(), err error) {
 	}
 }
 
-// begin takes the length off the first part of a message.
+// begin removes the length from the first part of a message.
 func (i *inbox) begin(part []byte) ([]byte, error) {
 	if i.size > 0 {
 		return part, nil
@@ -136,7 +135,7 @@ func (i *inbox) begin(part []byte) ([]byte, error) {
 	return part[sizeBytes:], nil
 }
 
-// end gives back the memory of a message that did not come to its end.
+// end gives back the memory of an incomplete message.
 func (i *inbox) end() {
 	if i.release != nil {
 		i.release()

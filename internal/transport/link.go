@@ -16,22 +16,23 @@ import (
 // Times of connections.
 const (
 	dialTimeout = 3 * time.Second
-	pingAfter   = time.Second // without a frame: then the other end has to send something
+	pingAfter   = time.Second // without a frame: then a ping makes the other end respond
 	pongTimeout = 30 * time.Second
 	minPause    = 20 * time.Millisecond
 	maxPause    = time.Second
 )
 
-// A connection is given up when nothing comes for two (the end that opened it) or four times
-// pingAfter (the other one): see guest. Any byte counts, because the answer to a ping may be behind
-// much else on a slow connection. If that answer takes longer than pongTimeout, the connection is
-// given up although bytes come. The end that accepted a connection pings later than the other one
-// gives up: its ping would be a sign of life on a connection that works in one direction.
+// A connection is closed when nothing arrives for two times pingAfter (the end that opened it) or
+// four times (the other end): see guest. Any byte counts, because the answer to a ping may be
+// queued behind other data on a slow connection. If that answer takes longer than pongTimeout, the
+// connection is closed although bytes arrive. The end that accepted a connection pings only after
+// the other end would have closed it: an earlier ping would be a sign of life on a connection that
+// works in one direction only.
 
 // dataFrame is the largest frame of HTTP/2: a ping may have to wait for one.
 const dataFrame = 64 << 10
 
-// newClient returns an HTTP client with one connection of its own to each address.
+// newClient returns an HTTP client with its own single connection to each address.
 func newClient(conf *tls.Config, dial dialFunc, conns *crowd) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(conf != nil)
@@ -54,7 +55,7 @@ func (p *Peer) url(addr string) string {
 	return "http://" + addr
 }
 
-// pacer says when something that has failed may be tried again.
+// pacer determines when a failed attempt may be repeated.
 type pacer struct {
 	pause time.Duration
 	until time.Time
@@ -66,23 +67,23 @@ func (c *pacer) failed(err error) {
 	c.until, c.err = time.Now().Add(c.pause), err
 }
 
-// link is the way to the door of one address: a session, opened when somebody needs one.
+// link connects to the door of one address: a session, opened on demand.
 type link struct {
 	peer   *Peer
 	client *http.Client
 	addr   string
 	role   uint8
-	node   uint64 // that is expected there, 0: whichever
+	node   uint64 // expected there, 0: any
 
 	mu      sync.Mutex // guards what follows; no I/O under it
 	session *session
 	pacer   pacer
-	lostAt  time.Time     // when a session was lost with calls under way
-	opening chan struct{} // closed when the attempt under way has ended
+	lostAt  time.Time     // when a session was lost with calls in flight
+	opening chan struct{} // closed when the current attempt has ended
 }
 
-// get returns a session, which is waited for until the time is by; zero: as long as opening one
-// takes. Errors: *notSentError; ctx's.
+// get returns a session. It waits until by; zero: as long as opening one takes. Errors:
+// *notSentError; ctx's.
 func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	for {
 		l.mu.Lock()
@@ -116,8 +117,8 @@ func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	}
 }
 
-// overdue is why there is no session when a call's time is over: why the last attempt failed says
-// more than that.
+// overdue returns why there is no session at a call's deadline: the reason of the last failed
+// attempt is more useful than the deadline.
 func (l *link) overdue(ctx context.Context, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,15 +145,15 @@ func awaitOpening(ctx context.Context, opening <-chan struct{}, by time.Time) er
 	}
 }
 
-// errSilent is why there is no session with an address that takes connections, or does not refuse
-// them, and says nothing.
+// errSilent is the reason for no session with an address that accepts, or does not refuse,
+// connections, but sends nothing.
 var errSilent = errors.New("it does not answer")
 
-// shunned is how long an address that could not be reached is not tried if there is another way.
+// shunned is how long an unreachable address is avoided if there is an alternative.
 const shunned = 5 * time.Second
 
-// isDown reports whether the address could not be reached a moment ago, or has fallen silent and
-// has not been reached since.
+// isDown reports whether the address was recently unreachable, or has become silent and has not
+// been reached since.
 func (l *link) isDown() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,15 +163,15 @@ func (l *link) isDown() bool {
 	return l.session == nil && l.pacer.pause > 0 && time.Since(l.pacer.until) < shunned || time.Since(l.lostAt) < shunned
 }
 
-// noteLost notes that a session was lost with a call under way: it takes seconds to find out
-// whether the next one there says anything.
+// noteLost notes that a session was lost with a call in flight: it takes seconds to find out
+// whether the next session answers.
 func (l *link) noteLost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lostAt = time.Now()
 }
 
-// open tries once. It does not depend on who asked first: others may wait for it as well.
+// open makes one attempt. It does not depend on the first caller: others may wait for it as well.
 func (l *link) open() {
 	ctx, cancel := context.WithTimeout(l.peer.ctx, dialTimeout)
 	defer cancel()
@@ -215,8 +216,8 @@ func (l *link) call(ctx context.Context, q request) ([]byte, error) {
 	return result, err
 }
 
-// unfit reports whether a node has refused a call because it stops or has failed: another one may
-// do better.
+// unfit reports whether a node has refused a call because it is stopping or has failed: another
+// node may accept it.
 func unfit(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var lost *lostError

@@ -12,21 +12,21 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// versionError says that a node has another version of the protocol.
+// versionError reports that a node has another version of the protocol.
 type versionError struct{ theirs string }
 
 func (e *versionError) Error() string {
 	return fmt.Sprintf("it speaks protocol version %.20q, this end speaks %d", e.theirs, Version)
 }
 
-// The first byte of a connection tells TLS from HTTP/2 in clear text, which begins with "P" and is
-// answered by a length below 65,536.
+// The first byte of a connection distinguishes TLS from clear-text HTTP/2, which begins with "P"
+// and is answered by a length below 65,536.
 const (
 	tlsAlert     = 0x15
 	tlsHandshake = 0x16
 )
 
-// errClearText and errTLS are why two ends do not understand each other.
+// errClearText and errTLS are the errors of ends with different settings for TLS.
 var (
 	errClearText = errors.New("it speaks clear text, TLS is expected")
 	errTLS       = errors.New("it speaks TLS, clear text is expected")
@@ -37,7 +37,7 @@ var (
 type sniffer struct {
 	net.Conn
 	secure bool // TLS is expected
-	heard  bool // something; by the one goroutine that reads
+	heard  bool // first bytes were read; used only by the reading goroutine
 }
 
 func (s *sniffer) Read(b []byte) (int, error) {
@@ -59,7 +59,7 @@ func (s *sniffer) Read(b []byte) (int, error) {
 // dialFunc opens a connection, like net.Dialer.
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer opens connections to nodes, which are a crowd. dial is nil for the operating system's.
+// dialer opens connections to nodes, which form a crowd. dial is nil for the operating system's.
 func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
@@ -80,7 +80,7 @@ func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
 	}
 }
 
-// What is said to who begins in another way than a port expects, so that its sniffer hears it.
+// Answers to a client that begins in another way than the port expects, for that client's sniffer.
 const (
 	plainRefusal  = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nfloe: this port is in clear text\n"
 	secureRefusal = "\x15\x03\x03\x00\x02\x02\x46" // a fatal alert, protocol_version
@@ -100,7 +100,7 @@ func (d *doorman) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// plain returns why a connection could not be made, without where to, which is known.
+// plain returns why a connection failed, without the address, which is known.
 func plain(err error) error {
 	var asked *url.Error
 	if errors.As(err, &asked) {
@@ -113,8 +113,7 @@ func plain(err error) error {
 	return err
 }
 
-// isFinal reports whether there will be no connection until one of the ends is configured in
-// another way.
+// isFinal reports whether no connection is possible until one end is configured differently.
 func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var alert *net.OpError
@@ -123,7 +122,7 @@ func isFinal(err error) bool {
 		errors.As(err, &alert) && alert.Op == "remote error"
 }
 
-// finalError is a notSentError that trying again will not change.
+// finalError is a notSentError that a retry will not change.
 type finalError struct{ reason error }
 
 func (e *finalError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }

@@ -80,34 +80,34 @@ type Peer struct {
 	log   *slog.Logger
 	host  Host
 	stats func(context.Context) ([]byte, error)
-	ready chan struct{} // closed when there is a host
+	ready chan struct{} // closed when a host is attached
 
 	ctx        context.Context
 	cancel     context.CancelFunc
 	mu         sync.Mutex // guards what follows; no I/O under it
 	closed     bool
-	disconnect func() // ends what Serve has accepted; nil: it does not serve
+	disconnect func() // closes the connections of Serve; nil: not serving
 	running    sync.WaitGroup
-	opened     *crowd       // connections to others
-	shareTold  atomic.Int64 // when it was logged last that an address has its share, in ns
-	strangers  struct {     // log lines about streams of others than the cluster's nodes
+	opened     *crowd       // outgoing connections
+	shareTold  atomic.Int64 // last log line about an address's share, in ns
+	strangers  struct {     // log lines about streams of non-members
 		sync.Mutex
 		lines
 	}
-	accepted *crowd // connections that Serve has accepted
+	accepted *crowd // connections accepted by Serve
 
-	began time.Time // what it tells others of its own time counts from here
+	began time.Time // origin of the times sent to others
 
-	draining context.Context // done when no further calls are taken
+	draining context.Context // done when no further calls are accepted
 	drain    context.CancelFunc
 	doors    sync.WaitGroup // streams of calls; none is added once it drains
 
 	limits   budget.Limits
-	tally    *tally  // calls of all who are connected
-	greeting *memory // for those that have not been welcomed
-	frames   *memory // for their requests that are large
+	tally    *tally  // calls of all connections
+	greeting *memory // for streams not welcomed yet
+	frames   *memory // for large requests
 	requests room    // for all requests of clients
-	large    shares  // of it, for the large ones of each client
+	large    shares  // part of it, for large requests of each client
 	readers  *engine.Readers
 	answers  room // for what was not sent yet
 
@@ -188,7 +188,7 @@ func (p *Peer) Drain() {
 	p.drain()
 }
 
-// enter admits a stream of calls, which ends with doors.Done, unless it is too late for that.
+// enter admits a stream of calls, which ends with doors.Done, unless the Peer is draining.
 func (p *Peer) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,9 +257,8 @@ func (p *Peer) member(id uint64) *Member {
 	return &p.cfg.Members[i]
 }
 
-// disowned fails the node if the error of a stream to another one says that it is not wanted in its
-// cluster, or if so many others are in a cluster of other nodes that there is no quorum without
-// them.
+// disowned fails the node if the error of a stream says that the other node's cluster refuses it,
+// or if so many others are in a cluster of other nodes that there is no quorum without them.
 func (p *Peer) disowned(n *node, err error) {
 	var refused *refusedError
 	if errors.As(err, &refused) && errors.Is(err, engine.ErrConflict) {
@@ -291,19 +290,19 @@ type node struct {
 
 	foreign   atomic.Bool // it was last seen in a cluster of other nodes
 	snapshots *http.Client
-	sending   chan struct{} // capacity: snapshots that are sent at once
+	sending   chan struct{} // capacity: concurrent snapshots
 
 	mu    sync.Mutex     // guards what follows; no I/O under it
 	heard time.Time      // last sign of life
-	here  map[string]int // streams of raft messages that are open, by run
-	left  bool           // it has said that it leaves, and has not come again
-	full  bool           // it has said that its disk is
+	here  map[string]int // open streams of raft messages, by run
+	left  bool           // it has announced leaving, and has not returned
+	full  bool           // its disk is full, as reported by it
 	reach reach
 
 	transfer transfer
 }
 
-// snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
+// snapshotsAtOnce bounds the snapshots in flight to one node: each takes disk and memory there.
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
@@ -316,7 +315,7 @@ func (p *Peer) newNode(m Member) *node {
 	return n
 }
 
-// enter notes a stream that has been opened by a run of the node, until it leaves.
+// enter notes a stream opened by a run of the node, until leave is called.
 func (n *node) enter(run string) (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -331,7 +330,7 @@ func (n *node) enter(run string) (leave func()) {
 	}
 }
 
-// isElsewhere reports whether another run of the node is connected, and not just the rest of one.
+// isElsewhere reports whether another run of the node is connected, not just a remnant of one.
 func (n *node) isElsewhere(run string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -354,11 +353,11 @@ func (n *node) seen() {
 // aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
 const aliveTime = 3 * time.Second
 
-// beatInterval is how often a node tells the others that it is alive, besides what raft says: two
-// followers have nothing to tell each other.
+// beatInterval is the interval of a node's signs of life, besides raft messages: two followers send
+// each other none.
 const beatInterval = time.Second
 
-// beat tells the other nodes that this one is alive, until it has failed or the Peer is closed.
+// beat sends signs of life to the other nodes until this one has failed or the Peer is closed.
 func (p *Peer) beat() {
 	t := time.NewTicker(beatInterval)
 	defer t.Stop()
@@ -405,7 +404,7 @@ func (n *node) lives(full bool) {
 	n.full = full
 }
 
-// leaves notes that the node has said so.
+// leaves notes that the node has announced leaving.
 func (n *node) leaves() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

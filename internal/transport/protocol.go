@@ -41,7 +41,7 @@ const (
 const (
 	frameHead = 13
 
-	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace,
+	// maxRequest bounds the rest of a frame besides a value or a transaction: key, namespace,
 	// conditions.
 	maxRequest = 8 << 20
 	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, what has no pages is
@@ -49,7 +49,7 @@ const (
 	maxAnswer = 160 << 20
 	// maxHello is a handshake with many members.
 	maxHello = 64 << 10
-	// maxRaft is what raft puts into one message, and one large command.
+	// maxRaft bounds a raft message: the limit of raft's batches, and one large command.
 	maxRaft = 64 << 20
 )
 
@@ -65,8 +65,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errFrame is matched by every defect of a stream's frames.
 var errFrame = errors.New("malformed frame")
 
-// readFrame reads a whole frame of up to limit bytes into buf[:0], which is replaced by a larger
-// one as more comes in.
+// readFrame reads a whole frame of up to limit bytes into buf[:0], which grows as bytes arrive.
 func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	kind, b, err := (&wire{r: r}).readFrame(buf, limit)
 	if err == nil && kind != wholeFrame {
@@ -75,9 +74,9 @@ func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	return b, err
 }
 
-// readFrame waits for a frame of up to limit bytes and reads it into buf[:0], which is replaced by
-// a larger one as more comes in. Once the frame has begun, the stream is aborted if less than
-// readStep of it comes within writeTimeout.
+// readFrame waits for a frame of up to limit bytes and reads it into buf[:0], which grows as bytes
+// arrive. Once the frame has begun, the stream is aborted if less than readStep of it arrives
+// within writeTimeout.
 func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error) {
 	if _, err := s.r.Peek(1); err != nil {
 		return 0, nil, err
@@ -114,11 +113,11 @@ func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error)
 	return kind, b, nil
 }
 
-// readStep is how much of a frame memory is taken for at a time.
+// readStep is the number of bytes of a frame for which memory is allocated at a time.
 const readStep = 64 << 10
 
 // grow makes b longer by more bytes. Its capacity grows with its length up to n, the length that it
-// will have: n is not believed before it has come.
+// will have: n is not trusted before the bytes have arrived.
 func grow(b []byte, more, n int) []byte {
 	if cap(b)-len(b) < more {
 		b = append(make([]byte, 0, min(max(2*cap(b), len(b)+more), n)), b...)
@@ -142,24 +141,24 @@ func appendFrame(dst []byte, kind byte, payload func([]byte) []byte) []byte {
 const (
 	askPropose uint8 = iota + 1
 	askQuery
-	askCancel // of an earlier request, which is answered all the same; not answered itself
+	askCancel // cancels an earlier request, which is still answered; not answered itself
 	askStats
 	askTake
 )
 
 // Flags of a request.
 const (
-	flagDirect  = 1 << iota // only if the node leads the shard; else it passes the request on, once
+	flagDirect  = 1 << iota // only if the node leads the shard; otherwise it forwards the request, once
 	flagStale               // a query that any replica may answer
-	flagLasting             // it goes on until something happens, see engine.Lasting
-	flagLingers             // a take whose outcome is answered also when it is cancelled, see engine.Lingering
+	flagLasting             // it waits for an event, see engine.Lasting
+	flagLingers             // a take answered with its outcome even if cancelled, see engine.Lingering
 )
 
 // request is a frame to a door:
 //
 //	kind u8 | id uvarint | flags u8 | shard uvarint | command, query or take
 //
-// That for stats has a node instead of a shard, 0 being the one that is asked.
+// A request for stats has a node instead of a shard; 0 is the called node.
 type request struct {
 	kind  uint8
 	id    uint64
@@ -167,8 +166,8 @@ type request struct {
 	shard uint64
 	body  []byte // aliases the frame
 
-	space uint64 // does not go there: see namespace
-	trip  *trip  // does not go there; nil: one that nobody asks about
+	space uint64 // not sent: see namespace
+	trip  *trip  // not sent; nil: not tracked
 }
 
 func (q *request) appendTo(dst []byte) []byte {
@@ -188,8 +187,8 @@ func decodeRequest(b []byte) (q request, err error) {
 	return q, nil
 }
 
-// namespace returns the hash of the name of the namespace that a request is about, as far as that
-// can be told before it is decoded: most queries begin with it.
+// namespace returns the hash of the name of a request's namespace, if it can be found before
+// decoding: most queries begin with it.
 func (q *request) namespace() uint64 {
 	r := codec.NewReader(q.body)
 	head := 4 // of a command, before the name
@@ -219,7 +218,7 @@ type answer struct {
 	id      uint64
 	refused bool
 	body    []byte // aliases the frame
-	untaken bool   // does not come from there: the request was not read
+	untaken bool   // not received: the request was not read
 }
 
 func (a *answer) appendTo(dst []byte) []byte {

@@ -9,19 +9,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// reach is what a node knows of the ways between itself and another one; guarded by node.mu.
+// reach is the state of the connections between this node and another one; guarded by node.mu.
 type reach struct {
 	open    bool      // the streams to it
 	since   time.Time // when they were opened
-	failing string    // why they are not, "" before that was tried
-	refused string    // why no stream of it is let in, "" if the last one was
-	told    string    // why the node can not be reached or heard, as the log has it; "" if it says that all is well
-	banned  string    // why it is refused, as the log has it
+	failing string    // why they are not open, "" before the first attempt
+	refused string    // why its streams are refused, "" if the last one was accepted
+	told    string    // logged reason why the node is unreachable or silent; "" if logged as well
+	banned  string    // logged reason of its refusal
 	lines   lines
 }
 
-// lines are those about one node, or about strangers. What is between two nodes may change with
-// each attempt, so there are only so many a minute.
+// lines limits the log lines about one node, or about strangers, per minute: the state between two
+// nodes may change with each attempt.
 type lines struct {
 	began  time.Time // the minute
 	count  int       // in it
@@ -30,7 +30,7 @@ type lines struct {
 
 const maxLines = 4
 
-// next reports whether there may be a line, and how many changes had none before it.
+// next reports whether a line may be logged, and how many changes before it were not.
 func (l *lines) next(now time.Time) (unsaid int, ok bool) {
 	if now.Sub(l.began) >= time.Minute {
 		l.began, l.count = now, 0
@@ -57,8 +57,8 @@ func (n *node) opened(s *raftStream) {
 	n.mu.Unlock()
 }
 
-// cut notes why a stream to the node is not open. That is logged once if it will last, and if the
-// stream was open.
+// cut notes why a stream to the node is not open. It logs that once if it will last or the stream
+// was open.
 func (n *node) cut(s *raftStream, err error, lasting bool) {
 	why := reason(err)
 	n.mu.Lock()
@@ -83,7 +83,7 @@ func (n *node) cut(s *raftStream, err error, lasting bool) {
 	}
 }
 
-// refuses notes why a stream of the node is not let in, and logs it once.
+// refuses notes why a stream of the node is refused, and logs it once.
 func (n *node) refuses(from string, err error) {
 	why := reason(err)
 	n.mu.Lock()
@@ -104,8 +104,7 @@ func (n *node) refuses(from string, err error) {
 // reach this one.
 const silent = "nothing is heard of it"
 
-// listen logs once if nothing is heard of a node that can be reached, and once if all is well
-// again.
+// listen logs once if a reachable node is silent, and once when it is well again.
 func (n *node) listen() {
 	n.mu.Lock()
 	r := &n.reach
@@ -145,8 +144,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// isRefusal reports whether one of two nodes does not want to have to do with the other: that does
-// not pass by itself.
+// isRefusal reports whether one of two nodes refuses the other: that does not resolve by itself.
 func isRefusal(err error) bool {
 	var refusal *engine.Error
 	return errors.As(err, &refusal) || isFinal(err)
