@@ -109,7 +109,7 @@ type Peer struct {
 	requests room    // for all requests of clients
 	large    shares  // part of it, for large requests of each client
 	readers  *engine.Readers
-	answers  room // for what was not sent yet
+	answers  room // for answers not sent yet
 
 	nodes map[uint64]*node // the others
 }
@@ -286,7 +286,7 @@ type node struct {
 	member Member
 	link   link
 	raft   raftStream // entries
-	pulse  raftStream // all else
+	pulse  raftStream // everything else
 
 	foreign   atomic.Bool // it was last seen in a cluster of other nodes
 	snapshots *http.Client

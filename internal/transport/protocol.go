@@ -148,7 +148,7 @@ const (
 
 // Flags of a request.
 const (
-	flagDirect  = 1 << iota // only if the node leads the shard; otherwise it forwards the request, once
+	flagDirect  = 1 << iota // only if the node leads the shard; else it forwards the request, once
 	flagStale               // a query that any replica may answer
 	flagLasting             // it waits for an event, see engine.Lasting
 	flagLingers             // a take answered with its outcome even if cancelled, see engine.Lingering

@@ -24,7 +24,7 @@ import (
 const (
 	greetTimeout   = 5 * time.Second // for headers, and for the handshake
 	maxConnections = 10_000          // that a node opens
-	maxStreams     = 64              // of a connection
+	maxStreams     = 64              // per connection
 	maxUnsent      = 256 << 20
 )
 
@@ -69,8 +69,8 @@ func (p *Peer) Serve(l net.Listener) {
 	}
 }
 
-// modern returns a configuration that takes nothing older than TLS 1.3, whatever the one that it is
-// made of says: both ends are floe.
+// modern returns a copy of a configuration that requires TLS 1.3, whatever the original allows:
+// both ends are floe.
 func modern(conf *tls.Config) *tls.Config {
 	if conf == nil {
 		return nil
@@ -86,8 +86,8 @@ func modern(conf *tls.Config) *tls.Config {
 	return conf
 }
 
-// ofBrowser reports whether a page in a browser has sent a request: no floe does, and a foreign
-// page could use the port of who reads it.
+// ofBrowser reports whether a page in a browser sent the request: floe never does, and a foreign
+// page could use the port through its reader's browser.
 func ofBrowser(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {
@@ -128,8 +128,8 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.running.Done()
 	if r.URL.Path == pathDoor {
-		// Whoever has been welcomed may have sent calls: from then on Close waits until he has
-		// heard what became of them.
+		// A welcomed client may have sent calls: from then on Close waits until it has received
+		// their results.
 		if !p.enter() {
 			http.Error(w, "closing", http.StatusServiceUnavailable)
 			return
@@ -143,8 +143,8 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	s.near = isNear(r.RemoteAddr, local)
-	// The writer may not be touched once the stream has been served, and whoever aborts does not
-	// know.
+	// The writer must not be used once the stream has been served, which the aborting goroutine
+	// does not know.
 	var mu sync.Mutex
 	served := false
 	s.abort = func() {
@@ -162,7 +162,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = rc.SetReadDeadline(time.Now().Add(greetTimeout))
 	s.crowded = p.crowded(r.URL.Path)
 	if s.crowded != nil {
-		w.Header().Set("Connection", "close") // also of HTTP/2: no further stream is taken then
+		w.Header().Set("Connection", "close") // also for HTTP/2: no further stream is accepted then
 	}
 	w.WriteHeader(http.StatusOK)
 	if rc.Flush() != nil {
@@ -184,7 +184,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// greetOnce is welcome for one of those that may be greeted at a time; others wait for their turn.
+// greetOnce is welcome within the limit of concurrent handshakes; others wait their turn.
 func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
 	if !p.accepted.isNode(s.from) {
 		waiting, cancel := context.WithTimeout(ctx, greetTimeout)
@@ -198,7 +198,7 @@ func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, 
 }
 
 // isNear reports whether a connection comes from this machine: from a loopback address, or from the
-// very one that it goes to, as those do that are opened to an address of one's own.
+// same address that it goes to.
 func isNear(remote string, local net.Addr) bool {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -212,8 +212,8 @@ func isNear(remote string, local net.Addr) bool {
 	return ok && tcp.AddrPort().Addr().Unmap() == addr
 }
 
-// crowded returns why a client can not stay: there are too many connections. Nodes can, on all
-// paths that are theirs alone.
+// crowded returns why a client is refused: too many connections. Nodes are accepted, on all paths
+// that only nodes use.
 func (p *Peer) crowded(path string) error {
 	n, limit := p.accepted.traffic().Connections, p.limits.Connections
 	if path != pathDoor || n <= limit {
@@ -222,7 +222,8 @@ func (p *Peer) crowded(path string) error {
 	return engine.Errorf(engine.ErrBusy, "%d connections are open to this node, the limit is %d", n, limit)
 }
 
-// tellRefusal logs who is not let in, and why: a node of the cluster that keeps trying once.
+// tellRefusal logs a refused opener and the reason; for a cluster node that keeps retrying only
+// once.
 func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 	if h != nil && h.role == roleNode {
 		if n := p.nodes[h.identity.Node]; n != nil {
@@ -233,8 +234,8 @@ func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 	p.warnOf("refused a stream", r, err)
 }
 
-// warnOf logs what became of a stream, unless there have been too many such lines in the last
-// minute: strangers can cause as many as they like.
+// warnOf logs the end of a stream, unless there were too many such lines in the last minute:
+// strangers can cause any number of them.
 func (p *Peer) warnOf(what string, r *http.Request, err error) {
 	p.strangers.Lock()
 	unsaid, ok := p.strangers.next(time.Now())
@@ -247,12 +248,12 @@ func (p *Peer) warnOf(what string, r *http.Request, err error) {
 func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
 	n := p.nodes[h.identity.Node]
 	defer n.enter(h.identity.Run)()
-	n.pulse.beat() // it can answer from now on
+	n.pulse.beat() // it can respond from now on
 	return p.receiveRaft(s, h.identity.Node)
 }
 
 func (p *Peer) serveSnapshot(_ context.Context, s *wire, h *hello) error {
-	// The host does not close while it reads a snapshot. The sender begins again another time.
+	// The host does not close while it reads a snapshot. The sender retries later.
 	stop := context.AfterFunc(p.draining, s.abort)
 	defer stop()
 	return p.receiveSnapshot(s, h.identity.Node)
@@ -261,11 +262,11 @@ func (p *Peer) serveSnapshot(_ context.Context, s *wire, h *hello) error {
 // visitor is one stream at the door.
 type visitor struct {
 	peer  *Peer
-	node  bool        // one of the cluster's
-	grant *auth.Grant // of a client; nil: everything
+	node  bool        // a node of the cluster
+	grant *auth.Grant // of a client; nil: all permissions
 	from  string      // its address
-	near  bool        // it is on this machine
-	whose string      // the key, or the address of who shows none: what has shares
+	near  bool        // the client is on this machine
+	whose string      // the key, or the address if there is none: the holder of shares
 	tally *tally      // its calls
 	out   *outbox
 
@@ -273,17 +274,17 @@ type visitor struct {
 	calls   map[uint64]context.CancelFunc
 	taken   int       // bytes of their requests
 	last    [2]uint64 // small and large request
-	leaving bool      // good-bye has been said
+	leaving bool      // the good-bye was sent
 }
 
-// serveDoor answers calls until the stream ends, or the node does: then it says good-bye, and
-// answers what it has been asked.
+// serveDoor answers calls until the stream ends or the node stops: then it sends a good-bye, and
+// answers the accepted requests.
 func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	waits := maxWaits
 	if h.role == roleNode {
-		waits = maxAllWaits // those of all who are connected to it
+		waits = maxAllWaits // those of all clients connected to the node
 	}
 	v := &visitor{
 		peer: p, node: h.role == roleNode, grant: h.grant, from: s.from, near: s.near, tally: newTally("this connection", maxInFlight,
@@ -304,18 +305,18 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	writer.Go(func() {
 		if v.out.run(s) != nil {
 			cancel()
-			s.abort() // whoever asks does not hear the answers
+			s.abort() // the caller does not receive the answers
 		}
 	})
 	err := v.serve(ctx, s, &calls)
-	v.out.end(err) // first: the client must not take the error of a ctx that ends here for that of its own
+	v.out.end(err) // first: the client must not mistake the error of a ctx that ends here for its own
 	cancel()
 	calls.Wait()
 	writer.Wait()
 	return err
 }
 
-// goodBye tells which requests are still answered. The other side ends the stream when it has all
+// goodBye reports which requests are still answered. The other side ends the stream when it has all
 // answers.
 func (v *visitor) goodBye() {
 	v.mu.Lock()
@@ -365,7 +366,7 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 			return err
 		}
 		size := len(b)
-		b = nil // a query that waits keeps no more than what was decoded
+		b = nil // a waiting query retains only what was decoded
 		release = sync.OnceFunc(release)
 		calls.Go(func() {
 			lasting := q.flags&flagLasting != 0
@@ -376,7 +377,7 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 				return
 			}
 			readCtx, end := v.peer.readers.Begin(callCtx)
-			defer end() // when the answer is among those that wait to be sent, which are counted
+			defer end() // once the answer is in the counted send queue
 			result, err := v.carryOut(readCtx, &q, release)
 			v.peer.tally.remove(lasting, q.space)
 			if v.grant != nil && q.kind != askPropose {
@@ -385,14 +386,14 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 			v.end(&q, size, large)
 			release()
 			if err == nil && q.kind == askQuery && !v.node {
-				err = v.roomFor(&q, 0) // a read can be asked again, and many answers may have been made at a time
+				err = v.roomFor(&q, 0) // a read can be repeated, and many answers may have been made at once
 			}
 			v.answer(q.id, result, err)
 		})
 	}
 }
 
-// admitLarge waits for the memory of a large request, which then has to come within a time.
+// admitLarge waits for the memory of a large request, which must then arrive within a time limit.
 func (v *visitor) admitLarge(ctx context.Context, s *wire, n int) (release func(), err error) {
 	pool := v.peer.frames
 	if err := pool.take(ctx, s.from, int64(n)); err != nil {
@@ -402,7 +403,7 @@ func (v *visitor) admitLarge(ctx context.Context, s *wire, n int) (release func(
 	return func() { pool.giveBack(s.from, int64(n)) }, nil
 }
 
-// begin admits a call whose request has so many bytes, and came in parts if it is large.
+// begin admits a call whose request has size bytes, and arrived in parts if large.
 func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (_ context.Context, err error) {
 	last := &v.last[0]
 	if large {
@@ -450,8 +451,8 @@ func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (
 	return ctx, nil
 }
 
-// roomFor returns ErrBusy if all clients together have as much under way as they may. What other
-// nodes ask comes from clients too, who were counted there.
+// roomFor returns ErrBusy if the requests of all clients exceed their limit. Requests of other
+// nodes come from clients too, and were counted there.
 func (v *visitor) roomFor(q *request, size int) error {
 	p := v.peer
 	if used := p.requests.used.Load() + int64(size); !v.node && used > p.requests.limit && used > int64(size) {
@@ -473,7 +474,7 @@ func (v *visitor) bound(ctx context.Context, q *request) (context.Context, conte
 	return v.grant.While(ctx)
 }
 
-// cancel asks a call to end. It counts until it does: what has been proposed goes on until it is
+// cancel cancels a call. It counts until it ends: a proposed command continues until it is
 // committed.
 func (v *visitor) cancel(id uint64) {
 	v.mu.Lock()
@@ -512,16 +513,15 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 		send = func(payload func([]byte) []byte) error { return v.out.sendLarge(len(a.body)+maxHead, payload) }
 	}
 	if err := send(a.appendTo); err != nil {
-		v.out.end(err) // an answer that is left out would be waited for
+		v.out.end(err) // the caller would wait for a missing answer
 	}
 }
 
-// maxHead is what an answer has before its body, at most.
+// maxHead is the maximum size of an answer's head.
 const maxHead = 32
 
-// carryOut does what a request asks for. What a client sends is checked as if it were the worst.
-// release is called when the frame of the request is not needed any more, if that is before the
-// end: a query may wait for hours.
+// carryOut carries out a request. Requests of clients are not trusted. It calls release once the
+// frame of the request is no longer needed, if that is before the end: a query may wait for hours.
 func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]byte, error) {
 	p := v.peer
 	if q.kind == askStats {
@@ -534,7 +534,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]b
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", q.shard, p.host.Shards())
 	}
 	id := engine.ShardID(q.shard)
-	// The caller does the waiting, for a leader too.
+	// The caller does the waiting, also for a leader.
 	here := v.node || q.flags&flagDirect != 0
 	if q.kind == askPropose {
 		cmd, err := engine.DecodeCommand(q.body)
@@ -588,15 +588,15 @@ func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]b
 	return engine.AppendResults(nil, query), nil
 }
 
-// mayLook reports whether a client may have a stale answer while it is not known whether there are
-// keys: one that would be let in if there are none.
+// mayLook reports whether a client may get a stale answer while it is unknown whether there are
+// keys: one that would be accepted if there are none.
 func (v *visitor) mayLook(query engine.Query) bool {
 	p := v.peer
 	return p.cfg.Gate.MayLook() && (v.near || p.cfg.Insecure) && query.Machine() != engine.MachineKeys
 }
 
-// changed follows what a client with a key has changed, or tried to. What a key was good for that
-// has been changed ends before the answer, or, if that fails, a moment later.
+// changed reports a change that a client with a key made or attempted. The old permissions of a
+// changed key end before the answer, or, if that fails, a moment later.
 func (v *visitor) changed(ctx context.Context, cmd engine.Command, err error) {
 	if v.grant == nil {
 		return

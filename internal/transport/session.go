@@ -16,33 +16,32 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// session is a door that has been opened: many calls share it, and each gets its answer whenever it
-// comes.
+// session is an open door: many calls share it, and their answers arrive in any order.
 type session struct {
 	peer    *Peer
 	welcome *welcome
 	out     *outbox
 	cancel  context.CancelFunc
-	room    *memory // for large commands under way
+	room    *memory // for large commands in flight
 
 	mu    sync.Mutex // guards what follows; nothing is called under it but out
 	calls map[uint64]call
 	next  uint64
-	err   error         // why it has ended
+	err   error         // why the session has ended
 	ended chan struct{} // closed with err
 
-	leaving bool // the other side takes no calls any more, or none can be sent
+	leaving bool // the other side accepts no more calls, or none can be sent
 }
 
-// call is one that waits for its answer.
+// call is a call waiting for its answer.
 type call struct {
 	answer chan answer
 	large  bool // its request
 }
 
-// maxWaiting bounds what waits to be sent on a stream. Large commands wait for their turn before
-// they are copied there, when half of it is under way: what is refused has cost as much as what is
-// carried out, and comes back.
+// maxWaiting bounds the bytes waiting to be sent on a stream. Once half of it is in flight, large
+// commands wait their turn before they are copied: a refused command costs as much as an accepted
+// one, and is retried.
 const maxWaiting = 64 << 20
 
 // open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the
@@ -63,7 +62,7 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 		}
 	}()
 	in, out := io.Pipe()
-	// While it waits for more to send, the transport does not look at the context.
+	// While waiting for more to send, the transport does not check the context.
 	context.AfterFunc(life, func() { out.CloseWithError(errEnded) })
 	req, err := http.NewRequestWithContext(life, http.MethodPost, url, in)
 	if err != nil {
@@ -112,7 +111,7 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 	return s, nil
 }
 
-// receive hands answers to those who wait for them.
+// receive delivers answers to the waiting calls.
 func (s *session) receive(stream *wire) error {
 	in := inbox{wire: stream, out: s.out, limit: maxAnswer}
 	for {
@@ -144,11 +143,11 @@ func (s *session) receive(stream *wire) error {
 	}
 }
 
-// errStops is why calls were not taken by a node that said good-bye.
+// errStops is the error of calls not accepted by a node that sent a good-bye.
 var errStops = errors.New("the node stops")
 
-// goodBye notes that no calls are taken any more behind those that were the last of each lane. The
-// answers to those before are still to come, unless it is over.
+// goodBye notes that no calls are accepted after the last ones of each lane. Answers to earlier
+// calls still follow, unless over.
 func (s *session) goodBye(b []byte) (over bool, err error) {
 	r := codec.NewReader(b)
 	small, large := r.Uvarint(), r.Uvarint()
@@ -167,8 +166,8 @@ func (s *session) goodBye(b []byte) (over bool, err error) {
 	return len(s.calls) == 0, nil
 }
 
-// mute notes that no further calls can be sent. What there is to be read, such as a good-bye that
-// says which have not been taken, comes before the end.
+// mute notes that no further calls can be sent. The remaining input is read before the end, such as
+// a good-bye with the calls not accepted.
 func (s *session) mute() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +177,7 @@ func (s *session) mute() {
 // fail ends the session.
 func (s *session) fail(err error) {
 	if err == nil || isContextual(err) {
-		err = errEnded // it is not the ctx of a call that has ended
+		err = errEnded // the ended ctx is not that of a call
 	}
 	s.mu.Lock()
 	first := s.err == nil
@@ -193,15 +192,15 @@ func (s *session) fail(err error) {
 	}
 }
 
-// lostError says that the session ended while a call was under way: whether it was carried out is
-// not known.
+// lostError reports that the session ended while a call was in flight: it is unknown whether it was
+// carried out.
 type lostError struct{ reason error }
 
 func (e *lostError) Error() string   { return fmt.Sprintf("no answer: %v", e.reason) }
 func (e *lostError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// notSentError says that a call did not leave, or was refused by a node for reasons of its own: it
-// was certainly not carried out.
+// notSentError reports that a call was not sent, or was refused by a node because of its own state:
+// it was certainly not carried out.
 type notSentError struct {
 	reason   error
 	answered bool // a node has refused it
@@ -211,7 +210,7 @@ func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v"
 func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
 // call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's, and then
-// it may be carried out; ErrBusy if too much waits to be sent; what the other side refuses with.
+// it may be carried out; ErrBusy if too much waits to be sent; the other side's refusal.
 func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -271,15 +270,14 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	case <-s.ended:
 	}
 	select {
-	case a := <-c.answer: // it came just before
+	case a := <-c.answer: // it arrived just before
 		return s.open(a)
 	default:
 		return nil, &lostError{s.err}
 	}
 }
 
-// linger waits for the answer to a take that has been cancelled: it may have taken something
-// before.
+// linger waits for the answer to a cancelled take: it may have taken something before.
 func (s *session) linger(ctx context.Context, c call) ([]byte, error) {
 	t := time.NewTimer(engine.LingerTime)
 	defer t.Stop()
@@ -301,8 +299,8 @@ func (s *session) send(q *request, large bool) error {
 	return s.out.send(q.appendTo)
 }
 
-// sendCancel cancels a call, in the lane of its request: it would have no effect before that has
-// arrived.
+// sendCancel cancels a call, in the lane of its request is large: it would have no effect before
+// that has arrived.
 func (s *session) sendCancel(id uint64, large bool) {
 	cancel := (&request{kind: askCancel, id: id}).appendTo
 	// An error means that the stream has ended, and the call with it.
@@ -320,14 +318,15 @@ func (s *session) open(a answer) ([]byte, error) {
 	if a.refused {
 		err := s.peer.cfg.Wire.DecodeError(a.body)
 		if isContextual(err) {
-			err = &lostError{errInterrupted} // a ctx of the other side: that of this call goes on
+			err = &lostError{errInterrupted} // a ctx of the other side: that of this call is not done
 		}
 		return nil, err
 	}
 	return a.body, nil
 }
 
-// errInterrupted is why a call has no result whose ctx has not ended here.
+// errInterrupted is the error of a call interrupted by the other side, while its ctx here is not
+// done.
 var errInterrupted = errors.New("the node interrupted the call")
 
 // isContextual reports whether an error is, or wraps, that of a ctx.

@@ -14,22 +14,22 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// outbox gathers the frames of one direction of a stream. One goroutine writes what has gathered at
-// a time, so the more there is to say the fewer are the writes, and nobody waits to say something.
+// outbox gathers the frames of one direction of a stream. One goroutine at a time writes what has
+// gathered, so more frames share a write under load, and senders do not wait.
 type outbox struct {
 	limit int           // bytes that may wait
-	all   *atomic.Int64 // bytes that wait in this one and others, until they have been written; nil: nobody counts
+	all   *atomic.Int64 // unwritten bytes in this and other outboxes; nil: not counted
 
 	mu     sync.Mutex // guards what follows; no I/O under it
 	buf    []byte
 	spare  []byte
-	large  [][]byte      // what is left of each large message, with its length before it
+	large  [][]byte      // the rest of each large message, preceded by its length
 	queued int           // bytes of large
 	first  bool          // the next part is the first of its message
-	window window        // parts of large that are on their way
-	late   *time.Timer   // aborts the stream if they are not confirmed; nil: run has not begun
-	err    error         // after it nothing is sent
-	closed bool          // what has gathered is written, then the stream ends
+	window window        // parts of large in flight
+	late   *time.Timer   // aborts the stream if parts are not confirmed; nil: run has not begun
+	err    error         // nothing is sent after an error
+	closed bool          // the gathered frames are written, then the stream ends
 	wake   chan struct{} // capacity 1
 }
 
@@ -37,16 +37,17 @@ func newOutbox(limit int) *outbox {
 	return &outbox{limit: limit, first: true, window: window{size: firstWindow}, wake: make(chan struct{}, 1)}
 }
 
-// keepBuffer is the largest buffer that is kept for the next time.
+// keepBuffer is the largest buffer kept for reuse.
 const keepBuffer = 1 << 20
 
 // errEnded is returned by an outbox that has been closed.
 var errEnded = errors.New("the stream has ended")
 
-// send puts a frame in. Errors: ErrBusy if too much waits already; what made the stream end.
+// send queues a frame. Errors: ErrBusy if too much is queued already; the error that ended the
+// stream.
 func (o *outbox) send(payload func([]byte) []byte) error { return o.put(payload, o.limit) }
 
-// sendSmall is send for one of few and small frames that may not be missing: it is never ErrBusy.
+// sendSmall is send for rare small frames that must not be dropped: it never returns ErrBusy.
 func (o *outbox) sendSmall(payload func([]byte) []byte) error { return o.put(payload, math.MaxInt) }
 
 func (o *outbox) put(payload func([]byte) []byte, limit int) error {
@@ -60,12 +61,12 @@ func (o *outbox) put(payload func([]byte) []byte, limit int) error {
 	return nil
 }
 
-// sendLarge puts a message in that goes in parts, after all earlier ones. Errors: those of send.
+// sendLarge queues a message to be sent in parts, after all earlier ones. Errors: those of send.
 func (o *outbox) sendLarge(size int, payload func([]byte) []byte) error {
 	return o.putLarge(size, payload, o.limit)
 }
 
-// putLarge keeps the message, of about size bytes, until its parts have been sent.
+// putLarge holds the message, of about size bytes, until its parts have been sent.
 func (o *outbox) putLarge(size int, payload func([]byte) []byte, limit int) error {
 	b := payload(make([]byte, sizeBytes, sizeBytes+size))
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-sizeBytes))
@@ -81,7 +82,7 @@ func (o *outbox) putLarge(size int, payload func([]byte) []byte, limit int) erro
 	return nil
 }
 
-// sendConfirmation says that a part has arrived.
+// sendConfirmation confirms that a part has arrived.
 func (o *outbox) sendConfirmation() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +93,7 @@ func (o *outbox) sendConfirmation() {
 	o.poke()
 }
 
-// confirmed notes that the first part on its way has arrived. It reports whether there was one.
+// confirmed notes that the first part in flight has arrived. It reports whether there was one.
 func (o *outbox) confirmed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,7 +141,7 @@ func (o *outbox) poke() {
 	}
 }
 
-// end makes run return when it has written what there is, and nothing more is taken. With an error
+// end makes run return once it has written all queued frames; no more are accepted. With an error
 // run returns at once.
 func (o *outbox) end(err error) {
 	o.mu.Lock()
@@ -152,14 +153,14 @@ func (o *outbox) end(err error) {
 	o.poke()
 }
 
-// A stream whose other end takes less than a part in this time is given up: its connection may be
-// well, so that nothing else ends it.
+// A stream whose other end reads less than a part in this time is aborted: its connection may be
+// healthy, so nothing else would end it.
 const (
 	writePart    = 64 << 10
 	writeTimeout = 10 * time.Second
 )
 
-// run writes until the stream ends, and returns why.
+// run writes until the stream ends, and returns the reason.
 func (o *outbox) run(s *wire) error {
 	stuck := time.AfterFunc(writeTimeout, s.abort)
 	defer stuck.Stop()
@@ -191,7 +192,7 @@ func (o *outbox) run(s *wire) error {
 	return nil
 }
 
-// begin makes the stream end if parts on their way are not confirmed.
+// begin makes the stream end if parts in flight are not confirmed.
 func (o *outbox) begin(abort func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,7 +200,7 @@ func (o *outbox) begin(abort func()) {
 	o.late.Stop()
 }
 
-// discard gives up what will not be written any more: nothing is taken behind it.
+// discard drops the frames that will not be written: no more are accepted.
 func (o *outbox) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -208,11 +209,12 @@ func (o *outbox) discard() {
 	o.buf, o.large, o.queued = nil, nil, 0
 }
 
-// take returns what is to be written next: the small frames, and a part. The last of all is closed.
+// take returns the bytes to write next: the small frames, and a part. closed reports that they are
+// the last.
 func (o *outbox) take() (b []byte, closed bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Confirmations are not read any more once the stream is closed.
+	// Confirmations are no longer read once the stream is closed.
 	if len(o.large) > 0 && (o.closed || !o.window.full()) {
 		o.partLocked()
 	}
@@ -252,10 +254,10 @@ func (o *outbox) giveBack(b []byte) {
 	o.spare = b[:0]
 }
 
-// readBuffer is how much is read of a stream at a time.
+// readBuffer is the number of bytes read from a stream at a time.
 const readBuffer = 64 << 10
 
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
 
-// greetBuffer is readBuffer for an opener that has not been welcomed.
+// greetBuffer is readBuffer for an opener not welcomed yet.
 const greetBuffer = 2 << 10

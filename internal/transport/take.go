@@ -16,7 +16,7 @@ func appendTake(dst []byte, t engine.Take) []byte {
 	return t.Command.AppendTo(dst)
 }
 
-// maxTakeWait bounds what a take of another process says about its times: no call waits for longer.
+// maxTakeWait bounds the times in a take of another process: no call waits longer.
 const maxTakeWait = 100 * 365 * 24 * time.Hour
 
 // decodeTake reads what appendTake wrote. Errors: ErrInvalid.
@@ -33,10 +33,10 @@ func decodeTake(b []byte) (t engine.Take, err error) {
 	return t, nil
 }
 
-// untilTaken makes attempts at a take until its time is over. One that waits is asked for anew when
-// its answer was lost, at the next leader perhaps, and keeps its turn: what it has got then is
-// nobody's, and comes back when its time is over. If that does not come back, its outcome is
-// unknown.
+// untilTaken makes attempts at a take until its time is over. A waiting take is repeated when its
+// answer was lost, perhaps at the next leader, and keeps its turn. Anything taken by the lost
+// attempt has no owner, and becomes available again when its time is over. If that cannot happen,
+// the outcome is unknown.
 func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attempt func(engine.Take, *trip) ([]byte, error)) (result []byte,
 	err error) {
 	began, waits, asked := time.Now(), t.Wait > 0, false
