@@ -66,7 +66,7 @@ func (h *Host) logIsLong() bool {
 	return size > h.cfg.MaxLogBytes && h.space.flush.waiting.Load() == 0
 }
 
-// releaseOld releases old tables of the state that shards still use for lookups, release those of
+// releaseOld releases old tables of the state that shards still use for lookups; release releases
 // all.
 func (h *Host) releaseOld() error { return h.eachExecutor((*engine.Executor).ReleaseOld) }
 

@@ -5,7 +5,7 @@ import "time"
 // Stats holds statistics of a node.
 type Stats struct {
 	Version string
-	Node    uint64    // that says this
+	Node    uint64    // that reports these
 	Now     time.Time // by its clock
 	Started time.Time
 	// "ok"; "no quorum" if it cannot write to some shard; "replicas differ" if a shard has stopped

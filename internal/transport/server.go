@@ -198,7 +198,7 @@ func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, 
 }
 
 // isNear reports whether a connection comes from this machine: from a loopback address, or from the
-// same address that it goes to.
+// same address that it goes to, as when a process connects to an address of its own machine.
 func isNear(remote string, local net.Addr) bool {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -300,7 +300,7 @@ func (s *session) send(q *request, large bool) error {
 }
 
 // sendCancel cancels a call, in the lane of its request is large: it would have no effect before
-// that has arrived.
+// the request has arrived.
 func (s *session) sendCancel(id uint64, large bool) {
 	cancel := (&request{kind: askCancel, id: id}).appendTo
 	// An error means that the stream has ended, and the call with it.
@@ -318,7 +318,7 @@ func (s *session) open(a answer) ([]byte, error) {
 	if a.refused {
 		err := s.peer.cfg.Wire.DecodeError(a.body)
 		if isContextual(err) {
-			err = &lostError{errInterrupted} // a ctx of the other side: that of this call is not done
+			err = &lostError{errInterrupted} // the other side's ctx: that of this call is not done
 		}
 		return nil, err
 	}
