@@ -150,7 +150,7 @@ func (c *comparer) settle() {
 	}
 }
 
-// claimed is a comparison on its way into the log of its shard.
+// claimed is a comparison to be proposed to its shard.
 type claimed struct {
 	shard      *shard
 	comparison engine.Comparison

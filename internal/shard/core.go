@@ -54,7 +54,7 @@ type core struct {
 	skipTo   engine.LSN // see Config.Durability: proposed first when this node becomes leader
 	pull     func(m engine.Made, limit int) []*proposal
 
-	firing      bool   // a Fire is under way
+	firing      bool   // a Fire is in flight
 	fireRefused bool   // raft rejected it
 	skipped     bool   // skipTo was proposed in this time of leading
 	term0       uint64 // term and vote as last written to the log
