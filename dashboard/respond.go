@@ -57,8 +57,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// retryAfter returns the Retry-After header for 429 and 503: 1 s unless the error has its own value,
-// since a node recovers from both within moments or not without intervention.
+// retryAfter returns the Retry-After header for 429 and 503: 1 s unless the error has its own
+// value, since a node recovers from both within moments or not without intervention.
 func retryAfter(err error) string {
 	var later interface{ RetryAfter() time.Duration }
 	if errors.As(err, &later) {
