@@ -100,10 +100,10 @@ func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell f
 	return r, nil
 }
 
-// run is one caller: it begins calls within a time, each in the context of calls.
+// run is one caller: it makes a call, and further ones until within ends, each in the context calls.
 func (r *Result) run(within, calls context.Context, c *caller, call func(context.Context, *caller) error, done, wrong *atomic.Uint64) {
 	refused := 0 // in a row
-	for within.Err() == nil {
+	for first := true; first || within.Err() == nil; first = false {
 		start := time.Now()
 		err := call(calls, c)
 		took := time.Since(start)

@@ -29,6 +29,18 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// TestShortRun: a caller whose time is over before it begins makes one call.
+func TestShortRun(t *testing.T) {
+	within, cancel := context.WithCancel(t.Context())
+	cancel()
+	var done, wrong atomic.Uint64
+	var r Result
+	r.run(within, t.Context(), nil, func(context.Context, *caller) error { return nil }, &done, &wrong)
+	if r.Calls != 1 || done.Load() != 1 || wrong.Load() != 0 {
+		t.Errorf("%d calls, %d done, %d wrong, want 1, 1, 0", r.Calls, done.Load(), wrong.Load())
+	}
+}
+
 // TestBusyCallersBackOff: a caller that is refused time after time comes back less and less often,
 // and at once when it was served.
 func TestBusyCallersBackOff(t *testing.T) {
