@@ -1,4 +1,4 @@
-// Floe is the command line of floe; `floe help` says what it does.
+// Floe is the command line of floe; see `floe help`.
 package main
 
 import (

@@ -26,7 +26,7 @@ func actionCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// registered says what is known of an action now.
+// registered is an action after registration, in JSON.
 type registered struct {
 	OK        bool   `json:"ok"`
 	Action    string `json:"action"`
@@ -95,7 +95,7 @@ number of attempts that they were invoked with.`,
 	return f.completing(cmd, actionNames)
 }
 
-// rateOf reads a rate, such as 100/1s.
+// rateOf parses a rate, such as 100/1s.
 func rateOf(v string) (r action.Rate, err error) {
 	var per string
 	if n, err := fmt.Sscanf(v, "%d/%s", &r.Limit, &per); n != 2 || err != nil || r.Limit < 1 || r.Limit > action.MaxRateLimit {
@@ -107,13 +107,13 @@ func rateOf(v string) (r action.Rate, err error) {
 	return r, nil
 }
 
-// runInvoked says which run an invocation has made.
+// runInvoked is the run that an invocation has created, in JSON.
 type runInvoked struct {
 	OK        bool   `json:"ok"`
 	Action    string `json:"action"`
 	Namespace string `json:"namespace"`
 	RunID     string `json:"run_id"`
-	Duplicate bool   `json:"duplicate"` // it was made before, with the same key
+	Duplicate bool   `json:"duplicate"` // an earlier invocation with the same key has created it
 }
 
 func actionInvoke(f *frame) *cobra.Command {
@@ -189,7 +189,7 @@ run is completed.`,
 	return f.completing(cmd, actionNames, nil)
 }
 
-// unregistered adds to an error that there is no such action what to do about it.
+// unregistered adds a hint to the error for an unknown action.
 func unregistered(err error, name string) error {
 	if errors.Is(err, floe.ErrNotFound) {
 		return &hintedError{err, fmt.Sprintf("make it known with floe action register %s", name)}
@@ -197,7 +197,8 @@ func unregistered(err error, name string) error {
 	return err
 }
 
-// awaitRun waits for the end of a run and prints its output. One that is not completed is an error.
+// awaitRun waits until a run ends and prints its output. It returns an error if the run does not
+// complete.
 func (s *session) awaitRun(ctx context.Context, id action.RunID) error {
 	run, err := s.Action(s.namespace).Wait(ctx, id)
 	if err != nil {
@@ -275,7 +276,7 @@ func actionStatus(f *frame) *cobra.Command {
 	})
 }
 
-// runList is the runs of an action in JSON.
+// runList is the list of an action's runs in JSON.
 type runList struct {
 	Action    string    `json:"action"`
 	Namespace string    `json:"namespace"`
@@ -354,8 +355,8 @@ type actionText struct {
 	TimeoutMillis    int64   `json:"timeout_ms"`
 	MaxRetries       int     `json:"max_retries"` // as in REST: attempts after the first one
 	MaxAttempts      int     `json:"max_attempts"`
-	MaxRunning       int     `json:"max_running"`         // 0: any number
-	MaxRunningPerKey int     `json:"max_running_per_key"` // 0: any number
+	MaxRunning       int     `json:"max_running"`         // 0: no limit
+	MaxRunningPerKey int     `json:"max_running_per_key"` // 0: no limit
 	WorkerCount      int     `json:"worker_count"`
 	Runs             runsOf  `json:"runs"`
 	AverageMillis    float64 `json:"avg_ms"`
@@ -377,7 +378,7 @@ func maxAttempts(cmd *cobra.Command, n *int, absent string) {
 	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-retries")
 }
 
-// runsOf counts runs by what has become of them.
+// runsOf counts runs by state.
 type runsOf struct {
 	Total     int64 `json:"total"`
 	Pending   int64 `json:"pending"`
@@ -388,7 +389,7 @@ type runsOf struct {
 	TimedOut  int64 `json:"timed_out"`
 }
 
-// actionsText is the actions of a namespace in JSON.
+// actionsText is the list of a namespace's actions in JSON.
 type actionsText struct {
 	Namespace string       `json:"namespace"`
 	Actions   []actionText `json:"actions"`
@@ -436,7 +437,7 @@ func actionList(f *frame) *cobra.Command {
 
 func millisOf(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// actionDone is a change of an action that has no more to say.
+// actionDone is the result of a change to an action that has no other result.
 type actionDone struct {
 	OK        bool   `json:"ok"`
 	Action    string `json:"action"`
@@ -471,7 +472,7 @@ func actionEnable(f *frame, enable bool) *cobra.Command {
 	}, actionNames)
 }
 
-// runDone is what was done with a run.
+// runDone is the result of a change to a run.
 type runDone struct {
 	OK        bool   `json:"ok"`
 	RunID     string `json:"run_id"`
@@ -558,7 +559,7 @@ func actionDelete(f *frame) *cobra.Command {
 	return f.completing(cmd, actionNames)
 }
 
-// actionNames lists the actions of the namespace, for completion.
+// actionNames lists the actions of the namespace for completion.
 func actionNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
 	page, err := s.Action(s.namespace).Page(ctx, action.Prefix(begun), action.Limit(action.MaxPageItems))
 	for _, i := range page.Items {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// apiKeyFlag is the flag whose value no list of processes should show.
+// apiKeyFlag is the flag whose value must not appear in process lists.
 const apiKeyFlag = "--api-key"
 
-// takeArgs returns the arguments of this process, and takes keys out of what lists of processes
-// show. One that looks at the very moment may still see them: files and the environment are better
-// places for keys.
+// takeArgs returns the arguments of this process and removes keys from what process lists show. A
+// listing taken before that still shows them, so files and the environment are better places for
+// keys.
 func takeArgs() []string {
 	args := make([]string, 0, len(os.Args))
 	for _, arg := range os.Args[1:] {

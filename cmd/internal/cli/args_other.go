@@ -2,5 +2,5 @@
 
 package cli
 
-// erase does nothing: what lists of processes show is out of reach.
+// erase does nothing: process lists cannot be changed here.
 func erase(string) {}

@@ -4,8 +4,8 @@ package cli
 
 import "unsafe"
 
-// erase overwrites an argument where the system has it: the strings of os.Args are not copies of
-// that.
+// erase overwrites an argument in the memory of the system: the strings of os.Args are not copies
+// of it.
 func erase(arg string) {
 	bytes := unsafe.Slice(unsafe.StringData(arg), len(arg))
 	for i := range bytes {

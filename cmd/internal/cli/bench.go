@@ -17,7 +17,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// benchOptions are what the flags of floe bench say.
+// benchOptions are the flags of floe bench.
 type benchOptions struct {
 	last            time.Duration
 	clients         int
@@ -95,7 +95,7 @@ namespace bench, or the one of --namespace, and stays there.`,
 	return cmd
 }
 
-// check returns the loads that are asked for.
+// check returns the selected loads.
 func (o *benchOptions) check(cmd *cobra.Command, args []string) (loads []stress.Workload, err error) {
 	const mostClients, mostValue, mostKeys = 10_000, 16 << 20, 10_000_000
 	switch {
@@ -126,7 +126,7 @@ func (o *benchOptions) check(cmd *cobra.Command, args []string) (loads []stress.
 	return loads, nil
 }
 
-// benchResult is what one load has come to.
+// benchResult is the result of one load.
 type benchResult struct {
 	Load      string  `json:"load"`
 	Calls     uint64  `json:"calls"`
@@ -138,11 +138,11 @@ type benchResult struct {
 	Max       float64 `json:"max_ms"`
 	Busy      uint64  `json:"busy"`
 	Failed    uint64  `json:"failed"`
-	Error     string  `json:"error,omitempty"` // the first of those that have failed
+	Error     string  `json:"error,omitempty"` // the first error of the failed calls
 }
 
-// bench runs loads one after the other, and prints what they have come to. Who ends it gets the
-// results so far.
+// bench runs loads one after the other and prints their results. If the user interrupts it, it
+// prints the results so far.
 func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []stress.Workload) error {
 	results := make([]benchResult, 0, len(loads))
 	t := table{head: []string{"LOAD", "CALLS", "PER SECOND", "P50", "P90", "P99", "P99.9", "MAX", "BUSY", "FAILED"}}
@@ -189,7 +189,7 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 }
 
 func newBenchResult(r *stress.Result) benchResult {
-	// a percentile is in the middle of a bucket
+	// a percentile is the middle of a bucket
 	ms := func(d time.Duration) float64 { return float64(min(d, r.Slowest).Microseconds()) / 1000 }
 	one := benchResult{
 		Load: r.Name, Calls: r.Calls, PerSecond: r.Rate(), P50: ms(r.Latency.Quantile(0.5)), P90: ms(r.Latency.Quantile(0.9)),
@@ -204,7 +204,8 @@ func newBenchResult(r *stress.Result) benchResult {
 
 func shownLatency(ms float64) string { return strconv.FormatFloat(ms, 'f', 3, 64) + " ms" }
 
-// benchProgress returns what shows on a terminal how far a load has come; nil if there is none.
+// benchProgress returns a function that shows the progress of a load, or nil if there is no
+// terminal.
 func (f *frame) benchProgress() func(stress.Progress) {
 	if !isTerminal(f.Stderr) {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/floedb/floe"
 )
 
-// bootstrapTime is how long it may take.
+// bootstrapTime is the timeout of a bootstrap.
 const bootstrapTime = 30 * time.Second
 
 func bootstrapCommand(p Process) *cobra.Command {
@@ -68,8 +68,8 @@ way back.`,
 	return cmd
 }
 
-// showFirst shows the first key before there is one: if that fails, or the process is killed,
-// nobody is locked out by a key that nobody has.
+// showFirst shows the first key before the key store exists. If that fails, or the process is
+// killed, the store is not locked by a key that no user has.
 func showFirst(stdout io.Writer, out *output, file string, k floe.Key, secret string) error {
 	if file != "" {
 		f, err := createSecret(file)
@@ -97,11 +97,11 @@ func showFirst(stdout io.Writer, out *output, file string, k floe.Key, secret st
 	if info, err := to.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	return to.Sync() // a full disk may be found only now
+	return to.Sync() // a full disk may be reported only here
 }
 
-// explainBootstrap says what becomes of a key that has been shown when the store could not be made,
-// and whether it is certainly useless.
+// explainBootstrap adds to an error what became of a key that was shown although the store could
+// not be created. It also reports whether the key is certainly useless.
 func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	switch hinted := (*hintedError)(nil); {
 	case !shown || errors.As(err, &hinted):
@@ -113,8 +113,8 @@ func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 }
 
 // bootstrap creates the key store in the data directory, or through the node that has the directory
-// open. Without a directory, named or present, it asks the node that runs with these settings: a
-// key store in a new directory would be of no use to that node.
+// open. If no directory is named or present, it calls the running node with these settings: a key
+// store in a new directory would be of no use to that node.
 func (c *config) bootstrap(ctx context.Context, keep floe.BootstrapOption) (floe.Key, error) {
 	if c.peers == nil && (c.named("data-dir") || c.hasData() || !c.named("port") && !c.answers()) {
 		if err := c.checkDataDir(); err != nil {
@@ -135,13 +135,13 @@ func (c *config) bootstrap(ctx context.Context, keep floe.BootstrapOption) (floe
 	return c.bootstrapRunning(ctx, keep)
 }
 
-// hasData reports whether there is a data directory.
+// hasData reports whether the data directory exists and has data.
 func (c *config) hasData() bool {
 	_, err := os.Stat(filepath.Join(c.dataDir, "FORMAT"))
 	return err == nil
 }
 
-// answers reports whether something listens where a node with these settings does.
+// answers reports whether something listens on the address of a node with these settings.
 func (c *config) answers() bool {
 	conn, err := net.DialTimeout("tcp", c.selfAddr(), time.Second)
 	if err != nil {
@@ -151,16 +151,17 @@ func (c *config) answers() bool {
 	return true
 }
 
-// selfAddr is where the node that runs with these settings is reached from its own machine.
+// selfAddr is the address of the node with these settings, as seen from its own machine.
 func (c *config) selfAddr() string {
 	host := c.bind
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // the node believes nobody who does not come from its own machine
+		host = "127.0.0.1" // the node only accepts a bootstrap from its own machine
 	}
 	return net.JoinHostPort(host, strconv.Itoa(c.port))
 }
 
-// bootstrapRunning asks the node that runs with these settings on this machine.
+// bootstrapRunning creates the key store through the running node with these settings on this
+// machine.
 func (c *config) bootstrapRunning(ctx context.Context, keep floe.BootstrapOption) (floe.Key, error) {
 	opts, err := c.dialSelf()
 	if err != nil {
@@ -181,8 +182,8 @@ func (c *config) bootstrapRunning(ctx context.Context, keep floe.BootstrapOption
 	return k, err
 }
 
-// dialSelf returns how to connect to a node with these settings: it is believed by its own
-// certificate, and shown the same.
+// dialSelf returns the options to connect to a node with these settings. Both ends use the node's
+// certificate.
 func (c *config) dialSelf() ([]floe.DialOption, error) {
 	if c.tls.cert.name == "" {
 		return nil, nil
@@ -194,7 +195,7 @@ func (c *config) dialSelf() ([]floe.DialOption, error) {
 	own := certs[0].Certificate[0]
 	return []floe.DialOption{floe.TLS(&tls.Config{
 		Certificates:       certs,
-		InsecureSkipVerify: true, // by names and authorities; it has to be the very certificate that is in the file
+		InsecureSkipVerify: true, // VerifyConnection replaces it: the certificate must be exactly that of the file
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 || string(s.PeerCertificates[0].Raw) != string(own) {
 				return errors.New("it shows another certificate than that of the file")

@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Process is what a command knows of the process it runs in.
+// Process is the environment of a command: its process.
 type Process struct {
-	Args      []string  // without the name of the program
+	Args      []string  // without the program name
 	Stdin     io.Reader // nil: none
 	Stdout    io.Writer
 	Stderr    io.Writer
 	LookupEnv func(name string) (value string, given bool)
-	Hangups   <-chan os.Signal // each asks a server to read its certificates again; nil: none
+	Hangups   <-chan os.Signal // each makes a server reload its certificates; nil: none
 }
 
 // commands are the commands of floe, in the order of their help.
@@ -44,7 +44,7 @@ var commands = []func(Process) *cobra.Command{
 }
 
 // Main runs the command line of this process and returns its exit code. SIGINT and SIGTERM ask the
-// command to end; a second one ends the process at once.
+// command to stop; a second signal kills the process at once.
 func Main() int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -57,7 +57,7 @@ func Main() int {
 		os.Exit(exitInterrupted)
 	}()
 	p := Process{Args: takeArgs(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
-	if len(p.Args) > 1 && p.Args[0] == "server" && p.Args[1] == "start" { // whatever else runs in a terminal ends with it
+	if len(p.Args) > 1 && p.Args[0] == "server" && p.Args[1] == "start" { // any other command ends when its terminal closes
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		p.Hangups = hangups
@@ -65,8 +65,8 @@ func Main() int {
 	return Run(ctx, p)
 }
 
-// Run carries out one command line and returns the exit code. When ctx is done, a command that runs
-// until it is stopped ends in order, and any other gives up.
+// Run executes one command line and returns the exit code. When ctx is done, a command that runs
+// until stopped shuts down gracefully, and any other is aborted.
 func Run(ctx context.Context, p Process) int {
 	root := group("floe", "A data node: key-value, streams, queues, time series, actions and workflows over a replicated log")
 	root.Long = root.Short + `.
@@ -76,7 +76,7 @@ not understood, 3 when there is no such thing, 4 when a condition did not hold o
 exists already, 5 when there was no answer, no quorum, no space or too much to do, 6 when the
 credentials were not good enough, and 130 when it was interrupted with something unfinished.`
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
+	root.SetArgs(append([]string{}, p.Args...)) // nil would mean the arguments of the process
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -102,7 +102,7 @@ credentials were not good enough, and 130 when it was interrupted with something
 	return report(p.Stderr, root.ExecuteContext(ctx))
 }
 
-// group returns a command that only has commands below it.
+// group returns a command that only has subcommands.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	makeGroup(cmd)
@@ -121,7 +121,7 @@ func makeGroup(cmd *cobra.Command) {
 	}
 }
 
-// helpCommand is cobra's, but that help about nothing is an error.
+// helpCommand is cobra's help command, but help for an unknown command is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]...",
@@ -150,8 +150,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// strictCompletion makes cobra's completion command refuse shells and arguments that it does not
-// know.
+// strictCompletion makes cobra's completion command reject unknown shells and arguments.
 func strictCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -173,8 +172,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return &usageError{fmt.Errorf("unknown command %q of %s", name, cmd.CommandPath()), hint}
 }
 
-// takes is the Args of a command with arguments that the help calls so. The last may be in brackets
-// if it can be left out.
+// takes is the Args of a command whose help uses these argument names. The last name may be in
+// brackets, which makes the argument optional.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -187,7 +186,7 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeast is the Args of a command whose last argument can be repeated.
+// atLeast is the Args of a command whose last argument may be repeated.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return takes(names...)(cmd, args[:min(len(args), len(names))])

@@ -33,15 +33,15 @@ type frame struct {
 	namespace string
 	output    *output
 	timeout   time.Duration
-	wait      time.Duration // how long the node is asked to wait for something to come, beside the timeout
+	wait      time.Duration // maximum time that the node waits for data, in addition to the timeout
 	tls       clientTLS
-	apiKey    string // as it was given: itself, or @ and the name of a file
+	apiKey    string // as given: the key itself, or @ and a file name
 }
 
-// defaultAddr is where a server on this machine listens for clients by default.
+// defaultAddr is the default address for clients of a server on this machine.
 const defaultAddr = "127.0.0.1:9000"
 
-// equip gives the common flags to a command and those below it.
+// equip adds the common flags to a command and its subcommands.
 func (f *frame) equip(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
@@ -56,24 +56,24 @@ func (f *frame) equip(cmd *cobra.Command) {
 		"namespace (default default)")
 	f.output = addOutput(cmd, f.Process)
 	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "how long a call may take (default 10s)")
-	// Not parsed by the flag itself, whose errors quote the value.
+	// The flag does not parse it, because the flag's errors quote the value.
 	flags.StringVar(&f.apiKey, "api-key", "", "API `key`, or @file with one, which no list of processes shows; also FLOE_API_KEY")
 	f.tls.equip(cmd)
 	for _, name := range []string{"addr", "namespace", "timeout"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is that there is no such flag
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is an unknown flag
 	}
 	withoutFiles(cmd)
 }
 
-// session is a connection of a command.
+// session is the connection of a command.
 type session struct {
 	*floe.Client
 	*output
 	namespace string
 }
 
-// call connects and does what the command is for, within the timeout. Who ends it while it waits
-// for something to come, as --wait said, has seen enough; else it is unfinished.
+// call connects and runs do, within the timeout. If the user interrupts a command that has --wait,
+// call returns nil; without --wait it returns errInterrupted.
 func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout+min(f.wait, math.MaxInt64-f.timeout))
 	defer cancel()
@@ -87,7 +87,7 @@ func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) erro
 	return coded(err)
 }
 
-// follow is call for what goes on until it is stopped. The timeout is for the connection only.
+// follow is call for commands that run until stopped. The timeout covers the connection only.
 func (f *frame) follow(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (f *frame) follow(cmd *cobra.Command, do func(context.Context, *session) er
 	return coded(err)
 }
 
-// connected connects, within ctx, and does something with the connection.
+// connected connects within ctx and runs do with the connection.
 func (f *frame) connected(ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
 	s, err := f.connect(ctx, cmd)
 	if err != nil {
@@ -150,10 +150,10 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	return &session{client, f.output, f.namespace}, nil
 }
 
-// keyHint is what to do when a node wants another key.
+// keyHint is the hint if a node requires another key.
 const keyHint = "give a key with --api-key or FLOE_API_KEY; an admin makes one with floe key create"
 
-// key returns the API key to show, "" for none.
+// key returns the API key to send, "" for none.
 func (f *frame) key(cmd *cobra.Command) (string, error) {
 	given, from := f.apiKey, "--api-key"
 	if env, _ := f.LookupEnv("FLOE_API_KEY"); env != "" && !cmd.Flags().Changed("api-key") {
@@ -170,7 +170,8 @@ func (f *frame) key(cmd *cobra.Command) (string, error) {
 	return string(bytes.TrimSpace(b)), err
 }
 
-// reason is why no connection could be made, on one line, without what the reader knows already.
+// reason returns the cause of a failed connection on one line, without the addresses and prefixes
+// that the message has already.
 func reason(err error, addrs []string) string {
 	known := []string{"floe: dial: ", "no connection: "}
 	if len(addrs) == 1 {
@@ -183,8 +184,8 @@ func reason(err error, addrs []string) string {
 	return text
 }
 
-// dialHint is what to do about a connection that could not be made. With one end encrypting and the
-// other not, neither understands what comes.
+// dialHint returns the hint for a failed connection. If only one end encrypts, neither can read
+// what the other sends.
 func dialHint(err error, encrypted bool) string {
 	certificate, call, lookup := (*tls.CertificateVerificationError)(nil), (*os.SyscallError)(nil), (*net.DNSError)(nil)
 	switch {
@@ -198,7 +199,7 @@ func dialHint(err error, encrypted bool) string {
 	return "say with --addr or FLOE_ADDR where one is; if it encrypts, with --tls-ca by which authorities it is to be believed"
 }
 
-// explain adds to the error of a call what to do about it.
+// explain adds a hint to the error of a call.
 func (f *frame) explain(err error) error {
 	if hinted := (*hintedError)(nil); errors.As(err, &hinted) {
 		return err
@@ -221,11 +222,11 @@ func (f *frame) explain(err error) error {
 	return err
 }
 
-// maxPayloadBytes is the largest payload of any node.
+// maxPayloadBytes is the largest payload that any node accepts.
 const maxPayloadBytes = 16 << 20
 
-// payload returns the bytes that an argument, called what in the help, stands for: itself, with @
-// in front those of a file, and with - those of stdin, as without an argument.
+// payload returns the bytes for an argument that the help calls what. An argument with @ in front
+// names a file; - or no argument means stdin; any other argument is the payload itself.
 func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte, error) {
 	switch {
 	case len(args) > 0 && args[0] == "-" && f.Stdin != nil:
@@ -243,8 +244,8 @@ func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte,
 		err error
 	}
 	done := make(chan read, 1)
-	// Nothing ends a read of a terminal or pipe but its other end. So an interrupted command leaves
-	// it behind, and the process ends.
+	// Only the other end can end a read of a terminal or pipe. An interrupted command leaves the
+	// read behind, and it ends with the process.
 	go func() {
 		b, err := readPayload(what, f.Stdin)
 		done <- read{b, err}
@@ -277,7 +278,7 @@ func readPayload(what string, r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// isTerminal reports whether there is a person at the other end, or nobody at all as with
+// isTerminal reports whether stream is a character device: a terminal, or a device such as
 // /dev/null.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
@@ -288,11 +289,11 @@ func isTerminal(stream any) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// parsed is the value of a flag that is checked when it is given. Its errors say what is wrong with
-// the value.
+// parsed is the value of a flag that is checked as soon as it is set. Its errors describe what is
+// wrong with the value.
 type parsed[T any] struct {
 	to    *T
-	kind  string // what a value is, as the help shows it
+	kind  string // type of the value, as the help shows it
 	parse func(string) (T, error)
 	text  string
 }
@@ -305,7 +306,7 @@ func (p *parsed[T]) String() string { return p.text }
 
 func (p *parsed[T]) Type() string { return p.kind }
 
-// Set is called for each time that the flag is given.
+// Set is called each time the flag is given.
 func (p *parsed[T]) Set(text string) error {
 	value, err := p.parse(text)
 	if err != nil {
@@ -326,7 +327,7 @@ func nodeAddrs(v string) (addrs []string, err error) {
 	return addrs, nil
 }
 
-// positiveDuration takes what Go does, and days alone: 7d.
+// positiveDuration parses a Go duration, or days alone: 7d.
 func positiveDuration(v string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	d, err := time.ParseDuration(v)
@@ -341,7 +342,7 @@ func positiveDuration(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// durationOrNone is positiveDuration with a zero.
+// durationOrNone is positiveDuration that also accepts zero.
 func durationOrNone(v string) (time.Duration, error) {
 	if v == "0" || v == "0s" {
 		return 0, nil
@@ -353,7 +354,7 @@ func durationOrNone(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// within takes whole numbers from low to high.
+// within parses whole numbers from low to high.
 func within(low, high int) func(string) (int, error) {
 	return func(v string) (int, error) {
 		n, err := strconv.Atoi(v)
@@ -364,7 +365,7 @@ func within(low, high int) func(string) (int, error) {
 	}
 }
 
-// count takes whole numbers from low on.
+// count parses whole numbers of at least low.
 func count(low int64) func(string) (int64, error) {
 	return func(v string) (int64, error) {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -380,7 +381,7 @@ func sizeFrom(low int64) func(string) (int64, error) {
 	return func(v string) (int64, error) { return size(v, low, math.MaxInt64) }
 }
 
-// exclusive returns an error if more than one of some flags is given.
+// exclusive returns an error if more than one of the named flags is given.
 func exclusive(cmd *cobra.Command, names ...string) error {
 	first := ""
 	for _, name := range names {
@@ -395,8 +396,8 @@ func exclusive(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// parseTime takes a time as every command does: ms since the epoch, RFC 3339, now, or a duration
-// before now as -1h or now-1h.
+// parseTime parses a time in the format of all commands: ms since the epoch, RFC 3339, now, or a
+// duration before now as -1h or now-1h.
 func parseTime(v string) (time.Time, error) {
 	if v == "now" {
 		return time.Now(), nil

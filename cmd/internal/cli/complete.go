@@ -8,15 +8,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionPatience is how long a shell waits for names: more would feel as if it hung.
+// completionPatience is the timeout of a completion: a longer wait would feel like a hang.
 const completionPatience = 2 * time.Second
 
-// lister lists what a shell may offer for an argument; before are the arguments in front of it,
-// begun is how it begins.
+// lister lists the candidates for an argument. before are the preceding arguments, and begun is the
+// prefix typed so far.
 type lister func(ctx context.Context, s *session, before []string, begun string) ([]string, error)
 
-// completing makes a shell offer names that the node knows, a lister for each argument, nil for
-// none. The last one is also for those that follow, if there may be several.
+// completing adds completion of the node's names to a command: one lister for each argument, nil
+// for none. The last lister also completes further arguments if the last one may be repeated.
 func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
 		f.timeout, f.wait = min(f.timeout, completionPatience), 0
@@ -27,7 +27,7 @@ func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command
 		if list == nil || cmd.Context() == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		// A shell in which a completion fails offers nothing; there is no place for an error.
+		// A failed completion offers nothing: the shell has no place for an error.
 		_ = f.call(cmd, func(ctx context.Context, s *session) error {
 			all, err := list(ctx, s, args, begun)
 			for _, name := range all {
@@ -42,8 +42,8 @@ func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command
 	return cmd
 }
 
-// withoutFiles makes shells offer no files for the arguments of a command and those below it,
-// unless something else is said.
+// withoutFiles disables file completion for the arguments of a command and its subcommands, unless
+// they have a completion of their own.
 func withoutFiles(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

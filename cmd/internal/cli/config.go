@@ -20,14 +20,14 @@ import (
 	"github.com/floedb/floe"
 )
 
-// config is what a server was told.
+// config is the configuration of a server.
 type config struct {
-	port          int // listen_port; see check for what it and bind are by default
+	port          int // listen_port; see check for the defaults of port and bind
 	bind          string
 	nodeID        uint64      // 0: not in a cluster
-	peers         []floe.Peer // nil: the node is alone
+	peers         []floe.Peer // nil: single node
 	secretFile    string
-	tls           tlsFiles // ca is that of clients
+	tls           tlsFiles // ca verifies clients and other nodes
 	dataDir       string
 	shards        int // 0: as the directory was created
 	durability    floe.Durability
@@ -45,10 +45,10 @@ type config struct {
 	trustedProxies []netip.Prefix
 	dashboardTLS   tlsFiles
 
-	memory         int64 // 0: no bound
-	allowed        int64 // what the memory was found to be, 0 if it was said or is not known
-	files          int   // that the process may have open; 0: any number
-	maxConnections int   // this and the following: 0: as memory allows
+	memory         int64 // 0: no limit
+	allowed        int64 // detected memory of the process; 0 if memory was set or is unknown
+	files          int   // maximum number of open files of the process; 0: any number
+	maxConnections int   // for this and the next three, 0: as memory allows
 	maxInFlight    int
 	maxWaiting     int
 	maxRequests    int
@@ -57,24 +57,24 @@ type config struct {
 	metricsPort    int // see checkMetrics
 	metricsBind    string
 	metricsHosts   []string
-	metricsTLS     tlsFiles // those of the dashboard if there are no others
+	metricsTLS     tlsFiles // those of the dashboard if not set
 	metricsObjects int
 
 	cert, dashboardCert, metricsCert certificate
 	logLevel                         slog.Level
 	logFormat                        string
 
-	// spelled is how each setting was given, by its flag: "--shards=4" or "FLOE_SHARDS=4". Messages
-	// quote it.
+	// spelled maps the flag of a setting to how it was given: "--shards=4" or "FLOE_SHARDS=4".
+	// Messages quote it.
 	spelled map[string]string
-	// text is what each setting is, as it is spelled, by its flag; what follows from others too.
+	// text maps the flag of a setting to the text of its value, including derived values.
 	text    map[string]string
-	flagged map[string]bool // what was given as a flag
+	flagged map[string]bool // settings given as flags
 	file    string          // the configuration file, "" if there is none
 }
 
-// readConfig returns the configuration from flags, environment and presets, in this order. Its
-// usageError has everything that is wrong with it.
+// readConfig returns the configuration from flags, environment, configuration file and defaults, in
+// this order of precedence. Its usageError lists all mistakes.
 func readConfig(cmd *cobra.Command, p Process) (*config, error) {
 	file, err := findConfigFile(cmd, p)
 	if err != nil {
@@ -101,12 +101,12 @@ func readConfig(cmd *cobra.Command, p Process) (*config, error) {
 	return c, nil
 }
 
-// named reports whether a setting was given, and not only preset.
+// named reports whether a setting was given and is not just a default.
 func (c *config) named(flag string) bool {
 	return c.flagged[flag] || c.spelled[flag] != "" && c.spelled[flag] != "--"+flag+"="+c.text[flag]
 }
 
-// check works out what follows from other settings, and returns what does not go together.
+// check derives the settings that depend on others, and returns the contradictions.
 func (c *config) check() []error {
 	if bad := c.checkCluster(); len(bad) > 0 {
 		return bad
@@ -148,10 +148,10 @@ func (c *config) check() []error {
 	return bad
 }
 
-// checkPort makes a port of something what it is by default, so far behind the node's own, and
-// returns what is wrong with it.
+// checkPort applies the default of a port, which is the node's own port plus behind, and returns
+// what is wrong with the port.
 func (c *config) checkPort(flag, what string, port *int, behind int) []error {
-	if c.spelled[flag] == "" && c.port != 0 { // beside any free port it is on another
+	if c.spelled[flag] == "" && c.port != 0 { // if the node uses any free port, this one does too
 		*port = c.port + behind
 	}
 	c.spelled[flag] = cmp.Or(c.spelled[flag], fmt.Sprintf("--%s=%d", flag, *port))
@@ -166,13 +166,13 @@ func (c *config) checkPort(flag, what string, port *int, behind int) []error {
 	return nil
 }
 
-// Where a node alone listens by default.
+// The default address of a single node.
 const (
 	defaultPort = 9000
 	defaultBind = "127.0.0.1"
 )
 
-// checkCluster makes the node listen, by default, where the others look for it.
+// checkCluster makes the node listen, by default, at its address in the list of peers.
 func (c *config) checkCluster() (bad []error) {
 	if c.peers == nil {
 		for _, flag := range []string{"node-id", "secret-file"} {
@@ -192,7 +192,7 @@ func (c *config) checkCluster() (bad []error) {
 	case self < 0:
 		return append(bad, fmt.Errorf("%s: is not among them (%s)", c.spelled["node-id"], c.spelled["peers"]))
 	}
-	host, number, _ := net.SplitHostPort(c.peers[self].Addr) // has been checked
+	host, number, _ := net.SplitHostPort(c.peers[self].Addr) // checked before
 	c.bind = cmp.Or(c.bind, host)
 	if c.spelled["port"] == "" {
 		c.port, _ = port(number)
@@ -201,7 +201,7 @@ func (c *config) checkCluster() (bad []error) {
 	return bad
 }
 
-// secret reads what the nodes of a cluster know each other by; nil if the node is alone.
+// secret reads the shared secret of the cluster's nodes; nil for a single node.
 func (c *config) secret() ([]byte, error) {
 	if c.secretFile == "" {
 		return nil, nil
@@ -216,16 +216,16 @@ func (c *config) secret() ([]byte, error) {
 	return b, nil
 }
 
-// minSecret is how many bytes a node takes for a secret.
+// minSecret is the minimum length of a secret in bytes.
 const minSecret = 16
 
-// credentials are what is in the files that a server is told of.
+// credentials are the contents of the secret and TLS files of a server.
 type credentials struct {
 	secret                   []byte
 	node, dashboard, metrics *tls.Config // nil: clear text
 }
 
-// credentials reads them.
+// credentials reads the files.
 func (c *config) credentials() (_ *credentials, err error) {
 	var all credentials
 	if all.secret, err = c.secret(); err != nil {
@@ -245,11 +245,11 @@ func (c *config) credentials() (_ *credentials, err error) {
 	return &all, err
 }
 
-// listenAddr is where the node listens for clients and other nodes.
+// listenAddr is the bind address for clients and other nodes.
 func (c *config) listenAddr() string { return net.JoinHostPort(c.bind, strconv.Itoa(c.port)) }
 
-// checkDataDir makes sure that the data directory is one and can be written to. The node would find
-// out as well, but not be able to tell it from a directory that is locked.
+// checkDataDir checks that the data directory is a directory and writable. The node would detect
+// this too, but could not distinguish it from a locked directory.
 func (c *config) checkDataDir() error {
 	err := os.MkdirAll(c.dataDir, 0o700)
 	if err == nil {
@@ -269,23 +269,23 @@ func probe(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// dashboardAddr is where the dashboard is to listen.
+// dashboardAddr is the bind address of the dashboard.
 func (c *config) dashboardAddr() string {
 	return net.JoinHostPort(c.dashboardBind, strconv.Itoa(c.dashboardPort))
 }
 
-// metricsAddr is where the metrics are to be.
+// metricsAddr is the bind address of the metrics.
 func (c *config) metricsAddr() string {
 	return net.JoinHostPort(c.metricsBind, strconv.Itoa(c.metricsPort))
 }
 
-// isLocal reports whether only this machine can reach what listens at a host.
+// isLocal reports whether a listener at host is only reachable from this machine.
 func isLocal(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// shownDir is the data directory as the start-up lines have it.
+// shownDir is the data directory as shown in the start-up lines.
 func (c *config) shownDir() string {
 	if abs, err := filepath.Abs(c.dataDir); err == nil {
 		return abs

@@ -15,23 +15,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultConfigFile is read if it is in the working directory and no other one is named.
+// defaultConfigFile is read from the working directory if no other file is named.
 const defaultConfigFile = "floe.toml"
 
-// configFile is what a configuration file says.
+// configFile is a parsed configuration file.
 type configFile struct {
-	name    string               // "": there is none
+	name    string               // "": no file
 	entries map[string]fileEntry // by key, such as "dashboard.bind"
 	bad     []error              // each with its line
 }
 
 type fileEntry struct {
-	text    string // as a flag would have it
-	spelled string // where it is from, and what it says
+	text    string // in the format of a flag
+	spelled string // file, line, key and value
 }
 
-// findConfigFile reads the file that is named, or the default one. That there is none of the latter
-// is no error.
+// findConfigFile reads the named file, or the default one. A missing default file is not an error.
 func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
 	name, from := cmd.Flag("config").Value.String(), "--config"
 	if env, _ := p.LookupEnv("FLOE_CONFIG"); env != "" && !cmd.Flags().Changed("config") {
@@ -51,11 +50,11 @@ func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
 	return parseConfigFile(name, b), nil
 }
 
-// maxSmallFile bounds what is read of a file of settings: whoever names a device should be told so,
-// and not be out of memory.
+// maxSmallFile is the maximum size of a settings file. A device named by mistake then causes an
+// error instead of exhausting the memory.
 const maxSmallFile = 1 << 20
 
-// readSmall reads a file of settings.
+// readSmall reads a settings file.
 func readSmall(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -69,7 +68,7 @@ func readSmall(name string) ([]byte, error) {
 	return b, err
 }
 
-// parseConfigFile reads a file in TOML. Everything that is wrong with it is in bad.
+// parseConfigFile parses a TOML file. The field bad lists all mistakes.
 func parseConfigFile(name string, b []byte) *configFile {
 	f := &configFile{name: name, entries: make(map[string]fileEntry)}
 	var document map[string]any
@@ -83,7 +82,7 @@ func parseConfigFile(name string, b []byte) *configFile {
 	return f
 }
 
-// lineError is what is wrong with a line.
+// lineError is a mistake on a line.
 type lineError struct {
 	name string
 	line int
@@ -107,7 +106,7 @@ func (f *configFile) syntaxError(err error) error {
 	return fmt.Errorf("%s: %w", f.name, err)
 }
 
-// linesOf returns the line of each key and table, the document having been found to be well-formed.
+// linesOf returns the line of each key and table of a well-formed document.
 func linesOf(b []byte) map[string]int {
 	lines := make(map[string]int)
 	var p unstable.Parser
@@ -142,13 +141,13 @@ func joinKey(path, name string) string {
 	return path + "." + name
 }
 
-// walk takes the values of a table.
+// walk adds the values of a table to the entries.
 func (f *configFile) walk(path string, t map[string]any, lines map[string]int) {
 	for name, value := range t {
 		key := joinKey(path, name)
 		line := lines[key]
 		if line == 0 {
-			line = lines[path] // in an inline table
+			line = lines[path] // for a key of an inline table
 		}
 		s := settingOf(key)
 		below, isTable := value.(map[string]any)
@@ -178,7 +177,7 @@ func shownValue(value any) string {
 	case float64:
 		text := strconv.FormatFloat(v, 'g', -1, 64)
 		if !strings.ContainsAny(text, ".eNI") {
-			text += ".0" // or it would look like an integer
+			text += ".0" // so that it does not look like an integer
 		}
 		return text
 	case map[string]any:
@@ -193,14 +192,14 @@ func shownValue(value any) string {
 	return fmt.Sprint(value)
 }
 
-// unknown notes a key that there is not, with the nearest one that there is.
+// unknown records an unknown key, with the nearest known one.
 func (f *configFile) unknown(key string, isTable bool, line int) {
 	what, near := "key", ""
 	var names []string
 	name := ""
 	for _, s := range settings {
 		names = append(names, s.path())
-		if s.flag == strings.NewReplacer("_", "-", ".", "-").Replace(key) { // as it is called elsewhere
+		if s.flag == strings.NewReplacer("_", "-", ".", "-").Replace(key) { // the name of the flag or environment variable
 			name = s.path()
 		}
 	}
@@ -216,7 +215,7 @@ func (f *configFile) unknown(key string, isTable bool, line int) {
 	f.bad = append(f.bad, &lineError{f.name, line, fmt.Sprintf("unknown %s %s%s", what, key, near)})
 }
 
-// path is where the setting is in the file.
+// path is the path of the setting in the file.
 func (s *setting) path() string { return strings.TrimPrefix(s.key, "!") }
 
 func settingOf(path string) *setting {
@@ -240,7 +239,7 @@ func sections() (names []string) {
 
 func isSection(name string) bool { return slices.Contains(sections(), name) }
 
-// What a value is in the file.
+// The types of values in the file.
 const (
 	tomlString   = "a string"
 	tomlInteger  = "an integer"
@@ -250,7 +249,7 @@ const (
 	tomlDuration = "a string such as \"100ms\""
 )
 
-// tomlKind returns what the setting is in the file.
+// tomlKind returns the type of the setting in the file.
 func (s *setting) tomlKind() string {
 	switch {
 	case s.kind == "":
@@ -267,7 +266,7 @@ func (s *setting) tomlKind() string {
 	return tomlString
 }
 
-// fromFile returns a value as a flag would have it.
+// fromFile converts a value to the format of a flag.
 func (s *setting) fromFile(value any) (string, error) {
 	kind := s.tomlKind()
 	switch v := value.(type) {
@@ -303,14 +302,14 @@ func listText(list []any) (string, bool) {
 	return strings.Join(parts, ","), true
 }
 
-// nearest returns the name that is most like another one, "" if none is.
+// nearest returns the most similar name, "" if none is similar.
 func nearest(name string, names []string) string {
 	best, least := "", 1+max(2, len(name)/3)
 	for _, other := range names {
 		if d := distance(name, other); d < least {
 			best, least = other, d
 		}
-		// In another table, or in none.
+		// The same key in another table, or outside of tables.
 		if _, last, found := strings.Cut(other, "."); found && last == name {
 			return other
 		}
@@ -318,8 +317,8 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be put in, taken out or changed to make b of a
-// (Levenshtein).
+// distance is the Levenshtein distance of a and b: the number of insertions, deletions and
+// replacements of letters that turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

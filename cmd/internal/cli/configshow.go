@@ -32,7 +32,7 @@ in files of their own, which it names.`,
 	return cmd
 }
 
-// print writes all settings as TOML. One without a value is a comment.
+// print writes all settings as TOML. A setting without a value becomes a comment.
 func (c *config) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The configuration of floe %s.\n", floe.Version)
@@ -64,7 +64,7 @@ func (c *config) line(s *setting, name string) string {
 	return fmt.Sprintf("%-38s # %s\n", name+" = "+s.inFile(text), c.origin(s))
 }
 
-// origin says where a value is from.
+// origin returns the source of a value.
 func (c *config) origin(s *setting) string {
 	spelled := c.spelled[s.flag]
 	switch name, _, _ := strings.Cut(spelled, "="); {
@@ -86,7 +86,7 @@ func (s *setting) inFile(text string) string {
 		on := switches[text]
 		return strconv.FormatBool(on != strings.HasPrefix(s.key, "!"))
 	case tomlInteger:
-		if digits := strings.TrimLeft(text, "+0"); digits != "" { // TOML has no 007
+		if digits := strings.TrimLeft(text, "+0"); digits != "" { // TOML does not allow 007
 			return digits
 		}
 		return "0"

@@ -19,19 +19,19 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// crowd bounds the connections of a site. Of those beyond the limit so many are let in as are
-// needed to tell them: 429, but for /health. Others are closed without an answer, and so are
-// further connections of an address that has used up its share, so that no single address can lock
-// out all others.
+// crowd limits the connections of a site. Up to latecomers connections beyond the limit are
+// accepted to receive 429; only /health is served to them. Others are closed without an answer. So
+// are the connections of an address beyond its share, so that a single address cannot lock out all
+// others.
 type crowd struct {
 	log  *slog.Logger
-	told atomic.Int64 // when it was logged last that an address has its share, in ns
+	told atomic.Int64 // last time that a full share was logged, in ns
 
-	mu      sync.Mutex // guards what follows; nothing is called under it
+	mu      sync.Mutex // guards the fields below; nothing is called under it
 	limit   int
-	proxies []netip.Prefix // which stand for many clients, and so have no share
+	proxies []netip.Prefix // each stands for many clients, so has no share
 	open    int
-	by      map[netip.Addr]int // those of an address that has a share
+	by      map[netip.Addr]int // connections of addresses that have a share
 }
 
 const (
@@ -43,15 +43,14 @@ func newCrowd(log *slog.Logger) *crowd {
 	return &crowd{log: log, limit: defaultHTTPConnections, by: make(map[netip.Addr]int)}
 }
 
-// bound sets the limit, and the proxies that have no share.
+// bound sets the limit, and the proxies that are exempt from shares.
 func (c *crowd) bound(limit int, proxies []netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit, c.proxies = limit, proxies
 }
 
-// admit returns the connection as one of the crowd, or closes it and returns nil if there is no
-// place for it.
+// admit returns the connection as a guest, or closes it and returns nil if there are too many.
 func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -59,7 +58,7 @@ func (c *crowd) admit(conn net.Conn) *guest {
 	}
 	c.mu.Lock()
 	if !g.addr.IsValid() || g.addr.IsLoopback() || slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(g.addr) }) {
-		g.addr = netip.Addr{} // others on this machine could do worse
+		g.addr = netip.Addr{} // other processes on this machine could do worse
 	} else {
 		g.addr = budget.Host(g.addr)
 	}
@@ -84,7 +83,7 @@ func (c *crowd) admit(conn net.Conn) *guest {
 	return g
 }
 
-// tellShare logs, once a minute, that an address has its share of the connections.
+// tellShare logs, at most once a minute, that an address has used up its share of connections.
 func (c *crowd) tellShare(addr netip.Addr, share int) {
 	now := time.Now().UnixNano()
 	if last := c.told.Load(); now-last >= int64(time.Minute) && c.told.CompareAndSwap(last, now) {
@@ -95,7 +94,7 @@ func (c *crowd) tellShare(addr netip.Addr, share int) {
 // guestKey is the key of a context's *guest.
 type guestKey struct{}
 
-// withGuest is for http.Server.ConnContext.
+// withGuest is a value for http.Server.ConnContext.
 func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -103,8 +102,8 @@ func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, guestKey{}, conn)
 }
 
-// wrap turns requests away on connections that came when there were too many, while there are.
-// Those that came before go on.
+// wrap rejects requests on late connections while there are too many connections. Earlier
+// connections are not affected.
 func (c *crowd) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
@@ -119,13 +118,13 @@ func (c *crowd) wrap(h http.Handler) http.Handler {
 	})
 }
 
-// entrance is a listener whose connections are a crowd.
+// entrance is a listener whose connections belong to a crowd.
 type entrance struct {
 	net.Listener
 	crowd *crowd
 }
 
-// Accept turns away those for which there is no place.
+// Accept closes connections that the crowd does not admit.
 func (e *entrance) Accept() (net.Conn, error) {
 	for {
 		conn, err := e.Listener.Accept()
@@ -142,13 +141,13 @@ func (e *entrance) Accept() (net.Conn, error) {
 type guest struct {
 	net.Conn
 	crowd *crowd
-	addr  netip.Addr // of the other end, as shares count it; zero: it is not counted
-	late  bool       // it came when there were too many
+	addr  netip.Addr // the remote address, as shares count it; zero: not counted
+	late  bool       // accepted beyond the limit
 	once  sync.Once
 }
 
-// Write writes what net/http answers to what is no request, in its own words and as text, as the
-// other answers are: in JSON. Of an encrypted connection that can not be seen.
+// Write replaces the plain-text answers of net/http to malformed requests by JSON, which all other
+// answers use. It cannot see them on an encrypted connection.
 func (g *guest) Write(p []byte) (int, error) {
 	if status, text, ok := bareRefusal(p); ok {
 		if _, err := g.Conn.Write(refusalInJSON(status, text)); err != nil {
@@ -159,14 +158,14 @@ func (g *guest) Write(p []byte) (int, error) {
 	return g.Conn.Write(p)
 }
 
-// bareHead is how an answer of net/http itself goes on behind its status line.
+// bareHead is the part of an answer by net/http itself that follows the status line.
 const bareHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
-// bareExpectation is how the answer to an Expect other than 100-continue begins, which has no text.
+// bareExpectation is the start of the answer to an Expect other than 100-continue. It has no text.
 const bareExpectation = "HTTP/1.1 417 Expectation Failed"
 
-// bareRefusal returns the status line and the text of an answer that net/http has made itself,
-// which is written at once.
+// bareRefusal returns the status line and the text of an answer by net/http itself, which is a
+// single write.
 func bareRefusal(p []byte) (status, text string, ok bool) {
 	if bytes.HasPrefix(p, []byte(bareExpectation+"\r\n")) {
 		return bareExpectation, "expectation failed: only 100-continue is known", true

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// deadlines cut off clients that do not send or do not read. They are not http.Server's ReadTimeout
-// and WriteTimeout, which count from the first byte of the request and would so end a long poll: a
-// request may wait for its answer as long as it likes, only the transfer of the bodies is timed.
+// deadlines disconnect clients that do not send or do not read. They replace http.Server's
+// ReadTimeout and WriteTimeout, which count from the first byte of the request and so would end a
+// long poll. A request may wait for its answer without a limit; only the transfer of the bodies is
+// timed.
 type deadlines struct {
-	body  time.Duration // for the body of a request to arrive, counted from its header
-	rest  time.Duration // for what of it has not arrived when it is answered, which net/http reads and drops
-	write time.Duration // for each writeChunk of the answer to be taken
+	body  time.Duration // for the arrival of the request body, from the end of the header
+	rest  time.Duration // for the rest of the body once it is answered, which net/http reads and drops
+	write time.Duration // for the client to accept each writeChunk of the answer
 }
 
-// writeChunk is how much of an answer one write deadline is for: about 9 KiB/s with 30 s.
+// writeChunk is the part of an answer that one write deadline covers: about 9 KiB/s with 30 s.
 const writeChunk = 256 << 10
 
 func (d deadlines) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
-		// The connection may still have the deadline of its last answer, and a "100 Continue" is
-		// written behind our back. An error means that the connection is closed, here and below;
-		// the next read or write says so.
+		// The connection may still have the deadline of its last answer, and net/http writes "100
+		// Continue" without a call to this writer. Here and below, an error means that the
+		// connection is closed, and the next read or write reports it.
 		_ = conn.SetWriteDeadline(time.Time{})
 		out := &timedWriter{ResponseWriter: w, conn: conn, limits: d}
 		if r.Body != http.NoBody {
@@ -36,9 +37,9 @@ func (d deadlines) wrap(h http.Handler) http.Handler {
 	})
 }
 
-// timedBody is a body that has to arrive by its deadline. It takes that off the connection when it
-// has come: what is read from then on is whether the client is still there. Until then the deadline
-// only gets earlier, so that a body that has failed by it does not get more time from anyone.
+// timedBody is a body that must arrive by its deadline. At its end it clears the deadline of the
+// connection: later reads only detect whether the client is still connected. Until then the
+// deadline only gets earlier, so that a body that has missed it never gets more time.
 type timedBody struct {
 	io.ReadCloser
 	conn     *http.ResponseController
@@ -55,7 +56,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// within sets the deadline, unless there is an earlier one or the body has ended.
+// within sets the deadline to d from now, unless an earlier one is set or the body has ended.
 func (b *timedBody) within(d time.Duration) { b.by(time.Now().Add(d)) }
 
 func (b *timedBody) by(t time.Time) {
@@ -66,17 +67,17 @@ func (b *timedBody) by(t time.Time) {
 	_ = b.conn.SetReadDeadline(t)
 }
 
-// timedWriter sets a new deadline for each chunk.
+// timedWriter sets a new write deadline for each chunk.
 type timedWriter struct {
 	http.ResponseWriter
 	conn   *http.ResponseController
 	limits deadlines
-	body   *timedBody // nil: there is none
+	body   *timedBody // nil: no body
 	begun  bool
 }
 
-// begin hurries what has not come of the body when it is answered: a client that has not shown a
-// key yet would hold the connection for as long as those that have.
+// begin shortens the deadline of the body when the answer begins. Otherwise a client without a key
+// could hold the connection as long as one with a key.
 func (w *timedWriter) begin() {
 	if !w.begun && w.body != nil {
 		w.body.within(w.limits.rest)
@@ -108,7 +109,8 @@ func (w *timedWriter) Write(p []byte) (written int, err error) {
 
 func (w *timedWriter) extend() { _ = w.conn.SetWriteDeadline(time.Now().Add(w.limits.write)) }
 
-// SetReadDeadline is for http.ResponseController. It can give the body less time, not more.
+// SetReadDeadline implements the method for http.ResponseController. It can only shorten the
+// deadline of the body.
 func (w *timedWriter) SetReadDeadline(t time.Time) error {
 	if w.body != nil && !t.IsZero() {
 		w.body.by(t)
@@ -116,5 +118,5 @@ func (w *timedWriter) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// Unwrap lets http.ResponseController find the writer below.
+// Unwrap returns the underlying writer to http.ResponseController.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -18,7 +18,7 @@ import (
 	"github.com/floedb/floe/internal/demo"
 )
 
-// demoOptions are what the flags of floe demo say.
+// demoOptions are the flags of floe demo.
 type demoOptions struct {
 	seed                             uint64
 	port, metricsPort, dashboardPort int
@@ -43,7 +43,7 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
 				flag string
 				port *int
 			}{{"port", &o.port}, {"metrics-port", &o.metricsPort}, {"dashboard-port", &o.dashboardPort}} {
-				if o.port != 0 && !cmd.Flags().Changed(f.flag) { // beside any free port it is on another
+				if o.port != 0 && !cmd.Flags().Changed(f.flag) { // if the node uses any free port, this one does too
 					*f.port = o.port + i
 				}
 				if _, err := port(strconv.Itoa(*f.port)); err != nil {
@@ -63,7 +63,7 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
 	return cmd
 }
 
-// runDemo runs a shop and the server of its node until ctx is done.
+// runDemo runs the shop and the server of its node until ctx is done.
 func runDemo(ctx context.Context, p Process, o demoOptions) error {
 	c := &config{logLevel: slog.LevelWarn, spelled: map[string]string{
 		"port": fmt.Sprintf("--port=%d", o.port), "metrics-port": fmt.Sprintf("--metrics-port=%d", o.metricsPort),
@@ -94,7 +94,7 @@ func runDemo(ctx context.Context, p Process, o demoOptions) error {
 	return s.stop(errors.Join(err, <-ended))
 }
 
-// openDemo listens, and opens the node.
+// openDemo starts the listeners and opens the node.
 func (s *server) openDemo(o demoOptions) (err error) {
 	at := func(port int) string { return net.JoinHostPort(defaultBind, strconv.Itoa(port)) }
 	if s.metrics, err = listen(at(o.metricsPort), nil, s.log); err != nil {
@@ -110,7 +110,7 @@ func (s *server) openDemo(o demoOptions) (err error) {
 	return err
 }
 
-// announceDemo says what there is to see.
+// announceDemo prints the addresses and what the demo shows.
 func (s *server) announceDemo(p Process, o demoOptions, url string) {
 	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	say(p.Stdout, "floe %s is ready, with a shop (seed %d)", floe.Version, o.seed)
@@ -122,7 +122,7 @@ func (s *server) announceDemo(p Process, o demoOptions, url string) {
 	say(p.Stdout, "All of it is in memory, and gone after ctrl-c.")
 }
 
-// openBrowser shows a page to whoever sits at this machine, if there is a way to.
+// openBrowser opens a page in the browser of this machine, if possible.
 func openBrowser(url string) {
 	command, args := "xdg-open", []string{url}
 	switch runtime.GOOS {
@@ -131,7 +131,7 @@ func openBrowser(url string) {
 	case "windows":
 		command, args = "rundll32", []string{"url.dll,FileProtocolHandler", url}
 	}
-	// Where there is none, the address was printed.
+	// Without a browser, the user has the printed address.
 	if cmd := exec.Command(command, args...); cmd.Start() == nil {
 		go func() { _ = cmd.Wait() }()
 	}

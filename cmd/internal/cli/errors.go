@@ -9,20 +9,20 @@ import (
 	"github.com/floedb/floe"
 )
 
-// The exit codes, which scripts rely on.
+// The exit codes, on which scripts rely.
 const (
 	exitOK           = 0
-	exitFailure      = 1   // the command could not do what it was asked
-	exitUsage        = 2   // the command line was not understood
-	exitNotFound     = 3   // what it is about does not exist
-	exitConflict     = 4   // a condition did not hold, or it exists already
-	exitUnavailable  = 5   // there was no answer, no quorum, too much to do, or no space
-	exitUnauthorized = 6   // the node wants other credentials
-	exitInterrupted  = 130 // the user ended it while something was unfinished
+	exitFailure      = 1   // the command failed for another reason
+	exitUsage        = 2   // invalid arguments
+	exitNotFound     = 3   // the command names something that does not exist
+	exitConflict     = 4   // a condition did not hold, or the thing exists already
+	exitUnavailable  = 5   // no answer, no quorum, overload, or no space
+	exitUnauthorized = 6   // the node requires other credentials
+	exitInterrupted  = 130 // the user interrupted unfinished work
 )
 
-// exitCodes are those of what a node, or the way to it, answers; what matches several is the first.
-// The rest is exitFailure.
+// exitCodes maps the errors of a node, or of the connection to it, to exit codes. The first match
+// applies; other errors exit with exitFailure.
 var exitCodes = []struct {
 	err  error
 	code int
@@ -38,10 +38,10 @@ var exitCodes = []struct {
 	{context.DeadlineExceeded, exitUnavailable},
 }
 
-// errInterrupted is what a command that was ended before its time has instead of a result.
+// errInterrupted is the error of a command that was interrupted before it finished.
 var errInterrupted = errors.New("interrupted")
 
-// exitError is a failure with the exit code that says what kind of one it is.
+// exitError is an error with its exit code.
 type exitError struct {
 	error
 	code int
@@ -49,7 +49,7 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// coded gives an answer its exit code.
+// coded adds the exit code to an error of a node or connection.
 func coded(err error) error {
 	for _, e := range exitCodes {
 		if errors.Is(err, e.err) {
@@ -59,7 +59,7 @@ func coded(err error) error {
 	return err
 }
 
-// textError is an error in other words.
+// textError is an error with another text.
 type textError struct {
 	err  error
 	text string
@@ -69,7 +69,7 @@ func (e *textError) Error() string { return e.text }
 
 func (e *textError) Unwrap() error { return e.err }
 
-// usageError is a command line that was not understood.
+// usageError is an error in the command line.
 type usageError struct {
 	error
 	hint string
@@ -77,7 +77,7 @@ type usageError struct {
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// hintedError is a failure with what to do about it.
+// hintedError is an error with a hint.
 type hintedError struct {
 	error
 	hint string
@@ -108,7 +108,7 @@ func report(stderr io.Writer, err error) int {
 	return code
 }
 
-// split returns the errors that errors.Join has joined.
+// split returns the errors joined by errors.Join.
 func split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()

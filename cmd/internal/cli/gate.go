@@ -16,9 +16,9 @@ const (
 	stopping = "stopping"
 )
 
-// gate stands before the handler of a server: while the node starts or stops, it answers 503
-// itself, /health included. So a balancer learns at once that the node is going, and no request in
-// flight meets a closed node.
+// gate wraps the handler of a server. While the node starts or stops, gate answers 503 itself,
+// /health included. So a load balancer notices a shutdown at once, and no request in flight reaches
+// a closed node.
 type gate struct {
 	refused atomic.Int64 // requests
 
@@ -26,19 +26,19 @@ type gate struct {
 	phase    string
 	handler  http.Handler
 	inFlight int
-	idle     chan struct{} // closed when the gate is stopping and nothing is in flight
+	idle     chan struct{} // closed when the gate is stopping and no request is in flight
 }
 
 func newGate() *gate { return &gate{phase: starting, idle: make(chan struct{})} }
 
-// open lets requests through to h.
+// open passes requests to h from now on.
 func (g *gate) open(h http.Handler) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.phase, g.handler = serving, h
 }
 
-// stop refuses further requests. Those in flight go on; idle is closed when there are none.
+// stop rejects further requests. Those in flight continue; idle is closed when they have ended.
 func (g *gate) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,7 +52,7 @@ func (g *gate) checkIdleLocked() {
 	}
 }
 
-// enter admits a request if the node serves; the caller then has to leave.
+// enter admits a request if the node serves; the caller must then call leave.
 func (g *gate) enter() (h http.Handler, phase string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +80,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// refuse answers like the dashboard does when the node is not available.
+// refuse answers as the dashboard does if the node is unavailable.
 func refuse(w http.ResponseWriter, r *http.Request, phase string) {
 	body := map[string]string{"error": "node is " + phase}
 	if r.URL.Path == "/health" {
@@ -89,12 +89,12 @@ func refuse(w http.ResponseWriter, r *http.Request, phase string) {
 	turnAway(w, r, http.StatusServiceUnavailable, body)
 }
 
-// turnAway answers without looking what is asked for, and ends the connection.
+// turnAway answers regardless of the request and closes the connection.
 func turnAway(w http.ResponseWriter, r *http.Request, status int, body map[string]string) {
-	// A connection closed with a body unread is reset, and the client may lose the answer. A body
-	// that is longer than this is being sent by a client that has to cope.
+	// Closing a connection with an unread body resets it, and the client may lose the answer.
+	// Clients that send a longer body than this must cope with that.
 	const worthReading = 64 << 10
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTimeout)) // an error: the connection is closed
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTimeout)) // an error means that the connection is closed
 	_, _ = io.CopyN(io.Discard, r.Body, worthReading)
 	header := w.Header()
 	header.Set("Content-Type", "application/json; charset=utf-8")
@@ -103,6 +103,6 @@ func turnAway(w http.ResponseWriter, r *http.Request, status int, body map[strin
 	header.Set("Retry-After", "1")
 	header.Set("Connection", "close")
 	w.WriteHeader(status)
-	// The only error is a client that has gone.
+	// The only error is a client that has disconnected.
 	_ = json.NewEncoder(w).Encode(body)
 }
