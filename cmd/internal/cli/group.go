@@ -19,7 +19,7 @@ func groupCommand(f *frame) *cobra.Command {
 		groupSeek(f), groupConfigure(f), groupInfo(f), groupList(f), groupDelete(f))
 }
 
-// groupDone is a change of a group that has no more to say.
+// groupDone is the result of a change to a group that has no other result.
 type groupDone struct {
 	OK        bool   `json:"ok"`
 	Stream    string `json:"stream"`
@@ -83,8 +83,8 @@ func groupMode(v string) (m stream.Mode, err error) {
 	return m, err
 }
 
-// maxDeliveries gives a command the flag --max-attempts, which fills n, and its older name
-// --max-deliver.
+// maxDeliveries adds the flag --max-attempts, which fills n, and its older name --max-deliver to a
+// command.
 func maxDeliveries(cmd *cobra.Command, n *int, absent string) {
 	flags := cmd.Flags()
 	flag := newFlag(n, "n", within(0, stream.MaxAttemptsLimit))
@@ -94,8 +94,8 @@ func maxDeliveries(cmd *cobra.Command, n *int, absent string) {
 	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-deliver")
 }
 
-// backoff returns the pauses that the flags say. One that is given moves the default of the other,
-// if need be.
+// backoff returns the minimum and maximum back-off from the flags. If only one flag is given, the
+// default of the other follows it where needed.
 func backoff(cmd *cobra.Command, shortest, longest time.Duration) (_, _ time.Duration, err error) {
 	givenMin, givenMax := cmd.Flags().Changed("backoff-min"), cmd.Flags().Changed("backoff-max")
 	if shortest <= longest {
@@ -110,7 +110,7 @@ func backoff(cmd *cobra.Command, shortest, longest time.Duration) (_, _ time.Dur
 	return longest, longest, nil
 }
 
-// deliveryList is what a consumer has been given.
+// deliveryList is the records delivered to a consumer.
 type deliveryList struct {
 	Stream     string         `json:"stream"`
 	Group      string         `json:"group"`
@@ -123,14 +123,14 @@ type deliveryList struct {
 type deliveryText struct {
 	recordText
 	Attempt     int    `json:"attempt"`
-	AckDeadline *int64 `json:"ack_deadline"` // nil: it need not be acknowledged
+	AckDeadline *int64 `json:"ack_deadline"` // nil: no acknowledgement needed
 }
 
 func newDeliveryText(d stream.Delivery) deliveryText {
 	return deliveryText{newRecordText(d.Record), d.Attempt, optionalMillis(d.Deadline)}
 }
 
-// consumption is what group read is told.
+// consumption holds the arguments of group read.
 type consumption struct {
 	stream, group, consumer string
 	limit                   int
@@ -138,7 +138,7 @@ type consumption struct {
 	ack, noAck              bool
 }
 
-// followWait is how long one call waits for what is to come when there is no end of it.
+// followWait is how long one call of a follow waits for records.
 const followWait = time.Minute
 
 func groupRead(f *frame) *cobra.Command {
@@ -191,15 +191,15 @@ group when it is stopped.`,
 	return f.completing(cmd, streamNames, groupNames, consumerNames)
 }
 
-// consume takes records and prints them until ctx is done. Unless somebody is going to acknowledge
-// them later, nobody needs the consumer then.
+// consume reads records and prints them until ctx is done. If the records are acknowledged by then
+// (--ack or --no-ack), the consumer leaves the group at the end.
 func (s *session) consume(ctx context.Context, c *consumption) error {
 	c.wait = followWait
 	if c.ack || c.noAck {
 		defer func() {
 			ctx, cancel := parting(ctx)
 			defer cancel()
-			_ = s.Stream(s.namespace).Leave(ctx, c.stream, c.group, c.consumer) // or it is gone by its silence
+			_ = s.Stream(s.namespace).Leave(ctx, c.stream, c.group, c.consumer) // if this fails, the group drops the silent consumer later
 		}()
 	}
 	for {
@@ -218,19 +218,18 @@ func (s *session) consume(ctx context.Context, c *consumption) error {
 	}
 }
 
-// ackPrinted acknowledges records that have been printed, also when the command is being stopped.
+// ackPrinted acknowledges printed records, even while the command is being stopped.
 func (s *session) ackPrinted(ctx context.Context, c *consumption, ds []stream.Delivery) error {
 	ctx, cancel := parting(ctx)
 	defer cancel()
 	return s.ackTaken(ctx, c, ds)
 }
 
-// lastWords is how long a command that is being stopped may take for what it still has to tell a
-// node.
+// lastWords is the time limit for the last calls of a command that is being stopped.
 const lastWords = 2 * time.Second
 
-// parting returns a context for what has to be done also when the command is being stopped: it ends
-// some time after ctx.
+// parting returns a context for calls that must be made even while the command is being stopped. It
+// ends lastWords after ctx.
 func parting(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })
@@ -267,7 +266,7 @@ func (s *session) printDeliveries(c *consumption, ds []stream.Delivery) error {
 	return s.print(list, t)
 }
 
-// printDelivery prints a record that has just come.
+// printDelivery prints a delivered record.
 func (s *session) printDelivery(d stream.Delivery) (err error) {
 	switch s.format {
 	case formatJSON:
@@ -281,17 +280,17 @@ func (s *session) printDelivery(d stream.Delivery) (err error) {
 	return err
 }
 
-// groupHandled says of how many records a call was.
+// groupHandled is the number of records that a call has changed.
 type groupHandled struct {
-	OK        bool   `json:"ok"` // of all that were asked for
+	OK        bool   `json:"ok"` // all requested records
 	Stream    string `json:"stream"`
 	Group     string `json:"group"`
 	Namespace string `json:"namespace"`
 	Count     int    `json:"count"`
 }
 
-// handle does something with the records of a group that have the given IDs, and prints of how many
-// it was. That it was not all is a failure.
+// handle calls do for the group's records with the given IDs and prints how many it changed. It
+// returns ErrConflict if those are not all of them.
 func (s *session) handle(ctx context.Context, head string, args []string, ids []stream.ID, do func([]stream.Ref) (int, error)) error {
 	slices.SortFunc(ids, stream.ID.Compare)
 	ids = slices.Compact(ids)
@@ -305,7 +304,7 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 			return err
 		}
 	} else if _, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1]); err != nil {
-		return err // not even the group
+		return err // the group does not exist
 	}
 	err = s.print(
 		groupHandled{n == len(ids), args[0], args[1], s.namespace, n},
@@ -321,7 +320,7 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 	return err
 }
 
-// onRecords is a command that does something with records named by their IDs.
+// onRecords makes cmd run do for the records with the given IDs.
 func (f *frame) onRecords(cmd *cobra.Command, head string,
 	do func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error)) *cobra.Command {
 	cmd.Args = atLeast("STREAM", "GROUP", "ID")
@@ -379,14 +378,14 @@ func groupExtend(f *frame) *cobra.Command {
 	})
 }
 
-// pendingText is a record that is not done, in JSON.
+// pendingText is a pending record in JSON.
 type pendingText struct {
 	idText
 	Partition   int     `json:"partition"`
-	Consumer    *string `json:"consumer"` // nil: it waits to be delivered again
+	Consumer    *string `json:"consumer"` // nil: awaiting redelivery
 	Deliveries  int     `json:"deliveries"`
-	DeliveredAt int64   `json:"delivered_at"` // the last time
-	AckDeadline int64   `json:"ack_deadline"` // or from when on it is delivered again
+	DeliveredAt int64   `json:"delivered_at"` // the last delivery
+	AckDeadline int64   `json:"ack_deadline"` // or the time of the redelivery
 	Reason      string  `json:"reason"`
 }
 
@@ -436,7 +435,7 @@ each and until when, and those that wait to be delivered again, from when on and
 type memberText struct {
 	Consumer string `json:"consumer"`
 	Pending  int    `json:"pending"`
-	Holder   bool   `json:"holder"` // it is the one consumer of an exclusive group
+	Holder   bool   `json:"holder"` // the only active consumer of an exclusive group
 	JoinedAt int64  `json:"joined_at"`
 	LastSeen int64  `json:"last_seen"`
 }
@@ -583,7 +582,7 @@ type groupSummary struct {
 	Mode          string            `json:"mode"`
 	Members       int               `json:"members"`
 	Pending       int               `json:"pending"`
-	Lag           int64             `json:"lag"`            // records that were not delivered
+	Lag           int64             `json:"lag"`            // number of undelivered records
 	LastDelivered map[string]string `json:"last_delivered"` // by partition
 }
 
@@ -613,7 +612,7 @@ type groupDetail struct {
 	Pending          int          `json:"pending"`
 	Lag              int64        `json:"lag"`
 	AckTimeoutMillis int64        `json:"ack_timeout_ms"`
-	MaxAttempts      int          `json:"max_deliver"` // 0: no limit; the name that REST has, too
+	MaxAttempts      int          `json:"max_deliver"` // 0: no limit; the JSON name is that of REST
 	BackoffMinMillis int64        `json:"backoff_min_ms"`
 	BackoffMaxMillis int64        `json:"backoff_max_ms"`
 	CreatedAt        int64        `json:"created_at"`
@@ -623,10 +622,10 @@ type groupDetail struct {
 type cursorText struct {
 	Partition     int     `json:"partition"`
 	LastDelivered *string `json:"last_delivered"`
-	Acked         *string `json:"acked"` // all records up to this one are done
+	Acked         *string `json:"acked"` // all records up to this one are acknowledged
 	Pending       int     `json:"pending"`
 	Lag           int64   `json:"lag"`
-	LagMillis     int64   `json:"lag_ms"` // the age of the oldest of those
+	LagMillis     int64   `json:"lag_ms"` // age of the oldest undelivered record
 }
 
 func groupInfo(f *frame) *cobra.Command {
@@ -704,7 +703,7 @@ func groupDelete(f *frame) *cobra.Command {
 	}, streamNames, groupNames)
 }
 
-// groupNames lists the groups of the stream in front.
+// groupNames lists the groups of the stream before it on the command line.
 func groupNames(ctx context.Context, s *session, before []string, begun string) (names []string, err error) {
 	page, err := s.Stream(s.namespace).Groups(before[0]).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
 	for _, g := range page.Items {
@@ -713,7 +712,7 @@ func groupNames(ctx context.Context, s *session, before []string, begun string) 
 	return names, err
 }
 
-// consumerNames lists the members of the group in front.
+// consumerNames lists the members of the group before it on the command line.
 func consumerNames(ctx context.Context, s *session, before []string, _ string) (names []string, err error) {
 	g, err := s.Stream(s.namespace).Groups(before[0]).Get(ctx, before[1])
 	for _, m := range g.Members {
@@ -722,7 +721,7 @@ func consumerNames(ctx context.Context, s *session, before []string, _ string) (
 	return names, err
 }
 
-// pendingIDs lists the records that the group in front has not done.
+// pendingIDs lists the pending records of the group before it on the command line.
 func pendingIDs(ctx context.Context, s *session, before []string, _ string) (ids []string, err error) {
 	page, err := s.Stream(s.namespace).Pending(before[0], before[1]).Page(ctx, stream.Limit(stream.MaxPageItems))
 	for _, r := range page.Items {

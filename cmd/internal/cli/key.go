@@ -25,7 +25,7 @@ role admin. A key is shown once, when it is created: the node keeps a hash of it
 	return cmd
 }
 
-// keySummary is a key in the output. Key is there when it has just been created.
+// keySummary is a key in the output. Key is set only when the key has just been created.
 type keySummary struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
@@ -56,7 +56,7 @@ func (k keySummary) shownNamespaces() string {
 	return strings.Join(k.Namespaces, ",")
 }
 
-// roles are those that a key can have.
+// roles are the roles that a key can have.
 var roles = []string{string(floe.RoleAdmin), string(floe.RoleWrite), string(floe.RoleRead)}
 
 func keyCreate(f *frame) *cobra.Command {
@@ -102,8 +102,8 @@ func keyCreate(f *frame) *cobra.Command {
 	return cmd
 }
 
-// addExpires adds --expires to a command, and returns what makes options of it. A key that replaces
-// an old one lasts as long as that was to last, unless the flag says otherwise.
+// addExpires adds --expires to a command and returns a function that makes options of it. A key
+// that replaces an old one gets the lifetime of the old one, unless the flag is given.
 func addExpires(cmd *cobra.Command, otherwise string) func(old floe.Key) ([]floe.KeyOption, error) {
 	flag := cmd.Flags().String("expires", "", "when it stops being good: a `time` as RFC 3339, or after a duration such as 30d (default "+
 		otherwise+")")
@@ -126,7 +126,7 @@ func addExpires(cmd *cobra.Command, otherwise string) func(old floe.Key) ([]floe
 	}
 }
 
-// createKey creates a key, and shows it or writes it into a file.
+// createKey creates a key, and prints it or writes it to a file.
 func (s *session) createKey(ctx context.Context, file string, role floe.Role, opts []floe.KeyOption) (floe.Key, error) {
 	var into *os.File
 	if file != "" {
@@ -204,7 +204,7 @@ as long as that was to last.`,
 
 // printKey shows a new key.
 func (o *output) printKey(k floe.Key, secret string) error {
-	if o.format == formatRaw && secret == "" { // it is in a file
+	if o.format == formatRaw && secret == "" { // the key is in a file
 		_, err := fmt.Fprintln(o.w, k.ID)
 		return err
 	}

@@ -104,12 +104,12 @@ func parseRevision(v string) (uint64, error) {
 	return n, nil
 }
 
-// keyWritten is what a write has made.
+// keyWritten is the result of a write.
 type keyWritten struct {
 	OK bool `json:"ok"`
 	keyText
 	Namespace string `json:"namespace"`
-	Version   uint64 `json:"version"` // how many versions the key has had
+	Version   uint64 `json:"version"` // number of versions that the key has had
 	LSN       uint64 `json:"lsn"`     // the revision
 }
 
@@ -126,11 +126,11 @@ type keyDetail struct {
 	keyText
 	Namespace string `json:"namespace"`
 	valueText
-	Version   uint64 `json:"version"` // how many versions the key has had
+	Version   uint64 `json:"version"` // number of versions that the key has had
 	LSN       uint64 `json:"lsn"`     // the revision
 	Size      int    `json:"size"`    // bytes of the value
 	UpdatedAt int64  `json:"updated_at"`
-	TTLMillis *int64 `json:"ttl_ms"` // what is left; nil: does not expire
+	TTLMillis *int64 `json:"ttl_ms"` // remaining time; nil: does not expire
 }
 
 func kvGet(f *frame) *cobra.Command {
@@ -159,7 +159,7 @@ func kvGet(f *frame) *cobra.Command {
 	return cmd
 }
 
-// addStale adds --stale to a command that reads, and returns what makes options of it.
+// addStale adds --stale to a command that reads, and returns a function that makes options of it.
 func addStale(cmd *cobra.Command) func() []floe.AccessOption {
 	stale := cmd.Flags().Bool("stale", false,
 		"take what the replica of the node that is asked has, which may be old: it answers without a leader too")
@@ -188,7 +188,7 @@ func kvDelete(f *frame) *cobra.Command {
 	}
 }
 
-// keyList is a listing of keys: all of them, in the shape of a page that is the last one.
+// keyList is a listing of all keys, in the form of a last page.
 type keyList struct {
 	Keys      []scanItem `json:"keys"`
 	Count     int        `json:"count"`
@@ -231,7 +231,7 @@ func (s *session) listKeys(ctx context.Context, store *kv.Store, prefix string) 
 type keyHistory struct {
 	keyText
 	Namespace    string       `json:"namespace"`
-	VersionCount int          `json:"version_count"` // of those listed
+	VersionCount int          `json:"version_count"` // number of versions listed
 	Versions     []keyVersion `json:"versions"`      // newest first
 }
 
@@ -242,7 +242,7 @@ type keyVersion struct {
 	TimestampMillis int64  `json:"timestamp_ms"`
 	Size            int    `json:"size"`
 	Tombstone       bool   `json:"tombstone"`
-	Expired         bool   `json:"expired"` // a tombstone that expiry left
+	Expired         bool   `json:"expired"` // a tombstone left by expiry
 }
 
 func kvHistory(f *frame) *cobra.Command {
@@ -317,7 +317,7 @@ func kvIncr(f *frame) *cobra.Command {
 	return cmd
 }
 
-// keyEvent is a change that a watch has seen.
+// keyEvent is a change reported by a watch.
 type keyEvent struct {
 	Type string `json:"type"` // put, delete, expire; compacted: changes were missed, a snapshot follows
 	keyText

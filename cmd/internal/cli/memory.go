@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// findMemory makes the memory what the process is allowed, unless it was said.
+// findMemory sets the memory to what the process is allowed, unless it is configured.
 func (c *config) findMemory() {
 	defer func() {
 		if c.cacheSize == 0 {
@@ -21,18 +21,18 @@ func (c *config) findMemory() {
 		return
 	}
 	total, from := budget.Found()
-	if total == 0 { // nobody says anything
+	if total == 0 { // no limit was found
 		return
 	}
 	c.allowed = total
-	// with less there is no node, and without a bound it would be killed the sooner
+	// a node needs at least budget.Least, and without a bound it would be killed sooner
 	total = max(min(total, 1<<45)/(1<<20)*(1<<20), budget.Least)
 	c.memory = total
 	c.text["memory"], c.spelled["memory"] = shownSize(total), from+"="+shownSize(total)
 }
 
-// checkMemory returns an error if the parts of the memory do not fit into it: then it would be no
-// bound.
+// checkMemory returns an error if the parts of the memory do not fit into it: memory would not be a
+// bound then.
 func (c *config) checkMemory() error {
 	if c.memory == 0 {
 		return nil
@@ -53,14 +53,15 @@ func (c *config) checkMemory() error {
 		budget.Size((c.memory-rest)>>20<<20), strings.Join(given, ", "))
 }
 
-// boundMemory has Go's runtime collect garbage earlier rather than exceed the memory.
+// boundMemory makes Go's runtime collect garbage earlier instead of exceeding the memory.
 func (c *config) boundMemory() {
 	if c.memory > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(c.heapLimit(offHeap))
 	}
 }
 
-// heapLimit is what Go's runtime may take of the memory: nine tenths, but for what is not its own.
+// heapLimit is the memory limit of Go's runtime: nine tenths of the memory, minus memory allocated
+// outside of the runtime.
 func (c *config) heapLimit(offHeap bool) int64 {
 	most := c.memory / 10 * 9
 	if !offHeap {
@@ -70,8 +71,8 @@ func (c *config) heapLimit(offHeap bool) int64 {
 	return max(most-l.Cache-l.MemTables(), c.memory/4)
 }
 
-// dividedShards is by how many shards the memory is divided: those of the directory are not known
-// yet.
+// dividedShards is the number of shards by which the memory is divided. The number of shards of an
+// existing directory is not known yet.
 func (c *config) dividedShards() int {
 	if c.shards > 0 {
 		return c.shards
@@ -79,7 +80,7 @@ func (c *config) dividedShards() int {
 	return 4
 }
 
-// limits are what the node and its dashboard bound themselves by.
+// limits returns the limits of the node and its dashboard.
 func (c *config) limits() budget.Limits {
 	l := budget.Default()
 	if c.memory > 0 {
@@ -103,7 +104,7 @@ func (c *config) limits() budget.Limits {
 	return l
 }
 
-// printMemory writes, as comments, how the memory is divided.
+// printMemory writes the shares of the memory as comments.
 func (c *config) printMemory(w io.Writer) {
 	l := c.limits()
 	if c.memory == 0 {

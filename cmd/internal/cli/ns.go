@@ -17,7 +17,7 @@ func nsCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// namespaceCreated is a namespace that was not there before.
+// namespaceCreated is the result of creating a namespace.
 type namespaceCreated struct {
 	OK     bool   `json:"ok"`
 	Name   string `json:"name"`
@@ -52,7 +52,7 @@ func nsCreate(f *frame) *cobra.Command {
 	return cmd
 }
 
-// namespaceDeleted is a namespace that is no more.
+// namespaceDeleted is the result of deleting a namespace.
 type namespaceDeleted struct {
 	OK   bool   `json:"ok"`
 	Name string `json:"name"`

@@ -2,6 +2,6 @@
 
 package cli
 
-// offHeap says that Pebble takes the memory of its cache and memtables from C, where Go's collector
-// does not see it.
+// offHeap reports whether Pebble allocates its cache and memtables in C, outside of Go's garbage
+// collector.
 const offHeap = true

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The formats of results.
+// The output formats.
 const (
 	formatTable = "table" // for people
-	formatRaw   = "raw"   // for scripts: no heads, one tab between columns, bytes as they are
+	formatRaw   = "raw"   // for scripts: no headers, one tab between columns, bytes unchanged
 	formatJSON  = "json"  // one document
 )
 
@@ -35,20 +35,20 @@ type output struct {
 	format string
 }
 
-// addOutput gives a command the flag for the format, and returns what it prints with.
+// addOutput adds the flag for the format to a command, and returns the output that uses it.
 func addOutput(cmd *cobra.Command, p Process) *output {
 	o := &output{w: p.Stdout, format: formatTable}
 	cmd.PersistentFlags().VarP(newFlag(&o.format, "format", outputFormat), "output", "o",
 		"format of results: table for people, json, or raw without heads and alignment (default table)")
 	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
-	// The only error is that there is no such flag.
+	// The only error is an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", formats)
 	return o
 }
 
-// table is a result, or a part of one, in rows. Without a head, each row is a name and a value.
+// table is a result, or a part of one, in rows. Without a header, each row is a name and a value.
 type table struct {
-	name string // of the part, as raw rows begin when there are several parts
+	name string // name of the part; raw rows begin with it if there are several parts
 	head []string
 	rows [][]string
 }
@@ -74,11 +74,11 @@ func (o *output) print(document any, tables ...table) error {
 	return nil
 }
 
-// partRows is how many rows of a long listing make a table.
+// partRows is the number of rows that a long listing prints as one table.
 const partRows = 1000
 
-// printEach prints items in rows as they come, for there may be more than fit into memory. Only one
-// JSON document has to have them all: for that it returns them, and prints nothing.
+// printEach prints items in rows as they arrive, because they may not fit into memory. For JSON it
+// prints nothing and returns all items, because they belong in one document.
 func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, document func(T) D, row func(T) []string) (all []D,
 	err error) {
 	all = []D{}
@@ -104,7 +104,7 @@ func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, do
 	return nil, o.print(nil, part)
 }
 
-// cell is bytes in a row: all of them for scripts, the beginning for people.
+// cell returns bytes for a row: all of them for scripts, a shortened form for people.
 func (o *output) cell(bytes []byte) string {
 	if o.format == formatRaw {
 		return string(bytes)
@@ -112,8 +112,8 @@ func (o *output) cell(bytes []byte) string {
 	return shortened(bytes)
 }
 
-// line is cell for JSON of which a script reads a row from a line: it has no line breaks and tabs
-// between its values.
+// line is cell for JSON. In raw format it removes line breaks and tabs between values, so that a
+// script can read one row per line.
 func (o *output) line(document []byte) string {
 	var compact bytes.Buffer
 	if o.format == formatRaw && json.Compact(&compact, document) == nil {
@@ -122,8 +122,8 @@ func (o *output) line(document []byte) string {
 	return o.cell(document)
 }
 
-// printValue prints a result that is a single value. Scripts get its bytes and nothing else,
-// whichever way they ask; on a terminal a line ends behind it.
+// printValue prints a result that is a single value. Scripts get exactly its bytes in both table
+// and raw format; on a terminal a line break follows.
 func (o *output) printValue(document any, value []byte) error {
 	if o.format == formatJSON {
 		return o.encode(document, "  ")
@@ -135,7 +135,7 @@ func (o *output) printValue(document any, value []byte) error {
 	return err
 }
 
-// encode writes one document, on one line without an indent.
+// encode writes one document, on one line if indent is empty.
 func (o *output) encode(document any, indent string) error {
 	e := json.NewEncoder(o.w)
 	e.SetEscapeHTML(false)
@@ -168,13 +168,13 @@ func (o *output) printTable(t table) error {
 		for i, cell := range row {
 			cells[i] = printable(cell)
 		}
-		// Errors come with Flush.
+		// Flush returns the errors.
 		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
 }
 
-// shortened is the beginning of a value, for a line of a table.
+// shortened is the beginning of a value for a row of a table.
 func shortened(value []byte) string {
 	const most = 100
 	if len(value) <= most {
@@ -183,7 +183,7 @@ func shortened(value []byte) string {
 	return fmt.Sprintf("%s... (%d bytes)", value[:most], len(value))
 }
 
-// printable returns text quoted if it would not stay in its cell or does things to a terminal.
+// printable returns text, quoted if it would break out of its cell or control the terminal.
 func printable(text string) string {
 	for _, r := range text {
 		if r == utf8.RuneError || !strconv.IsPrint(r) {
@@ -193,8 +193,8 @@ func printable(text string) string {
 	return text
 }
 
-// jsonText returns bytes as they stand in JSON, and "base64" (RFC 4648, section 4) as the encoding
-// if they are not text.
+// jsonText returns bytes as a JSON string. If they are not text, it returns them in base64 (RFC
+// 4648, section 4) with the encoding "base64".
 func jsonText(bytes string) (text, encoding string) {
 	if utf8.ValidString(bytes) {
 		return bytes, ""
@@ -202,10 +202,10 @@ func jsonText(bytes string) (text, encoding string) {
 	return base64.StdEncoding.EncodeToString([]byte(bytes)), "base64"
 }
 
-// shownTime is a time as tables have it.
+// shownTime formats a time for tables.
 func shownTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// shownDuration is a duration as flags take it: 7d, 36h, 10m, 1.5s.
+// shownDuration formats a duration as flags accept it: 7d, 36h, 10m, 1.5s.
 func shownDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
@@ -220,7 +220,7 @@ func shownDuration(d time.Duration) string {
 	return text
 }
 
-// shownOptionalTime is "-" for none.
+// shownOptionalTime formats a time, or returns "-" for the zero time.
 func shownOptionalTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -228,7 +228,7 @@ func shownOptionalTime(t time.Time) string {
 	return shownTime(t)
 }
 
-// optionalMillis is a time in JSON, nil for none.
+// optionalMillis is a time in JSON, nil for the zero time.
 func optionalMillis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
@@ -238,7 +238,7 @@ func optionalMillis(t time.Time) *int64 {
 
 func decimal[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
 
-// collected reads an iterator to its end, or to the first error.
+// collected reads an iterator up to its end or the first error.
 func collected[T any](all iter.Seq2[T, error]) (items []T, err error) {
 	for item, err := range all {
 		if err != nil {

@@ -25,7 +25,7 @@ func processingCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// pipeline reads the pipeline that --file or an argument names.
+// pipeline reads the pipeline named by --file or an argument.
 func (f *frame) pipeline(cmd *cobra.Command, file string, args []string) ([]byte, error) {
 	if file == "" && len(args) > 0 {
 		file = args[0]
@@ -33,8 +33,8 @@ func (f *frame) pipeline(cmd *cobra.Command, file string, args []string) ([]byte
 	return f.definition(cmd, file)
 }
 
-// jobIn returns the store and the id of a job that is named by its id or, if no other job has it,
-// by its name.
+// jobIn returns the store and id of a job. name is the job's id, or its name if no other job has
+// the same name.
 func (s *session) jobIn(ctx context.Context, cmd *cobra.Command, name string) (*processing.Store, processing.JobID, error) {
 	store := s.Processing(s.namespace)
 	if strings.HasPrefix(name, "job-") {
@@ -63,7 +63,7 @@ func (s *session) jobIn(ctx context.Context, cmd *cobra.Command, name string) (*
 	return nil, "", fmt.Errorf("%d jobs are called %q: give the id of one: %w", len(found), name, floe.ErrConflict)
 }
 
-// jobMistakes is the error of a pipeline as one for each mistake.
+// jobMistakes splits the error of a pipeline into one error per mistake.
 func jobMistakes(err error) error {
 	var bad *processing.DefinitionError
 	if !errors.As(err, &bad) {
@@ -78,7 +78,7 @@ func jobMistakes(err error) error {
 	return errors.Join(all...)
 }
 
-// jobDone is a change of a job.
+// jobDone is the result of a change to a job.
 type jobDone struct {
 	OK        bool   `json:"ok"`
 	JobID     string `json:"job_id"`
@@ -91,7 +91,7 @@ func (s *session) printJob(id processing.JobID, status string) error {
 		table{head: []string{"JOB", "STATUS"}, rows: [][]string{{string(id), status}}})
 }
 
-// useNamespaceOf takes the namespace that a pipeline names, unless --namespace does.
+// useNamespaceOf switches to the namespace in a pipeline, unless --namespace is given.
 func (s *session) useNamespaceOf(cmd *cobra.Command, definition []byte) error {
 	if cmd.Flags().Changed("namespace") {
 		return nil
@@ -206,7 +206,7 @@ func textOfJob(j processing.Job) jobText {
 	}
 }
 
-// jobsText is the jobs of a namespace in JSON.
+// jobsText is the list of a namespace's jobs in JSON.
 type jobsText struct {
 	Namespace string    `json:"namespace"`
 	Jobs      []jobText `json:"jobs"`
@@ -258,7 +258,7 @@ type savepointText struct {
 	Bytes            int64  `json:"bytes"`
 }
 
-// jobStatus is a job in JSON, with all that is known of it.
+// jobStatus is a job with its details, in JSON.
 type jobStatus struct {
 	jobText
 	YAML       string          `json:"yaml"`
@@ -351,7 +351,7 @@ func processingSavepoint(f *frame) *cobra.Command {
 	})
 }
 
-// restoreFlags are the flags of restore and plan.
+// restoreFlags adds the flags shared by restore and plan.
 func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processing.RestoreOption, error) {
 	file := addFile(cmd)
 	again := cmd.Flags().StringSlice("restart-source", nil, "name of a source that begins anew")
@@ -410,7 +410,7 @@ was deleted and made again: it begins anew, and operators keep their state.`,
 	return f.completing(cmd)
 }
 
-// planText says what a restore would keep, in JSON.
+// planText is the state that a restore keeps and drops, in JSON.
 type planText struct {
 	Kept    []string `json:"kept"`
 	Dropped []string `json:"dropped"`
@@ -454,7 +454,7 @@ func processingPlan(f *frame) *cobra.Command {
 	return f.completing(cmd)
 }
 
-// appliedText is what apply has done, in JSON.
+// appliedText is the result of apply, in JSON.
 type appliedText struct {
 	jobDone
 	Made    bool `json:"made"`

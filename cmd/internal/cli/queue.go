@@ -24,14 +24,14 @@ func queueCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// enqueued says where a message is in its queue.
+// enqueued is the result of an enqueue.
 type enqueued struct {
 	OK        bool   `json:"ok"`
 	Queue     string `json:"queue"`
 	Namespace string `json:"namespace"`
 	Seq       uint64 `json:"seq"`
 	LSN       uint64 `json:"lsn"`
-	Duplicate bool   `json:"duplicate"` // it was enqueued before
+	Duplicate bool   `json:"duplicate"` // an earlier call has enqueued it
 }
 
 func queueEnqueue(f *frame) *cobra.Command {
@@ -85,7 +85,7 @@ dash goes behind --.`,
 	return f.completing(cmd, queueNames, nil)
 }
 
-// full adds to an error of what adds messages to a queue what to do about it.
+// full adds a hint to the error of a call that adds messages to a full queue.
 func full(err error) error {
 	if errors.Is(err, floe.ErrBusy) {
 		return &hintedError{err, "if the queue is full, try again when it is consumed, or change its bound with floe queue configure"}
@@ -93,7 +93,7 @@ func full(err error) error {
 	return err
 }
 
-// messageList is the messages of a queue that a call has given.
+// messageList is the messages returned by a call.
 type messageList struct {
 	Queue     string        `json:"queue"`
 	Namespace string        `json:"namespace"`
@@ -108,15 +108,15 @@ type messageText struct {
 	State       string `json:"state"`
 	Attempts    int    `json:"attempts"`
 	MaxAttempts int    `json:"max_attempts"`
-	Receipt     string `json:"receipt,omitempty"` // of the delivery
+	Receipt     string `json:"receipt,omitempty"` // receipt of the delivery
 	EnqueuedAt  int64  `json:"enqueued_at"`
-	LeaseUntil  *int64 `json:"lease_until"`  // of a leased one
-	AvailableAt *int64 `json:"available_at"` // of a delayed one
-	DiedAt      *int64 `json:"died_at"`      // of a dead letter
+	LeaseUntil  *int64 `json:"lease_until"`  // set for a leased message
+	AvailableAt *int64 `json:"available_at"` // set for a delayed message
+	DiedAt      *int64 `json:"died_at"`      // set for a dead letter
 	LastError   string `json:"last_error"`
 	headersText
 	payloadText
-	Size int `json:"size"` // bytes of the payload
+	Size int `json:"size"` // payload in bytes
 }
 
 func newMessageText(m queue.Message) messageText {
@@ -129,7 +129,7 @@ func newMessageText(m queue.Message) messageText {
 	}
 }
 
-// work is what queue dequeue is told.
+// work holds the arguments of queue dequeue.
 type work struct {
 	queue       string
 	most        int
@@ -228,7 +228,7 @@ func (s *session) printLeased(w *work, ms []queue.Message) error {
 	return s.print(list, t)
 }
 
-// printMessage prints a message that has just been leased.
+// printMessage prints a leased message.
 func (s *session) printMessage(m queue.Message) (err error) {
 	switch s.format {
 	case formatJSON:
@@ -242,7 +242,7 @@ func (s *session) printMessage(m queue.Message) (err error) {
 	return err
 }
 
-// queueDone is a change of a queue that has no more to say.
+// queueDone is the result of a change to a queue that has no other result.
 type queueDone struct {
 	OK        bool   `json:"ok"`
 	Queue     string `json:"queue"`
@@ -253,7 +253,7 @@ func (s *session) printQueueDone(head, name string) error {
 	return s.print(queueDone{true, name, s.namespace}, table{head: []string{head}, rows: [][]string{{name}}})
 }
 
-// leaseEnded adds to the error of a receipt that is worth nothing any more what to do about it.
+// leaseEnded adds a hint to the error for a receipt that is no longer valid.
 func leaseEnded(err error) error {
 	if errors.Is(err, floe.ErrConflict) {
 		return &hintedError{err, "nothing was changed; unless it was acknowledged, the message is delivered again, with another receipt"}
@@ -261,7 +261,7 @@ func leaseEnded(err error) error {
 	return err
 }
 
-// receiptsDone is what has become of deliveries.
+// receiptsDone is the result of a change to deliveries.
 type receiptsDone struct {
 	OK        bool     `json:"ok"`
 	Queue     string   `json:"queue"`
@@ -331,7 +331,7 @@ func queueNack(f *frame) *cobra.Command {
 	return f.completing(cmd, queueNames, nil)
 }
 
-// leaseExtended says until when a message is leased.
+// leaseExtended is the new end of a message's lease.
 type leaseExtended struct {
 	OK         bool   `json:"ok"`
 	Queue      string `json:"queue"`
@@ -363,7 +363,7 @@ func queueExtend(f *frame) *cobra.Command {
 	return f.completing(cmd, queueNames, nil)
 }
 
-// first iterates over as many items as a limit says.
+// first returns an iterator over at most limit items.
 func first[T any](items iter.Seq2[T, error], limit int64) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := limit
@@ -378,7 +378,7 @@ func first[T any](items iter.Seq2[T, error], limit int64) iter.Seq2[T, error] {
 	}
 }
 
-// defaultMessages is how many messages are listed by default.
+// defaultMessages is the default limit of a listing of messages.
 const defaultMessages = 100
 
 func queuePeek(f *frame) *cobra.Command {
@@ -505,7 +505,7 @@ func (s *session) summarizeQueue(q queue.Stats) queueSummary {
 	}
 }
 
-// queueDetail is a queue with all that is known of it.
+// queueDetail is a queue with its details.
 type queueDetail struct {
 	queueSummary
 	Delayed    int64         `json:"delayed"`
@@ -520,12 +520,12 @@ type queueDetail struct {
 }
 
 type queueSettings struct {
-	MaxLen              int64 `json:"max_len"`   // 0: no bound
-	MaxBytes            int64 `json:"max_bytes"` // 0: no bound
+	MaxLen              int64 `json:"max_len"`   // 0: no limit
+	MaxBytes            int64 `json:"max_bytes"` // 0: no limit
 	MaxAttempts         int   `json:"max_attempts"`
 	BackoffMinMillis    int64 `json:"backoff_min_ms"`
 	BackoffMaxMillis    int64 `json:"backoff_max_ms"`
-	DeadRetentionMillis int64 `json:"dead_retention_ms"` // 0: for ever
+	DeadRetentionMillis int64 `json:"dead_retention_ms"` // 0: forever
 	DedupWindowMillis   int64 `json:"dedup_window_ms"`
 }
 
@@ -537,7 +537,7 @@ func newQueueSettings(s queue.Settings) queueSettings {
 	}
 }
 
-// settingsTable is what people read of settings.
+// settingsTable is a table of settings.
 func settingsTable(s queue.Settings) table {
 	unbounded := func(n int64) string {
 		if n == 0 {
@@ -625,7 +625,7 @@ func queueList(f *frame) *cobra.Command {
 	}
 }
 
-// queuePurged says how many messages a purge has removed.
+// queuePurged is the number of messages removed by a purge.
 type queuePurged struct {
 	OK        bool   `json:"ok"`
 	Queue     string `json:"queue"`
@@ -685,7 +685,7 @@ func queueResume(f *frame) *cobra.Command {
 	}, queueNames)
 }
 
-// queueConfigured is the settings of a queue.
+// queueConfigured is the new settings of a queue.
 type queueConfigured struct {
 	OK        bool          `json:"ok"`
 	Queue     string        `json:"queue"`
@@ -735,8 +735,8 @@ func queueConfigure(f *frame) *cobra.Command {
 	return f.completing(cmd, queueNames)
 }
 
-// changed returns settings with those that are given as flags changed. A pause that is given moves
-// the other one, if need be.
+// changed returns s with the settings that are given as flags taken from to. If only one of the
+// back-off flags is given, the other value follows it where needed.
 func changed(cmd *cobra.Command, s, to queue.Settings) queue.Settings {
 	given := cmd.Flags().Changed
 	if given("max-len") {
@@ -765,7 +765,7 @@ func changed(cmd *cobra.Command, s, to queue.Settings) queue.Settings {
 			s.BackoffMin = queue.NoBackoff
 		}
 		if !given("backoff-max") && s.BackoffMin > s.BackoffMax {
-			s.BackoffMax = 0 // its default, or as long
+			s.BackoffMax = 0 // the default maximum, or BackoffMin if that is longer
 		}
 	}
 	return s
@@ -807,7 +807,7 @@ func queueNames(ctx context.Context, s *session, _ []string, begun string) (name
 	return names, err
 }
 
-// deadSeqs lists the dead letters of the queue in front.
+// deadSeqs lists the dead letters of the queue before it on the command line.
 func deadSeqs(ctx context.Context, s *session, before []string, _ string) (seqs []string, err error) {
 	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.NoPayload())
 	for _, m := range page.Items {

@@ -45,7 +45,7 @@ func dlqList(f *frame) *cobra.Command {
 	return f.completing(cmd, queueNames)
 }
 
-// selection is which dead letters a command is for.
+// selection is the dead letters that a command selects.
 type selection struct {
 	all      bool
 	contains string
@@ -59,8 +59,8 @@ func (l *selection) equip(cmd *cobra.Command) {
 	flags.StringVar(&l.contains, "contains", "", "those with this text in payload or last error")
 }
 
-// read takes the arguments behind the name of the queue. There has to be exactly one way of saying
-// which.
+// read parses the arguments after the queue's name. Exactly one way to select dead letters is
+// required.
 func (l *selection) read(cmd *cobra.Command, args []string) error {
 	if err := exclusive(cmd, "all", "contains"); err != nil {
 		return err
@@ -88,7 +88,7 @@ func readSeqs(cmd *cobra.Command, args []string) (seqs []uint64, err error) {
 	return seqs, nil
 }
 
-// seqsDone says how many messages a call has changed.
+// seqsDone is the number of messages that a call has changed.
 type seqsDone struct {
 	OK        bool   `json:"ok"`
 	Queue     string `json:"queue"`
@@ -142,11 +142,11 @@ func (s *session) requeueAll(ctx context.Context, name string, which *selection)
 	return n, err
 }
 
-// onSeqs does something with messages in one transaction.
+// onSeqs calls one for each message in one transaction.
 func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one func(context.Context, uint64) error,
 	op func(string, uint64) queue.Op) error {
 	if len(seqs) == 1 {
-		return one(ctx, seqs[0]) // whose error is about it, and not about an operation
+		return one(ctx, seqs[0]) // so that the error is that of the message, and not of an operation in a transaction
 	}
 	txn := s.Txn(s.namespace)
 	for _, seq := range seqs {

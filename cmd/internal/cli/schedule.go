@@ -103,7 +103,7 @@ func catchUpOf(v string) (c action.CatchUp, err error) {
 	return c, nil
 }
 
-// scheduleDone is a change of a schedule that has no more to say.
+// scheduleDone is the result of a change to a schedule that has no other result.
 type scheduleDone struct {
 	OK        bool   `json:"ok"`
 	Action    string `json:"action"`
@@ -122,7 +122,7 @@ type scheduleText struct {
 	Namespace      string            `json:"namespace"`
 	Cron           string            `json:"cron"`
 	Zone           string            `json:"zone"`
-	EveryMillis    int64             `json:"every_ms"` // 0: it has a cron expression
+	EveryMillis    int64             `json:"every_ms"` // 0: cron expression
 	Anchor         *int64            `json:"anchor"`
 	Overlap        string            `json:"overlap"`
 	CatchUp        string            `json:"catch_up"`
@@ -134,20 +134,20 @@ type scheduleText struct {
 	Paused         bool              `json:"paused"`
 	Note           string            `json:"note"`
 	Next           *int64            `json:"next"`
-	Buffered       *int64            `json:"buffered"` // the tick that waits for the run before
+	Buffered       *int64            `json:"buffered"` // the tick that waits for the previous run to end
 	LastRun        string            `json:"last_run"`
 	Ran            int64             `json:"ran"`
 	Skipped        int64             `json:"skipped"`
 	Missed         int64             `json:"missed"`
 	Refused        int64             `json:"refused"`
-	Ticks          []tickText        `json:"ticks"` // the newest first
+	Ticks          []tickText        `json:"ticks"` // newest first
 	CreatedAt      int64             `json:"created_at"`
 	UpdatedAt      int64             `json:"updated_at"`
 }
 
-// tickText is what has become of a tick, in JSON.
+// tickText is the result of a tick in JSON.
 type tickText struct {
-	At        *int64 `json:"at"` // nil: ticks that were missed
+	At        *int64 `json:"at"` // nil: missed ticks
 	DecidedAt int64  `json:"decided_at"`
 	Result    string `json:"result"`
 	RunID     string `json:"run_id"`
@@ -175,7 +175,7 @@ func newScheduleText(namespace string, s action.Schedule) scheduleText {
 	return t
 }
 
-// whenOf says in a word or two when a schedule runs.
+// whenOf describes in a word or two when a schedule runs.
 func whenOf(s action.ScheduleSpec) string {
 	if s.Cron == "" {
 		return "every " + shownDuration(s.Every)
@@ -217,7 +217,7 @@ func scheduleInfo(f *frame) *cobra.Command {
 	}, actionNames, scheduleNames)
 }
 
-// schedulesText is schedules of a namespace in JSON.
+// schedulesText is the list of a namespace's schedules in JSON.
 type schedulesText struct {
 	Namespace string         `json:"namespace"`
 	Schedules []scheduleText `json:"schedules"`
@@ -274,7 +274,7 @@ func scheduleDelete(f *frame) *cobra.Command {
 		})
 }
 
-// onSchedule makes a command that changes a schedule.
+// onSchedule returns a command that changes a schedule.
 func (f *frame) onSchedule(use, head, short string, do func(ctx context.Context, of action.Schedules, name string) error) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use: use, Short: short, Args: takes("ACTION", "NAME"),
@@ -312,7 +312,7 @@ func scheduleTrigger(f *frame) *cobra.Command {
 	}, actionNames, scheduleNames)
 }
 
-// scheduleNames lists the schedules of the action in front, for completion.
+// scheduleNames lists the schedules of the action before it on the command line, for completion.
 func scheduleNames(ctx context.Context, s *session, before []string, begun string) (names []string, err error) {
 	page, err := s.Action(s.namespace).Schedules(before[0]).Page(ctx, action.Limit(action.MaxPageItems))
 	for _, i := range page.Items {

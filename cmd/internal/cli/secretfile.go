@@ -9,18 +9,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addSecretOut adds the flag --out of commands that show a key once.
+// addSecretOut adds the flag --out to a command that shows a key once.
 func addSecretOut(cmd *cobra.Command) *string {
 	return cmd.Flags().String("out", "", "write the key into this new `file`, which only its owner can read, and do not show it")
 }
 
-// createSecret creates a file for a secret. One that exists is not overwritten: it may hold a key
-// that is still needed.
+// createSecret creates a file for a secret. It does not overwrite an existing file, which may hold
+// a key that is still needed.
 func createSecret(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// writeSecret fills a file and closes it. After an error there is no file.
+// writeSecret writes the secret to a file and closes it. On error it removes the file.
 func writeSecret(f *os.File, secret string) error {
 	_, err := fmt.Fprintln(f, secret)
 	if err == nil {
@@ -35,9 +35,9 @@ func writeSecret(f *os.File, secret string) error {
 	return err
 }
 
-// warnOfReaders warns of a file with a secret that others on this machine can read.
+// warnOfReaders prints a warning if other users of this machine can read a file with a secret.
 func warnOfReaders(stderr io.Writer, name string) {
-	if name == "" || runtime.GOOS == "windows" { // where the bits say nothing
+	if name == "" || runtime.GOOS == "windows" { // permission bits mean nothing on Windows
 		return
 	}
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// closeTime is how long the node may take to close: the 5 s for which it waits for others, and one
-// for the disk. One that hangs would keep it for ever.
+// closeTime is the time limit for closing the node: the 5 s that it waits for other nodes, and 1 s
+// for the disk. Without a limit, a node that hangs would block the process forever.
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
@@ -57,14 +57,14 @@ environment, and that before the file.`,
 	return cmd
 }
 
-// server is a node and what it serves.
+// server is a node and its HTTP sites.
 type server struct {
 	config    *config
 	log       *slog.Logger
 	node      *floe.Node
-	dashboard *site // nil: none
-	metrics   *site // nil: none
-	ready     bool  // it has said so
+	dashboard *site // nil: off
+	metrics   *site // nil: off
+	ready     bool  // readiness has been announced
 }
 
 // runServer runs a server until ctx is done or it fails.
@@ -88,9 +88,9 @@ func runServer(ctx context.Context, c *config, p Process) error {
 	return s.stop(err)
 }
 
-// open listens before it opens the node, which may take seconds: a port in use is known at once,
-// and /health answers meanwhile. Before that it reads all files that it was told of, so that
-// nothing is begun with one that is missing.
+// open first reads all files of the configuration, so that nothing is started if one is missing.
+// Then it listens before it opens the node, which may take seconds. So a port in use is detected at
+// once, and /health answers meanwhile.
 func (s *server) open() (err error) {
 	files, err := s.config.credentials()
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *server) open() (err error) {
 	return nil
 }
 
-// sites are what it serves over HTTP.
+// sites returns the HTTP sites of the server.
 func (s *server) sites() (all []*site) {
 	for _, site := range []*site{s.dashboard, s.metrics} {
 		if site != nil {
@@ -175,14 +175,14 @@ func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, erro
 	return node, err
 }
 
-// lookTime is how long the start waits to learn whether there are keys.
+// lookTime is how long the start waits to find out whether API keys exist.
 const lookTime = 200 * time.Millisecond
 
-// announce says what runs and where.
+// announce prints the addresses and settings of the server.
 func (s *server) announce(p Process) {
-	// Nobody may be reading; that is no reason not to serve.
+	// Output errors are ignored: they are no reason not to serve.
 	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	stats, _ := s.node.Stats(context.Background()) // of a node that is closed already: nothing
+	stats, _ := s.node.Stats(context.Background()) // zero if the node is closed already
 	if s.ready = s.isReady(); s.ready {
 		say(p.Stdout, "floe %s is ready", floe.Version)
 	} else {
@@ -198,7 +198,7 @@ func (s *server) announce(p Process) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
-	locked, _ := s.node.Keys().Enabled(ctx) // a node of a cluster may have to hear of a leader first
+	locked, _ := s.node.Keys().Enabled(ctx) // a node of a cluster may first need to find a leader
 	if locked {
 		say(p.Stdout, "  keys       needed")
 	}
@@ -210,7 +210,7 @@ func (s *server) announce(p Process) {
 			"floe: warning: there are no keys yet, so other machines are refused: make the first one with floe server bootstrap, or "+
 				"start with --insecure")
 	}
-	locked = locked || closed // no more warnings
+	locked = locked || closed // suppresses the warnings below
 	if !locked && !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
 		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets everybody read and write everything")
 	}
@@ -251,10 +251,10 @@ func (s *server) isReady() bool {
 	return err == nil && stats.State == "ok"
 }
 
-// wait returns when ctx is done, or why the server can not go on. It says when a node of a cluster
-// has become ready.
+// wait returns when ctx is done, or with the reason why the server cannot continue. It prints a
+// line when a node of a cluster becomes ready.
 func (s *server) wait(ctx context.Context, p Process) error {
-	// The node has no signal for it, and a second more of 503 harms nobody.
+	// The node has no signal for a failure, and one more second of 503 is harmless.
 	check := time.NewTicker(time.Second)
 	defer check.Stop()
 	look := time.NewTicker(50 * time.Millisecond)
@@ -289,7 +289,7 @@ func (s *server) wait(ctx context.Context, p Process) error {
 	}
 }
 
-// stop ends everything and returns cause, or else what went wrong.
+// stop shuts everything down. It returns cause, or else the error of closing.
 func (s *server) stop(cause error) error {
 	var drained sync.WaitGroup
 	for _, site := range s.sites() {

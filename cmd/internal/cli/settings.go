@@ -19,18 +19,18 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// setting is a thing that a server can be told. Its environment variable is FLOE_ and the name of
-// its flag.
+// setting is one setting of a server. Its environment variable is FLOE_ followed by the flag's
+// name.
 type setting struct {
 	flag   string
-	key    string // in the configuration file; with "!" in front, true there is false here
-	kind   string // what a value is, as the help shows it; "" for a switch
+	key    string // key in the configuration file; "!" in front inverts the boolean
+	kind   string // type of the value, as the help shows it; "" for a switch
 	preset string
 	help   string
-	set    func(c *config, value string) error // the error says what is wrong with the value
+	set    func(c *config, value string) error // the error describes what is wrong with the value
 }
 
-// settings are all of them, in the order of their help.
+// settings are all settings, in the order of their help.
 var settings = []setting{
 	{"data-dir", "data_dir", "dir", "./floe-data", "directory of the data, created when missing", func(c *config, v string) error {
 		c.dataDir = v
@@ -237,15 +237,15 @@ var settings = []setting{
 	}},
 }
 
-// switches are the values of what is on or off.
+// switches are the values of a boolean setting.
 var switches = map[string]bool{"true": true, "1": true, "false": false, "0": false}
 
 func (s *setting) env() string {
 	return "FLOE_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
 }
 
-// text is the value of a flag. It takes anything: settings are checked together, wherever they come
-// from.
+// text is the value of a flag. It accepts anything: settings are checked together, whatever their
+// source.
 type text struct{ value, kind string }
 
 func (t *text) String() string     { return t.value }
@@ -261,13 +261,13 @@ func addSettings(cmd *cobra.Command) {
 		if s.kind == "" {
 			flag.NoOptDefVal = "true"
 		}
-		// The only error is that there is no such flag.
+		// The only error is an unknown flag.
 		_ = cmd.RegisterFlagCompletionFunc(s.flag, completed(s.kind))
 	}
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 }
 
-// completed is what a shell offers for a value of a kind.
+// completed returns the completion for values of a kind.
 func completed(kind string) cobra.CompletionFunc {
 	values := map[string][]string{
 		"when": {"sync", "async"}, "level": {"debug", "info", "warn", "error"}, "format": {"text", "json"}, "": {"true", "false"},
@@ -282,14 +282,14 @@ func completed(kind string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, directive)
 }
 
-// find returns the value of a setting and how it was spelled, "" if it has none. A flag goes before
-// the environment, that before the file.
+// find returns the value of a setting and how it was spelled, "" if it has none. Flags take
+// precedence over the environment, the environment over the file.
 func (s *setting) find(cmd *cobra.Command, p Process, f *configFile) (value, spelled string) {
 	if flag := cmd.Flags().Lookup(s.flag); flag.Changed {
 		return flag.Value.String(), "--" + s.flag + "=" + flag.Value.String()
 	}
-	// Kubernetes sets FLOE_PORT=tcp://10.0.0.1:9000 where a service is called floe. That was not
-	// meant for us.
+	// Kubernetes sets FLOE_PORT=tcp://10.0.0.1:9000 for a service called floe. That is not a
+	// setting of this server.
 	if v, _ := p.LookupEnv(s.env()); v != "" && !strings.HasPrefix(v, "tcp://") {
 		return v, s.env() + "=" + v
 	}
@@ -302,7 +302,7 @@ func (s *setting) find(cmd *cobra.Command, p Process, f *configFile) (value, spe
 	return s.preset, "--" + s.flag + "=" + s.preset
 }
 
-// splitList returns the parts of a list.
+// splitList splits a list into its parts.
 func splitList(v string) (parts []string) {
 	for part := range strings.SplitSeq(v, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -312,7 +312,7 @@ func splitList(v string) (parts []string) {
 	return parts
 }
 
-// size is a number of bytes, such as 1048576 or 1MiB.
+// size parses a number of bytes, such as 1048576 or 1MiB.
 func size(v string, least, most int64) (int64, error) {
 	number, factor := strings.TrimSpace(v), int64(1)
 	for i, unit := range []string{"KiB", "MiB", "GiB"} {
@@ -349,7 +349,7 @@ func integer(v, what string, most int) (int, error) {
 	return n, nil
 }
 
-// port is a port to listen on, 0 being any that is free.
+// port parses a port to listen on; 0 is any free port.
 func port(v string) (int, error) {
 	n, err := strconv.ParseUint(v, 10, 16)
 	if err != nil {
@@ -366,7 +366,7 @@ func nodeID(v string) (uint64, error) {
 	return id, nil
 }
 
-// peers are the nodes of a cluster, as "1=10.0.0.1:9000,2=10.0.0.2:9000".
+// peers parses the nodes of a cluster, as "1=10.0.0.1:9000,2=10.0.0.2:9000".
 func peers(v string) ([]floe.Peer, error) {
 	var all []floe.Peer
 	for part := range strings.SplitSeq(v, ",") {
@@ -392,7 +392,7 @@ func peers(v string) ([]floe.Peer, error) {
 	return all, nil
 }
 
-// maxPeers is how many nodes a cluster takes.
+// maxPeers is the maximum number of nodes in a cluster.
 const maxPeers = 7
 
 // hostPort checks an address to connect to.
@@ -411,7 +411,7 @@ func address(v string) error {
 	return nil
 }
 
-// hostNames checks names as they come in requests, without their ports.
+// hostNames checks host names as they appear in requests, without ports.
 func hostNames(names []string) error {
 	for _, name := range names {
 		if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
@@ -427,7 +427,7 @@ func hostNames(names []string) error {
 	return nil
 }
 
-// networks parses addresses, alone or of whole networks as 10.0.0.0/8.
+// networks parses single addresses and networks such as 10.0.0.0/8.
 func networks(names []string) (all []netip.Prefix, err error) {
 	for _, name := range names {
 		p, err := netip.ParsePrefix(name)
@@ -449,7 +449,7 @@ func notEmpty(v string) error {
 	return nil
 }
 
-// choose sets *to to what value names.
+// choose sets *to to the value that of has for a name.
 func choose[T any](to *T, value string, of map[string]T) error {
 	chosen, known := of[value]
 	if !known {

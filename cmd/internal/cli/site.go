@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/transport"
 )
 
-// The limits of an HTTP server. The drain, graceTime and cutTime, and closeTime stay together under
+// The limits of an HTTP server. The drain (graceTime and cutTime) and closeTime together stay below
 // stopTime.
 const (
 	readHeaderTimeout = 5 * time.Second
@@ -23,33 +23,34 @@ const (
 	restTimeout       = 5 * time.Second
 	maxHeaderBytes    = 32 << 10
 
-	// noticeTime is how long a stopping server goes on answering 503, so that clients with an open
-	// connection get that instead of a reset.
+	// noticeTime is how long a stopping server still answers 503, so that clients with an open
+	// connection receive that instead of a reset.
 	noticeTime = 250 * time.Millisecond
 	mostNotice = 3 * time.Second
-	// graceTime is how long requests in flight may take. Then they are cancelled.
+	// graceTime is the time limit for requests in flight. Then they are cancelled.
 	graceTime = 3 * time.Second
-	// cutTime is how long the answers to cancelled requests may take. Then connections are cut.
+	// cutTime is the time limit for the answers to cancelled requests. Then their connections are
+	// closed.
 	cutTime = 500 * time.Millisecond
 )
 
-// stopTime is how long a server may take to stop: then supervisors lose patience. The help of
-// server start promises it.
+// stopTime is the maximum time for a server to stop; supervisors kill the process after longer
+// times. The help of server start promises this limit.
 const stopTime = 10 * time.Second
 
-// site is an HTTP server on one address. It answers from the moment it listens: 503 until it is
+// site is an HTTP server on one address. It answers as soon as it listens: with 503 until it is
 // opened, and again while it drains.
 type site struct {
 	addr   net.Addr
 	gate   *gate
 	server *http.Server
-	cancel context.CancelFunc // of all requests
+	cancel context.CancelFunc // cancels all requests
 	crowd  *crowd
-	failed chan error    // capacity 1: why it does not serve any more
+	failed chan error    // capacity 1: why it no longer serves
 	ended  chan struct{} // closed when its goroutine has ended
 }
 
-// listen starts a site. The caller has to drain or close it.
+// listen starts a site. The caller must drain or close it.
 func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error) {
 	listener, err := transport.Listen(addr)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *site) serve(listener net.Listener) {
 	}
 }
 
-// broken tells why the site does not serve any more; nothing ever of one that there is not.
+// broken returns a channel that reports why the site no longer serves. It is nil for a nil site.
 func (s *site) broken() <-chan error {
 	if s == nil {
 		return nil
@@ -93,8 +94,8 @@ func (s *site) broken() <-chan error {
 	return s.failed
 }
 
-// drain ends the site: it refuses new requests, gives those in flight graceTime, and cuts off who
-// has not taken his answer then.
+// drain stops the site. It rejects new requests, gives requests in flight graceTime, and then
+// disconnects clients that have not read their answer within cutTime.
 func (s *site) drain() {
 	s.gate.stop()
 	noticed := make(chan struct{})
@@ -117,8 +118,7 @@ func (s *site) drain() {
 }
 
 // giveNotice returns once no request has arrived for noticeTime, or after mostNotice. Time in which
-// the process was not scheduled does not count, because requests may be waiting that it has not
-// read yet.
+// the process was not scheduled does not count: unread requests may be waiting.
 func (s *site) giveNotice() {
 	const steps = 5
 	step := time.NewTicker(noticeTime / steps)
@@ -133,16 +133,16 @@ func (s *site) giveNotice() {
 	}
 }
 
-// close ends the site at once.
+// close stops the site at once.
 func (s *site) close() {
 	s.cancel()
-	// The listener's error, of no use to anybody.
+	// The error is that of closing the listener, which no caller needs.
 	_ = s.server.Close()
 	<-s.ended
 }
 
-// listenError says what to do when nothing can listen at an address whose port was spelled so;
-// flags begins the names of its flags.
+// listenError adds a hint to the error of a listener. spelled is how its port was given; flags is
+// the prefix of its flags.
 func listenError(spelled, flags string, err error) error {
 	hint := ""
 	switch {

@@ -21,11 +21,11 @@ func clusterCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// clusterStats are the nodes and shards of a cluster, as the node that was asked sees them and as
-// the others answered that one.
+// clusterStats are the nodes and shards of a cluster, as seen by the node that was called, with the
+// answers of the other nodes to it.
 type clusterStats struct {
 	Version       string       `json:"version"`
-	Node          uint64       `json:"node"` // that was asked; what follows, up to the shards' number, is its own
+	Node          uint64       `json:"node"` // the node that was called; the fields below, up to NumShards, are its own
 	State         string       `json:"state"`
 	Uptime        string       `json:"uptime"`
 	RPS           int64        `json:"rps"`
@@ -41,17 +41,17 @@ type nodeStats struct {
 	Addr          string         `json:"addr"`
 	Status        string         `json:"status"`
 	Role          string         `json:"role"`
-	Leads         int            `json:"leads"` // shards
-	State         string         `json:"state"` // as it says itself; "" and 0 from here on if it does not answer
+	Leads         int            `json:"leads"` // number of shards that it leads
+	State         string         `json:"state"` // as the node reports it; up to Durability, empty if it does not answer
 	Version       string         `json:"version"`
 	UptimeSeconds int64          `json:"uptime_seconds"`
 	RPS           int64          `json:"rps"`
 	Durability    string         `json:"durability"`
-	Problems      []problemStats `json:"problems"` // that there are with it
+	Problems      []problemStats `json:"problems"` // known problems with the node
 }
 
-// problemStats is what a node says of another one that it can not reach or will not let in, or of
-// itself.
+// problemStats is a problem that a node reports: another node that it cannot reach or does not
+// accept, or a problem of its own.
 type problemStats struct {
 	SeenBy uint64 `json:"seen_by"`
 	Text   string `json:"text"`
@@ -59,16 +59,16 @@ type problemStats struct {
 
 type shardStats struct {
 	ID       int            `json:"id"`
-	Leader   uint64         `json:"leader"` // node, 0: none known
+	Leader   uint64         `json:"leader"` // node id, 0: unknown
 	Term     uint64         `json:"term"`
 	Commit   uint64         `json:"commit"`
 	Replicas []replicaStats `json:"replicas"` // of the nodes that answer
 }
 
-// replicaStats are a shard on a node.
+// replicaStats is the replica of a shard on a node.
 type replicaStats struct {
 	Node    uint64 `json:"node"`
-	Leader  uint64 `json:"leader"` // as this node sees it
+	Leader  uint64 `json:"leader"` // as seen by this node
 	Term    uint64 `json:"term"`
 	Commit  uint64 `json:"commit"`
 	Applied uint64 `json:"applied"`
@@ -121,12 +121,12 @@ func (c *clusterStats) led() error {
 		"most of the nodes have to be alive and reach each other; what keeps them from it is told above"}
 }
 
-// answerTime is how long a node may take to say how it is. One that takes longer counts as not
-// answering.
+// answerTime is the time limit for a node to report its state. A node that takes longer counts as
+// not answering.
 const answerTime = 2 * time.Second
 
-// askNodes returns what each of the nodes that the first one lists says about itself, nil if it
-// does not answer.
+// askNodes returns the stats of each node that the first one lists; nil for a node that does not
+// answer.
 func (s *session) askNodes(ctx context.Context, first floe.Stats) []*floe.Stats {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -148,8 +148,8 @@ func (s *session) askNodes(ctx context.Context, first floe.Stats) []*floe.Stats 
 	return answers
 }
 
-// newClusterStats puts together what the first node says, and the answers of all that it lists, nil
-// for one that has not answered.
+// newClusterStats combines the stats of the first node with the answers of all nodes that it lists;
+// nil for a node that has not answered.
 func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
 	c := clusterStats{
 		Version: first.Version, Node: first.Node, State: string(first.State), Uptime: uptime(first.Now.Sub(first.Started)), RPS: first.Rate,
@@ -175,7 +175,7 @@ func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
 	return c
 }
 
-// problemsOf collects what all that have answered say of a node.
+// problemsOf collects the problems of a node from all answers.
 func problemsOf(id string, answers []*floe.Stats) []problemStats {
 	all := []problemStats{}
 	for _, a := range answers {
@@ -191,7 +191,7 @@ func problemsOf(id string, answers []*floe.Stats) []problemStats {
 	return all
 }
 
-// ownStatus is what a node says of itself in its list of nodes.
+// ownStatus is the status of a node in its own list of nodes.
 func ownStatus(s *floe.Stats) floe.NodeStatus {
 	for _, n := range s.Nodes {
 		if n.ID == decimal(s.Node) {
@@ -201,7 +201,7 @@ func ownStatus(s *floe.Stats) floe.NodeStatus {
 	return floe.StatusUnhealthy
 }
 
-// newShardStats takes the word of whoever has seen the latest term for who leads.
+// newShardStats takes the leader from the node that has seen the latest term.
 func newShardStats(id int, answers []*floe.Stats) shardStats {
 	sh := shardStats{ID: id, Replicas: []replicaStats{}}
 	for _, own := range answers {
@@ -263,7 +263,7 @@ func (sh *shardStats) appliedBy(id string) string {
 	return "-"
 }
 
-// serverStats are what a node says about itself.
+// serverStats are the stats of a node in JSON.
 type serverStats struct {
 	Version       string    `json:"version"`
 	Node          uint64    `json:"node"`
@@ -282,7 +282,7 @@ type diskStats struct {
 	ReadOnly     bool  `json:"read_only"`
 	FreeBytes    int64 `json:"free_bytes"`
 	MinFreeBytes int64 `json:"min_free_bytes"` // with less the node is read-only
-	Full         int64 `json:"full_total"`     // operations that found no space
+	Full         int64 `json:"full_total"`     // operations that failed for lack of space
 	Slow         int64 `json:"slow_total"`     // writes and fsyncs that took longer than 2 s
 }
 

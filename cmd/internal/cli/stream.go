@@ -30,7 +30,7 @@ type idText struct {
 
 func newIDText(id stream.ID) idText { return idText{id.String(), id.Millis, id.Seq} }
 
-// shownID is "-" for none.
+// shownID formats an ID, or returns "-" for the zero ID.
 func shownID(id stream.ID) string {
 	if id.IsZero() {
 		return "-"
@@ -38,7 +38,7 @@ func shownID(id stream.ID) string {
 	return id.String()
 }
 
-// optionalID is an ID in JSON, nil for none.
+// optionalID is an ID in JSON, nil for the zero ID.
 func optionalID(id stream.ID) *string {
 	if id.IsZero() {
 		return nil
@@ -46,7 +46,7 @@ func optionalID(id stream.ID) *string {
 	return new(id.String())
 }
 
-// parseIDs reads the arguments that are IDs.
+// parseIDs parses arguments that are IDs.
 func parseIDs(cmd *cobra.Command, args []string) (ids []stream.ID, err error) {
 	for _, arg := range args {
 		id, err := stream.ParseID(arg)
@@ -66,7 +66,7 @@ func recordID(v string) (stream.ID, error) {
 	return id, nil
 }
 
-// parseStart reads where reading begins.
+// parseStart parses the start of a read.
 func parseStart(v string) (stream.SeekOption, error) {
 	switch v {
 	case "beginning":
@@ -93,7 +93,7 @@ func parseEnd(v string) (stream.ReadOption, error) {
 	return nil, errors.New("not an ID such as 1763740800000-0 or a time such as 2025-11-21T16:00:00Z")
 }
 
-// streamCreated is a stream that was not there before.
+// streamCreated is the result of creating a stream.
 type streamCreated struct {
 	OK         bool   `json:"ok"`
 	Name       string `json:"name"`
@@ -153,8 +153,8 @@ func (s *session) printStream(name string, partitions int, keeps stream.Retentio
 // streamDetail is a stream with its partitions and groups.
 type streamDetail struct {
 	streamSummary
-	MaxAgeMillis int64           `json:"max_age_ms"` // 0: no bound
-	MaxLen       int64           `json:"max_len"`    // of each partition, 0: no bound
+	MaxAgeMillis int64           `json:"max_age_ms"` // 0: no limit
+	MaxLen       int64           `json:"max_len"`    // per partition; 0: no limit
 	Partitions   []partitionText `json:"partitions"`
 	Groups       []groupSummary  `json:"consumer_groups"`
 }
@@ -166,7 +166,7 @@ type streamSummary struct {
 	Partitions int    `json:"partitions"`
 	Records    int64  `json:"records"`
 	Bytes      int64  `json:"bytes"`
-	Appended   int64  `json:"appended"` // records ever appended
+	Appended   int64  `json:"appended"` // total number of records appended
 	Reads      int64  `json:"reads"`
 	Retention  string `json:"retention"`
 	CreatedAt  int64  `json:"created_at"`
@@ -176,8 +176,8 @@ type partitionText struct {
 	ID      int     `json:"id"`
 	Records int64   `json:"records"`
 	Bytes   int64   `json:"bytes"`
-	FirstID *string `json:"first_id"` // nil: there is no record
-	LastID  *string `json:"last_id"`  // nil: there never was one
+	FirstID *string `json:"first_id"` // nil: no records
+	LastID  *string `json:"last_id"`  // nil: no record was ever appended
 	Shard   int     `json:"shard"`
 }
 
@@ -315,13 +315,13 @@ func streamConfigure(f *frame) *cobra.Command {
 	return f.completing(cmd, streamNames)
 }
 
-// streamTrimmed says what a trim has removed.
+// streamTrimmed is the number of records removed by a trim.
 type streamTrimmed struct {
 	OK        bool   `json:"ok"`
 	Stream    string `json:"stream"`
 	Namespace string `json:"namespace"`
 	DryRun    bool   `json:"dry_run"`
-	Removed   int64  `json:"removed"` // or what would be
+	Removed   int64  `json:"removed"` // with DryRun, the number that would be removed
 }
 
 func streamTrim(f *frame) *cobra.Command {
@@ -377,7 +377,7 @@ func streamTrim(f *frame) *cobra.Command {
 	return f.completing(cmd, streamNames)
 }
 
-// streamDone is a change of a stream that has no more to say.
+// streamDone is the result of a change to a stream that has no other result.
 type streamDone struct {
 	OK        bool   `json:"ok"`
 	Stream    string `json:"stream"`

@@ -20,7 +20,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// appendedList is what an append has made.
+// appendedList is the records created by an append.
 type appendedList struct {
 	OK        bool           `json:"ok"`
 	Stream    string         `json:"stream"`
@@ -33,10 +33,10 @@ type appendedText struct {
 	Partition int    `json:"partition"`
 	Offset    uint64 `json:"offset"`
 	LSN       uint64 `json:"lsn"`
-	Duplicate bool   `json:"duplicate"` // it had been appended before
+	Duplicate bool   `json:"duplicate"` // an earlier call has appended it
 }
 
-// producerSequence is a --dedup.
+// producerSequence is the value of --dedup.
 type producerSequence struct {
 	producer string
 	sequence uint64
@@ -124,7 +124,7 @@ func withHeader(headers map[string]string, v string) (map[string]string, error) 
 	return all, nil
 }
 
-// messages returns a message like the given one for each payload.
+// messages returns a copy of like for each payload.
 func (f *frame) messages(cmd *cobra.Command, like stream.Message, payloads []string) (all []stream.Message, err error) {
 	if len(payloads) > stream.MaxBatch {
 		return nil, &usageError{fmt.Errorf("%d payloads are more than the %d that go into one append", len(payloads), stream.MaxBatch),
@@ -157,7 +157,7 @@ func (s *session) printAppended(name string, all []stream.Appended) error {
 	return s.print(list, t)
 }
 
-// recordList is what a read has found.
+// recordList is the records returned by a read.
 type recordList struct {
 	Stream    string       `json:"stream"`
 	Namespace string       `json:"namespace"`
@@ -174,7 +174,7 @@ type recordText struct {
 	keyText
 	headersText
 	payloadText
-	Size int `json:"size"` // bytes of the payload
+	Size int `json:"size"` // payload in bytes
 }
 
 // payloadText is a payload in JSON.
@@ -191,7 +191,7 @@ func newPayloadText(payload []byte) payloadText {
 // headersText is headers in JSON.
 type headersText struct {
 	Headers         map[string]string `json:"headers"`
-	HeadersEncoding string            `json:"headers_encoding,omitempty"` // "base64" if a value is not text: all values are in it then
+	HeadersEncoding string            `json:"headers_encoding,omitempty"` // "base64", for all values, if any is not text
 }
 
 func newHeadersText(headers map[string]string) headersText {
@@ -218,7 +218,7 @@ func newRecordText(r stream.Record) recordText {
 	}
 }
 
-// shownHeaders is headers as tables have them.
+// shownHeaders formats headers for tables.
 func shownHeaders(headers map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -241,7 +241,7 @@ type reading struct {
 	hasAfter, hasPartition, hasLimit bool
 }
 
-// defaultRecords is how many records are read by default.
+// defaultRecords is the default limit of a read.
 const defaultRecords = 100
 
 func streamRead(f *frame) *cobra.Command {
@@ -306,7 +306,7 @@ func (s *session) readRecords(ctx context.Context, name string, r *reading) erro
 	return s.print(recordList{name, s.namespace, all, len(all)})
 }
 
-// records reads as many records as asked for, in several calls if need be.
+// records returns up to r.limit records, in several calls if needed.
 func (s *session) records(ctx context.Context, name string, r *reading) iter.Seq2[stream.Record, error] {
 	return func(yield func(stream.Record, error) bool) {
 		start := stream.FromBeginning()
@@ -384,12 +384,12 @@ func (s *session) followRecords(ctx context.Context, name string, r *reading) er
 	return nil
 }
 
-// printTail prints the last records, if there are any, and returns where it goes on.
+// printTail prints the last records, if there are any, and returns the position after them.
 func (s *session) printTail(ctx context.Context, name string, r *reading) (stream.FollowOption, error) {
 	after := stream.FromBeginning()
 	for rec, err := range s.records(ctx, name, r) {
 		if errors.Is(err, floe.ErrNotFound) {
-			break // it is waited for
+			break // wait for the stream to be created
 		}
 		if err == nil {
 			err = s.printRecord(rec)
@@ -402,7 +402,7 @@ func (s *session) printTail(ctx context.Context, name string, r *reading) (strea
 	return after, nil
 }
 
-// printRecord prints a record that has just come.
+// printRecord prints a record.
 func (s *session) printRecord(r stream.Record) (err error) {
 	switch s.format {
 	case formatJSON:

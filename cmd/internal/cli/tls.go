@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tlsFiles are the files of one end of an encrypted connection, each with how it was given, such as
-// "--tls-cert=node.pem"; "" if it was not.
+// tlsFiles are the TLS files of one end of a connection. Each has the setting as it was given, such
+// as "--tls-cert=node.pem", or "".
 type tlsFiles struct{ cert, key, ca tlsFile }
 
 type tlsFile struct{ name, spelled string }
 
-// check returns what does not go together.
+// check returns an error for contradictory settings.
 func (f *tlsFiles) check() error {
 	switch {
 	case f.cert.name != "" && f.key.name == "":
@@ -27,8 +27,8 @@ func (f *tlsFiles) check() error {
 	return nil
 }
 
-// load returns the certificate to show, none if there is no file, and the authorities to believe,
-// nil if there is no file.
+// load returns the certificate of this end, none without a file, and the trusted authorities, nil
+// without a file.
 func (f *tlsFiles) load() (certs []tls.Certificate, authorities *x509.CertPool, err error) {
 	if f.cert.name != "" {
 		cert, err := tls.LoadX509KeyPair(f.cert.name, f.key.name)
@@ -51,7 +51,7 @@ func (f *tlsFiles) load() (certs []tls.Certificate, authorities *x509.CertPool, 
 	return certs, authorities, nil
 }
 
-// checkTLS returns what does not go together.
+// checkTLS returns an error for contradictory settings.
 func (c *config) checkTLS() error {
 	f := &c.tls
 	f.cert.spelled, f.key.spelled, f.ca.spelled = c.spelled["tls-cert"], c.spelled["tls-key"], c.spelled["tls-client-ca"]
@@ -61,8 +61,8 @@ func (c *config) checkTLS() error {
 	return f.check()
 }
 
-// serverTLS returns how the node encrypts its port, nil if it does not. Other nodes it believes by
-// the authorities that it believes clients by.
+// serverTLS returns the TLS configuration of the node's port, nil for clear text. The same
+// authorities verify clients and other nodes.
 func (c *config) serverTLS() (*tls.Config, error) {
 	if c.tls.cert.name == "" {
 		return nil, nil
@@ -83,7 +83,7 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	return conf, nil
 }
 
-// checkSiteTLS returns what does not go together of the files of a site; flags begins the names of
+// checkSiteTLS returns an error for contradictory TLS settings of a site; flags is the prefix of
 // its flags.
 func (c *config) checkSiteTLS(f *tlsFiles, flags string) error {
 	f.cert.spelled, f.key.spelled = c.spelled[flags+"tls-cert"], c.spelled[flags+"tls-key"]
@@ -96,8 +96,8 @@ func (c *config) checkSiteTLS(f *tlsFiles, flags string) error {
 	return nil
 }
 
-// checkMetricsTLS returns what does not go together. Without files of their own the metrics have
-// those of the dashboard: a key is shown to either.
+// checkMetricsTLS returns an error for contradictory settings. Without files of its own, the
+// metrics port uses those of the dashboard, because clients send API keys to both.
 func (c *config) checkMetricsTLS() error {
 	err := c.checkSiteTLS(&c.metricsTLS, "metrics-")
 	if c.metricsTLS.cert.name == "" && !c.noDashboard {
@@ -107,15 +107,15 @@ func (c *config) checkMetricsTLS() error {
 	return err
 }
 
-// dashboardEncryption returns how the dashboard is encrypted, nil if it is not.
+// dashboardEncryption returns the TLS configuration of the dashboard, nil for clear text.
 func (c *config) dashboardEncryption() (*tls.Config, error) {
 	return c.dashboardCert.site(&c.dashboardTLS)
 }
 
-// metricsEncryption returns how the metrics are encrypted, nil if they are not.
+// metricsEncryption returns the TLS configuration of the metrics, nil for clear text.
 func (c *config) metricsEncryption() (*tls.Config, error) { return c.metricsCert.site(&c.metricsTLS) }
 
-// reloadTLS reads certificates anew, for connections that begin from now on.
+// reloadTLS reloads the certificates for new connections.
 func (c *config) reloadTLS() error {
 	var bad []error
 	for _, cert := range []*certificate{&c.cert, &c.dashboardCert, &c.metricsCert} {
@@ -126,7 +126,7 @@ func (c *config) reloadTLS() error {
 	return errors.Join(bad...)
 }
 
-// clientTLS are the flags of a command that say how to encrypt its connections.
+// clientTLS are the TLS flags of a command that calls a node.
 type clientTLS struct {
 	on    bool
 	files tlsFiles
@@ -140,8 +140,8 @@ func (c *clientTLS) equip(cmd *cobra.Command) {
 	flags.StringVar(&c.files.key.name, "tls-key", "", "`file` with the key of the certificate; also FLOE_TLS_KEY")
 }
 
-// config returns how to encrypt, nil if nothing asks for it. Errors: *usageError for what does not
-// go together.
+// config returns the TLS configuration, nil if TLS is not requested. Errors: *usageError for
+// contradictory settings.
 func (c *clientTLS) config(cmd *cobra.Command, p Process) (*tls.Config, error) {
 	files := c.files
 	for _, e := range []struct {

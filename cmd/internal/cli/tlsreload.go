@@ -6,15 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// certificate is one that is read again from its files when it has been replaced, and so are the
-// authorities by which others are believed.
+// certificate is a certificate, with the trusted authorities, that can be reloaded from its files.
 type certificate struct {
 	files    *tlsFiles
 	now      atomic.Pointer[tls.Certificate]
 	believed atomic.Pointer[x509.CertPool] // nil: those of the system
 }
 
-// load reads the files; on an error what there was stays.
+// load reads the files. On error the current certificate and authorities stay.
 func (c *certificate) load() error {
 	certs, authorities, err := c.files.load()
 	if err != nil {
@@ -29,7 +28,7 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// site reads the files and returns how a site is encrypted with them, nil if there are none.
+// site reads the files and returns the TLS configuration of a site, nil without files.
 func (c *certificate) site(f *tlsFiles) (*tls.Config, error) {
 	if f.cert.name == "" {
 		return nil, nil
@@ -43,22 +42,22 @@ func (c *certificate) site(f *tlsFiles) (*tls.Config, error) {
 	return conf, nil
 }
 
-// serve makes a configuration show the certificate, as a server and as a client.
+// serve makes conf present the current certificate, as a server and as a client.
 func (c *certificate) serve(conf *tls.Config) {
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.now.Load(), nil }
 }
 
-// believe makes a configuration of the port for clients and nodes believe others by the authorities
-// that there are now, also as a client of other nodes.
+// believe makes the configuration of the port for clients and nodes verify peers with the current
+// authorities, also as a client of other nodes.
 func (c *certificate) believe(conf *tls.Config) {
 	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := &tls.Config{ClientAuth: conf.ClientAuth, ClientCAs: c.believed.Load(), NextProtos: []string{"h2"}}
 		c.serve(now)
 		return now, nil
 	}
-	// The standard verification has the authorities of the beginning. This is the same with those
-	// of now.
+	// The standard verification uses the authorities from the start. VerifyConnection does the same
+	// with the current ones.
 	conf.InsecureSkipVerify = true
 	conf.VerifyConnection = func(s tls.ConnectionState) error {
 		opts := x509.VerifyOptions{Roots: c.believed.Load(), DNSName: s.ServerName, Intermediates: x509.NewCertPool()}

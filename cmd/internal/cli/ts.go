@@ -27,7 +27,7 @@ func tsCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// pointWritten says what was written of a measurement.
+// pointWritten is the result of a write to a measurement.
 type pointWritten struct {
 	OK          bool   `json:"ok"`
 	Measurement string `json:"measurement"`
@@ -75,8 +75,7 @@ func tsWrite(f *frame) *cobra.Command {
 	return f.completing(cmd, measurementNames)
 }
 
-// tagPairs takes k=v,k=v. A backslash takes the meaning from a comma, an equals sign or a backslash
-// behind it.
+// tagPairs parses k=v,k=v. A backslash escapes a comma, an equals sign or a backslash.
 func tagPairs(v string) (map[string]string, error) {
 	all := make(map[string]string)
 	key, text, inValue := "", []byte(nil), false
@@ -123,7 +122,7 @@ func fieldPairs(v string) (map[string]float64, error) {
 	return fields, nil
 }
 
-// finiteNumber takes numbers, and booleans as 1 and 0.
+// finiteNumber parses finite numbers, and booleans as 1 and 0.
 func finiteNumber(v string) (float64, error) {
 	switch v {
 	case "true":
@@ -138,14 +137,14 @@ func finiteNumber(v string) (float64, error) {
 	return n, nil
 }
 
-// imported says what became of lines.
+// imported is the result of an import.
 type imported struct {
 	OK        bool          `json:"ok"`
 	Namespace string        `json:"namespace"`
 	Written   int           `json:"written"` // points
 	Refused   int           `json:"refused"` // lines
-	Strings   int           `json:"strings"` // fields that were left out
-	Errors    []refusedLine `json:"errors"`  // of the first 100 that were refused
+	Strings   int           `json:"strings"` // fields that were skipped
+	Errors    []refusedLine `json:"errors"`  // the first 100 refused lines
 }
 
 type refusedLine struct {
@@ -181,7 +180,7 @@ changes nothing. While the node is busy or restarts, the import waits and goes o
 		if in == nil {
 			return &usageError{errors.New("FILE is -, but there is no stdin"), helpHint(cmd)}
 		}
-		if !cmd.Flags().Changed("timeout") { // as long as there is something to read
+		if !cmd.Flags().Changed("timeout") { // no limit while there is input
 			f.timeout = math.MaxInt64 / 2
 		}
 		progress := &progress{r: in, to: f.Stderr, shown: isTerminal(f.Stderr)}
@@ -214,7 +213,7 @@ func (s *session) printImported(result ts.Result) error {
 	return errors.Join(failures...)
 }
 
-// progress shows on a terminal how much has been read.
+// progress shows the amount of input read on a terminal.
 type progress struct {
 	r     io.Reader
 	to    io.Writer
@@ -223,7 +222,7 @@ type progress struct {
 	told  int64 // MiB
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
 	p.read += int64(n)
@@ -251,8 +250,8 @@ type measurementSummary struct {
 	Oldest      *int64      `json:"oldest"`
 	Newest      *int64      `json:"newest"`
 	Retention   string      `json:"retention"`
-	HeldPoints  int64       `json:"held_points"` // on disk after their time
-	HeldBy      string      `json:"held_by"`     // the rollup that they wait for: 5m
+	HeldPoints  int64       `json:"held_points"` // on disk beyond their retention
+	HeldBy      string      `json:"held_by"`     // interval of the rollup that they wait for: 5m
 }
 
 type fieldType struct {
@@ -272,7 +271,7 @@ func (s *session) summarizeMeasurement(m ts.Measurement) measurementSummary {
 	return summary
 }
 
-// heldBy names the rollup that holds points back, "" if none does.
+// heldBy returns the rollup that holds points back, "" if none does.
 func heldBy(m ts.Measurement) string {
 	if m.Held == 0 {
 		return ""
@@ -348,7 +347,7 @@ func tsSeries(f *frame) *cobra.Command {
 	return f.completing(cmd, measurementNames)
 }
 
-// shownTags is tags as --tags takes them.
+// shownTags formats tags as --tags accepts them.
 func shownTags(tags map[string]string) string {
 	escape := strings.NewReplacer(`\`, `\\`, ",", `\,`, "=", `\=`)
 	var pairs []string
@@ -359,18 +358,18 @@ func shownTags(tags map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
-// retentionText is how long a measurement keeps what, in JSON.
+// retentionText is the retention of a measurement and its rollups, in JSON.
 type retentionText struct {
 	OK          bool         `json:"ok"`
 	Measurement string       `json:"measurement"`
 	Namespace   string       `json:"namespace"`
-	RawTTL      int64        `json:"raw_ttl_ms"` // 0: for ever
+	RawTTL      int64        `json:"raw_ttl_ms"` // 0: forever
 	Downsample  []rollupText `json:"downsample"`
 }
 
 type rollupText struct {
 	Every int64 `json:"every_ms"`
-	TTL   int64 `json:"ttl_ms"` // 0: for ever
+	TTL   int64 `json:"ttl_ms"` // 0: forever
 }
 
 func tsRetention(f *frame) *cobra.Command {
@@ -428,7 +427,7 @@ read as NAME:EVERY:AGGREGATE, and queries over points that are gone use it by th
 	return f.completing(cmd, measurementNames)
 }
 
-// downsample takes a rollup as every=ttl.
+// downsample parses a rollup: every=ttl.
 func downsample(v string) (d ts.Downsample, err error) {
 	every, ttl, found := strings.Cut(v, "=")
 	if d.Every, err = positiveDuration(every); err == nil && found {
@@ -440,12 +439,12 @@ func downsample(v string) (d ts.Downsample, err error) {
 	return d, nil
 }
 
-// tsDeleted says what was deleted.
+// tsDeleted is the result of a deletion.
 type tsDeleted struct {
 	OK          bool   `json:"ok"`
 	Measurement string `json:"measurement"`
 	Namespace   string `json:"namespace"`
-	Series      *int64 `json:"series"` // null: the whole measurement; of a time range those that were looked at
+	Series      *int64 `json:"series"` // null: the whole measurement; with a time range, the number of series examined
 }
 
 func tsDelete(f *frame) *cobra.Command {

@@ -48,7 +48,7 @@ As JSON the result is that of the HTTP API.`,
 	}
 }
 
-// resultTable is a result with a row for each point.
+// resultTable is a table of a result, with a row for each point.
 func resultTable(result *floql.Result, format string) table {
 	t := table{head: []string{"TIME", "SERIES", "VALUE"}}
 	for i := range result.Series {
@@ -64,7 +64,7 @@ func resultTable(result *floql.Result, format string) table {
 	return t
 }
 
-// seriesName is a series of a result as it would be written in a query: cpu.usage{host=a}.
+// seriesName is the name of a result's series in query syntax: cpu.usage{host=a}.
 func seriesName(s *floql.ResultSeries) string {
 	var tags []string
 	for _, t := range s.Tags {
@@ -77,7 +77,7 @@ func seriesName(s *floql.ResultSeries) string {
 	return name + "{" + strings.Join(tags, ",") + "}"
 }
 
-// pointTime is a time in a row: ms for scripts.
+// pointTime formats a time for a row: in ms for scripts.
 func pointTime(ms int64, format string) string {
 	if format == formatRaw {
 		return decimal(ms)
@@ -142,7 +142,7 @@ func tsRead(f *frame) *cobra.Command {
 	return f.completing(cmd, measurementNames)
 }
 
-// lastPoints are the newest points of the series of a measurement, in JSON.
+// lastPoints are the newest points of each series of a measurement, in JSON.
 type lastPoints struct {
 	Measurement string          `json:"measurement"`
 	Namespace   string          `json:"namespace"`
@@ -207,7 +207,7 @@ func tsLast(f *frame) *cobra.Command {
 	return f.completing(cmd, measurementNames)
 }
 
-// fieldNames returns the fields of a measurement, or of the one whose rollup it names.
+// fieldNames returns the fields of a measurement. The name of a rollup stands for its measurement.
 func fieldNames(ctx context.Context, store *ts.Store, measurement string) ([]string, error) {
 	m, err := store.Get(ctx, measurement)
 	if parts := strings.Split(measurement, ":"); errors.Is(err, floe.ErrNotFound) && len(parts) > 2 {
@@ -222,7 +222,7 @@ func fieldNames(ctx context.Context, store *ts.Store, measurement string) ([]str
 	return names, err
 }
 
-// readField returns the field to read: the one that was asked for, the only one, or "value".
+// readField returns the field to read: the requested one, the only one, or "value".
 func readField(ctx context.Context, store *ts.Store, measurement, asked string) (string, error) {
 	names, err := fieldNames(ctx, store, measurement)
 	if err != nil {
@@ -241,7 +241,7 @@ func readField(ctx context.Context, store *ts.Store, measurement, asked string) 
 	return asked, err
 }
 
-// oneField picks a field out of those that a measurement has.
+// oneField returns field in a list, or an error if the measurement does not have it.
 func oneField(measurement, field string, names []string) ([]string, error) {
 	if !slices.Contains(names, field) {
 		return nil, &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, field)},
@@ -250,8 +250,8 @@ func oneField(measurement, field string, names []string) ([]string, error) {
 	return []string{field}, nil
 }
 
-// newest returns the last points by time, up to a limit if that is not 0, in the order of time, and
-// whether there are more.
+// newest returns the last points in the order of time, up to limit if that is not 0. It also
+// reports whether there are more.
 func newest(ctx context.Context, store *ts.Store, measurement, field string, limit int, opts ...ts.ReadOption) (points []ts.Sample,
 	cut bool, err error) {
 	byTime := func(a, b ts.Sample) int { return cmp.Compare(a.Time.UnixMilli(), b.Time.UnixMilli()) }

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe"
 )
 
-// version is what the program is.
+// version is the version of the program in JSON.
 type version struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`

@@ -25,7 +25,7 @@ func workerCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// taskText is a run that a worker has got, in JSON.
+// taskText is a run assigned to a worker, in JSON.
 type taskText struct {
 	RunID          string            `json:"run_id"`
 	Action         string            `json:"action"`
@@ -50,7 +50,7 @@ func newTaskText(t action.Task) taskText {
 	}
 }
 
-// taskList is the runs that a worker has got, in JSON.
+// taskList is the runs assigned to a worker, in JSON.
 type taskList struct {
 	WorkerID  string     `json:"worker_id"`
 	Namespace string     `json:"namespace"`
@@ -107,7 +107,7 @@ That there are none is no failure.`,
 			for _, task := range tasks {
 				list.Runs = append(list.Runs, newTaskText(task))
 				row := []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), s.line(task.Input)}
-				if s.format != formatRaw { // scripts read the rest of a line as the input
+				if s.format != formatRaw { // scripts read the rest of the line as input
 					row = append(row, strconv.Itoa(task.Delivery))
 				}
 				t.rows = append(t.rows, row)
@@ -118,12 +118,12 @@ That there are none is no failure.`,
 	return f.completing(cmd, actionNames)
 }
 
-// workerID adds the flag that says who calls, which a command needs.
+// workerID adds the flag for the caller's worker id, which the command requires.
 func workerID(cmd *cobra.Command) *string {
 	return cmd.Flags().String("worker-id", "", "who the worker is")
 }
 
-// needs returns an error if flags are not given without which a command makes no sense.
+// needs returns an error if a required flag is missing.
 func needs(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		if !cmd.Flags().Changed(name) {
@@ -133,7 +133,7 @@ func needs(cmd *cobra.Command, flags ...string) error {
 	return nil
 }
 
-// lost adds to the error of a run that is not the worker's any more what has become of it.
+// lost adds a hint to the error for a run that is no longer assigned to the worker.
 func lost(err error, id string) error {
 	if errors.Is(err, floe.ErrConflict) {
 		return &hintedError{err, "see floe action status " + id}
@@ -184,7 +184,7 @@ attempt that is with --attempt: else it may end a later one, if its own was too 
 	return f.completing(cmd)
 }
 
-// attemptFlags adds the flags that say which attempt has ended.
+// attemptFlags adds the flags that name the attempt that has ended.
 func attemptFlags(cmd *cobra.Command) (options func() []action.EndOption) {
 	var attempt, delivery int
 	flags := cmd.Flags()
@@ -237,7 +237,7 @@ too slow.`,
 	return f.completing(cmd)
 }
 
-// touched says until when a run is the worker's.
+// touched is the new deadline of a run.
 type touched struct {
 	OK        bool   `json:"ok"`
 	RunID     string `json:"run_id"`
@@ -290,7 +290,7 @@ type workerText struct {
 	Metadata       json.RawMessage   `json:"metadata"`
 }
 
-// workersText is the workers of a namespace in JSON.
+// workersText is the list of a namespace's workers in JSON.
 type workersText struct {
 	Namespace string       `json:"namespace"`
 	Workers   []workerText `json:"workers"`
@@ -319,7 +319,7 @@ func workerList(f *frame) *cobra.Command {
 				}
 				row := func(w action.WorkerInfo) []string {
 					load := strconv.Itoa(w.Load)
-					if w.MaxConcurrent > 0 { // a worker that has not registered does not say how much it may have
+					if w.MaxConcurrent > 0 { // a worker that has not registered has no limit to show
 						load += "/" + strconv.Itoa(w.MaxConcurrent)
 					}
 					return []string{w.ID, w.Type, w.Status.String(), load, decimal(w.Completed), decimal(w.Failed), shownTime(w.LastSeen),

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// workerState says how a worker is listed from now on, in JSON.
+// workerState is the new status of a worker, in JSON.
 type workerState struct {
 	OK        bool   `json:"ok"`
 	WorkerID  string `json:"worker_id"`
@@ -52,7 +52,7 @@ the list after 24 h. Send a heartbeat about every 10 s, unless it waits for runs
 		}
 		w.ID, w.Actions = *id, args
 		if w.Machine == "" {
-			w.Machine, _ = os.Hostname() // without one nobody is told where
+			w.Machine, _ = os.Hostname() // the machine stays empty on an error
 		}
 		if *metadata != "" {
 			if w.Metadata = []byte(*metadata); !json.Valid(w.Metadata) {
@@ -69,7 +69,7 @@ the list after 24 h. Send a heartbeat about every 10 s, unless it waits for runs
 	return f.completing(cmd, actionNames)
 }
 
-// unlisted adds to the error of a worker that is not listed what to do about it.
+// unlisted adds a hint to the error for an unknown worker.
 func unlisted(err error) error {
 	if errors.Is(err, floe.ErrNotFound) {
 		return &hintedError{err, "see floe worker register --help"}
@@ -77,8 +77,8 @@ func unlisted(err error) error {
 	return err
 }
 
-// workerCall returns a command about a worker that is listed, which is in a state from then on; ""
-// if that is for the list to say.
+// workerCall returns a command for a registered worker. state is the worker's new status; "" takes
+// it from the list of workers.
 func workerCall(f *frame, cmd *cobra.Command, state string, do func(context.Context, *action.Store, string) error) *cobra.Command {
 	cmd.Args = takes()
 	id := workerID(cmd)

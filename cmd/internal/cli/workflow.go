@@ -24,7 +24,7 @@ func workflowCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// addFile gives a command the flag for a file with a definition.
+// addFile adds the flag for a definition file to a command.
 func addFile(cmd *cobra.Command) *string {
 	file := cmd.Flags().StringP("file", "f", "", "file with the definition, YAML or JSON; - is stdin")
 	_ = cmd.RegisterFlagCompletionFunc("file", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -33,7 +33,7 @@ func addFile(cmd *cobra.Command) *string {
 	return file
 }
 
-// definition reads the file that --file names.
+// definition reads the file named by --file.
 func (f *frame) definition(cmd *cobra.Command, file string) ([]byte, error) {
 	switch file {
 	case "":
@@ -44,7 +44,7 @@ func (f *frame) definition(cmd *cobra.Command, file string) ([]byte, error) {
 	return readFile("--file", file)
 }
 
-// workflowCreated says what is known of a workflow now.
+// workflowCreated is the result of creating or updating a workflow.
 type workflowCreated struct {
 	OK        bool   `json:"ok"`
 	Workflow  string `json:"workflow"`
@@ -99,7 +99,7 @@ the one that the definition names.`,
 	return f.completing(cmd)
 }
 
-// mistakes is the error of a definition as one for each mistake.
+// mistakes splits the error of a definition into one error per mistake.
 func mistakes(err error) error {
 	var bad *workflow.DefinitionError
 	if !errors.As(err, &bad) {
@@ -114,7 +114,7 @@ func mistakes(err error) error {
 	return errors.Join(all...)
 }
 
-// problemText is something that is wrong with a definition, in JSON.
+// problemText is a problem of a definition, in JSON.
 type problemText struct {
 	Line     int    `json:"line"`
 	Severity string `json:"severity"`
@@ -122,14 +122,14 @@ type problemText struct {
 	Message  string `json:"message"`
 }
 
-// problemList is what is wrong with a definition, in JSON.
+// problemList is the problems of a definition, in JSON.
 type problemList struct {
 	Valid    bool          `json:"valid"`
 	Problems []problemText `json:"problems"`
 	Count    int           `json:"count"`
 }
 
-// printProblems prints what is wrong with a definition. People are told as well when it is valid.
+// printProblems prints the problems of a definition. In table format it also reports a valid one.
 func (o *output) printProblems(list problemList, t table, valid string) error {
 	if o.format != formatTable || !list.Valid {
 		return o.print(list, t)
@@ -192,7 +192,7 @@ type workflowText struct {
 	UpdatedAt   int64          `json:"updated_at"`
 }
 
-// workflowRunsOf counts runs by what has become of them.
+// workflowRunsOf counts runs by state.
 type workflowRunsOf struct {
 	Total     int64 `json:"total"`
 	Active    int64 `json:"active"`
@@ -202,7 +202,7 @@ type workflowRunsOf struct {
 	TimedOut  int64 `json:"timed_out"`
 }
 
-// workflowsText is the workflows of a namespace in JSON.
+// workflowsText is the list of a namespace's workflows in JSON.
 type workflowsText struct {
 	Namespace string         `json:"namespace"`
 	Workflows []workflowText `json:"workflows"`
@@ -238,7 +238,7 @@ func workflowList(f *frame) *cobra.Command {
 	return f.completing(cmd)
 }
 
-// startedBy says what starts runs of a workflow by itself.
+// startedBy returns what starts a workflow automatically: its schedule, its trigger, or both.
 func startedBy(i workflow.Info) string {
 	switch {
 	case i.HasSchedule && i.HasTrigger:
@@ -251,10 +251,10 @@ func startedBy(i workflow.Info) string {
 	return "-"
 }
 
-// orEmpty is a list that is [] in JSON if there is nothing in it.
+// orEmpty returns a list that is [] in JSON if it is empty.
 func orEmpty(list []string) []string { return append([]string{}, list...) }
 
-// workflowDone is a change of a workflow that has no more to say.
+// workflowDone is the result of a change to a workflow that has no other result.
 type workflowDone struct {
 	OK        bool   `json:"ok"`
 	Workflow  string `json:"workflow"`
@@ -290,7 +290,7 @@ func workflowEnable(f *frame, enable bool) *cobra.Command {
 	}, workflowNames)
 }
 
-// uncreated adds to an error that there is no such workflow what to do about it.
+// uncreated adds a hint to the error for an unknown workflow.
 func uncreated(err error) error {
 	if errors.Is(err, floe.ErrNotFound) {
 		return &hintedError{err, "floe workflow list shows those that are known; make one known with floe workflow create -f FILE"}
@@ -323,7 +323,7 @@ func workflowDelete(f *frame) *cobra.Command {
 	return f.completing(cmd, workflowNames)
 }
 
-// workflowNames lists the workflows of the namespace, for completion.
+// workflowNames lists the workflows of the namespace for completion.
 func workflowNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
 	page, err := s.Workflow(s.namespace).Page(ctx, workflow.Prefix(begun), workflow.Limit(workflow.MaxPageItems))
 	for _, i := range page.Items {

@@ -12,18 +12,18 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// workflowDetail is a workflow with what starts its runs, in JSON.
+// workflowDetail is a workflow with its schedule and trigger, in JSON.
 type workflowDetail struct {
 	workflowText
-	Schedule *workflowSchedule `json:"schedule"` // null: it has none
-	Trigger  *workflowTrigger  `json:"trigger"`  // likewise
+	Schedule *workflowSchedule `json:"schedule"` // null: none
+	Trigger  *workflowTrigger  `json:"trigger"`  // null: none
 }
 
 // workflowSchedule is the schedule of a workflow, in JSON.
 type workflowSchedule struct {
 	Cron          string `json:"cron"`
 	Zone          string `json:"zone"`
-	EveryMillis   int64  `json:"every_ms"`       // 0: it has a cron expression
+	EveryMillis   int64  `json:"every_ms"`       // 0: cron expression
 	MaxConcurrent int    `json:"max_concurrent"` // 0: no limit
 	Paused        bool   `json:"paused"`
 	Note          string `json:"note"`
@@ -100,7 +100,7 @@ func workflowInfo(f *frame) *cobra.Command {
 	}, workflowNames)
 }
 
-// workflowTables shows a workflow: what it is, and what starts runs of it.
+// workflowTables returns the tables of a workflow: its properties, schedule and trigger.
 func workflowTables(i *workflow.Info) []table {
 	r := &i.Runs
 	tables := []table{{name: "workflow", head: []string{"WORKFLOW", i.Name}, rows: [][]string{
@@ -135,7 +135,7 @@ func workflowTables(i *workflow.Info) []table {
 	return tables
 }
 
-// batchOf says what one run is started for.
+// batchOf describes the batch of records for which one run starts.
 func batchOf(t *workflow.TriggerInfo) string {
 	if t.Batch == 1 {
 		return "1 record"
@@ -143,7 +143,7 @@ func batchOf(t *workflow.TriggerInfo) string {
 	return "up to " + strconv.Itoa(t.Batch) + " records, or after " + shownDuration(t.Wait)
 }
 
-// ofMost is a number of runs, with its limit if there is one.
+// ofMost formats a number of runs, with its limit if there is one.
 func ofMost(n int64, most int) string {
 	if most == 0 {
 		return decimal(n)
@@ -158,7 +158,7 @@ type versionText struct {
 	CreatedAt int64  `json:"created_at"`
 }
 
-// versionList is the versions of a workflow, in JSON.
+// versionList is the list of a workflow's versions in JSON.
 type versionList struct {
 	Workflow  string        `json:"workflow"`
 	Namespace string        `json:"namespace"`
@@ -232,7 +232,7 @@ func workflowPause(f *frame, pause bool) *cobra.Command {
 	}, workflowNames)
 }
 
-// unscheduled adds to an error that a workflow, or its schedule, is not there where to see what is.
+// unscheduled adds a hint to the error for a missing workflow or schedule.
 func unscheduled(err error) error {
 	if errors.Is(err, floe.ErrNotFound) {
 		return &hintedError{err, "floe workflow list shows which workflows have a schedule"}

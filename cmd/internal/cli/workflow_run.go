@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flowsOf returns the workflows of the namespace in which a run is: the one that was given, else
-// the one that its id names.
+// flowsOf returns the workflows of a run's namespace: the one given by flag, else the one in the
+// run's id.
 func (s *session) flowsOf(cmd *cobra.Command, id string) *workflow.Store {
 	if own, ok := workflow.RunID(id).Namespace(); ok && !cmd.Flags().Changed("namespace") {
 		s.namespace = own
@@ -25,14 +25,14 @@ func (s *session) flowsOf(cmd *cobra.Command, id string) *workflow.Store {
 	return s.Workflow(s.namespace)
 }
 
-// runStarted says which run a start has made.
+// runStarted is the run created by a start.
 type runStarted struct {
 	OK        bool   `json:"ok"`
 	Workflow  string `json:"workflow"`
 	Namespace string `json:"namespace"`
 	RunID     string `json:"run_id"`
 	Status    string `json:"status"`
-	Duplicate bool   `json:"duplicate"` // it was started before, with the same key
+	Duplicate bool   `json:"duplicate"` // an earlier start with the same key has created it
 }
 
 func workflowStart(f *frame) *cobra.Command {
@@ -87,7 +87,7 @@ run is completed.`,
 	return f.completing(cmd, workflowNames, nil)
 }
 
-// optionalPayload is payload for an argument that can be left out.
+// optionalPayload is payload for an optional argument.
 func (f *frame) optionalPayload(cmd *cobra.Command, what string, args []string) ([]byte, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -95,8 +95,8 @@ func (f *frame) optionalPayload(cmd *cobra.Command, what string, args []string) 
 	return f.payload(cmd, what, args)
 }
 
-// awaitFlow waits for the end of a run and prints its output. One that is not completed is an
-// error.
+// awaitFlow waits until a run ends and prints its output. It returns an error if the run does not
+// complete.
 func (s *session) awaitFlow(ctx context.Context, id workflow.RunID) error {
 	run, err := s.Workflow(s.namespace).Wait(ctx, id)
 	hint := "see floe workflow status " + string(id)
@@ -111,7 +111,7 @@ func (s *session) awaitFlow(ctx context.Context, id workflow.RunID) error {
 	return s.printValue(newFlowDetail(s.namespace, &run), run.Output)
 }
 
-// flowText is a run as it is listed, in JSON.
+// flowText is a run in a listing, in JSON.
 type flowText struct {
 	RunID          string         `json:"run_id"`
 	Workflow       string         `json:"workflow"`
@@ -150,7 +150,7 @@ func newFlowText(namespace string, r *workflow.RunInfo) flowText {
 	}
 }
 
-// flowDetail is a run with all that is known of it, in JSON.
+// flowDetail is a run with its details, in JSON.
 type flowDetail struct {
 	flowText
 	Waits   string       `json:"waits"`
@@ -161,7 +161,7 @@ type flowDetail struct {
 	Signals []flowSignal `json:"pending_signals"`
 }
 
-// flowStep is the last visit to a step, in JSON.
+// flowStep is the latest visit to a step, in JSON.
 type flowStep struct {
 	Step        string `json:"step"`
 	Outcome     string `json:"outcome"`
@@ -173,7 +173,7 @@ type flowStep struct {
 	CompletedAt int64  `json:"completed_at"`
 }
 
-// flowSignal is a signal that no step has taken, in JSON.
+// flowSignal is a pending signal in JSON.
 type flowSignal struct {
 	Type       string `json:"type"`
 	Payload    any    `json:"payload"`
@@ -213,7 +213,7 @@ func workflowStatus(f *frame) *cobra.Command {
 	}, flowIDs)
 }
 
-// flowTables shows a run, its steps and its pending signals.
+// flowTables returns the tables of a run, its steps and its pending signals.
 func (s *session) flowTables(r *workflow.Run) []table {
 	steps := table{name: "step", head: []string{"STEP", "OUTCOME", "ATTEMPTS", "STARTED", "COMPLETED", "ERROR", "OUTPUT"}}
 	for _, st := range r.Steps {
@@ -253,7 +253,7 @@ func (s *session) flowTables(r *workflow.Run) []table {
 	return tables
 }
 
-// shownAttribute shows the value of a search attribute.
+// shownAttribute formats the value of a search attribute.
 func shownAttribute(value any) string {
 	if t, ok := value.(time.Time); ok {
 		return shownTime(t)
@@ -261,7 +261,7 @@ func shownAttribute(value any) string {
 	return fmt.Sprint(value)
 }
 
-// eventText is an entry of a history, in JSON.
+// eventText is an event of a run's history, in JSON.
 type eventText struct {
 	Type    string `json:"event_type"`
 	Step    string `json:"step_name"`
@@ -308,7 +308,7 @@ func workflowHistory(f *frame) *cobra.Command {
 	}, flowIDs)
 }
 
-// flowChange calls what changes a run, and prints its state after that.
+// flowChange calls do, which changes a run, and prints the run's new state.
 func (f *frame) flowChange(cmd *cobra.Command, id string, do func(context.Context, *workflow.Store) (workflow.Status, error)) error {
 	return f.call(cmd, func(ctx context.Context, s *session) error {
 		status, err := do(ctx, s.flowsOf(cmd, id))
@@ -391,7 +391,7 @@ another input.`,
 	return f.completing(cmd, flowIDs)
 }
 
-// flowList is runs in JSON.
+// flowList is a list of runs in JSON.
 type flowList struct {
 	Namespace string     `json:"namespace"`
 	Runs      []flowText `json:"runs"`
@@ -486,7 +486,7 @@ func flowStatus(v string) (status workflow.Status, err error) {
 	return status, nil
 }
 
-// flowIDs lists the newest runs of the namespace, for completion.
+// flowIDs lists the newest runs of the namespace for completion.
 func flowIDs(ctx context.Context, s *session, _ []string, _ string) (ids []string, err error) {
 	page, err := s.Workflow(s.namespace).Runs().Page(ctx, workflow.Limit(workflow.MaxPageItems))
 	for _, r := range page.Items {
