@@ -1,3 +1,3 @@
-// Package stress puts loads on nodes and says how they bear it: what floe bench and
-// cmd/internal/bench share.
+// Package stress runs load tests against nodes and measures them. It is shared by floe bench and
+// cmd/internal/bench.
 package stress

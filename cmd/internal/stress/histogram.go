@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets whose width grows with the duration: subBuckets to each
-// power of two, so that a percentile is off by 3 % at most. It belongs to one goroutine; Merge adds
-// up those of many.
+// Histogram counts durations in buckets whose width grows with the duration: subBuckets for each
+// power of two, so that a percentile is off by at most 3 %. A Histogram belongs to one goroutine;
+// Merge adds up those of several.
 type Histogram struct {
 	counts [buckets]uint32
 	total  uint64
@@ -27,7 +27,7 @@ func bucketOf(nanos uint64) int {
 	return shift*subBuckets + int(nanos>>shift)
 }
 
-// middle returns a duration in the middle of a bucket.
+// middle returns the duration in the middle of a bucket.
 func middle(bucket int) time.Duration {
 	if bucket < 2*subBuckets {
 		return time.Duration(bucket)
@@ -37,13 +37,13 @@ func middle(bucket int) time.Duration {
 	return time.Duration(low + 1<<shift/2)
 }
 
-// Add counts a duration; less than 0 counts as 0.
+// Add counts a duration; a negative one counts as 0.
 func (h *Histogram) Add(d time.Duration) {
 	h.counts[bucketOf(uint64(max(d, 0)))]++
 	h.total++
 }
 
-// Merge counts what another one has counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(other *Histogram) {
 	for i, n := range other.counts {
 		h.counts[i] += n
@@ -51,7 +51,8 @@ func (h *Histogram) Merge(other *Histogram) {
 	h.total += other.total
 }
 
-// Quantile returns the duration that a share q of all stayed at or below; 0 of an empty histogram.
+// Quantile returns the duration that a share q of all durations does not exceed, or 0 if the
+// histogram is empty.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.total == 0 {
 		return 0
@@ -66,5 +67,5 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// Total returns how many have been counted.
+// Total returns the number of durations counted.
 func (h *Histogram) Total() uint64 { return h.total }

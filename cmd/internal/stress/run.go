@@ -12,29 +12,29 @@ import (
 	"github.com/floedb/floe"
 )
 
-// Result is what a load has come to.
+// Result is the result of a load.
 type Result struct {
 	Name    string
-	Calls   uint64 // that have succeeded
-	Busy    uint64 // that were refused because there was too much to do
-	Failed  uint64 // that have failed otherwise
-	First   error  // of these, the first; nil: none
+	Calls   uint64 // successful calls
+	Busy    uint64 // calls rejected because of overload
+	Failed  uint64 // calls failed for another reason
+	First   error  // the first error of the failed calls; nil: none
 	Took    time.Duration
-	Latency Histogram // of those that have succeeded
+	Latency Histogram // of the successful calls
 	Slowest time.Duration
 }
 
-// Rate returns how many calls succeeded a second.
+// Rate returns the number of successful calls per second.
 func (r *Result) Rate() float64 { return float64(r.Calls) / max(r.Took.Seconds(), 1e-9) }
 
-// Progress is how far a load has come.
+// Progress is the progress of a load.
 type Progress struct {
 	Name         string
 	Calls, Wrong uint64
 	Past, Whole  time.Duration
 }
 
-// tickEvery is how often progress is told.
+// tickEvery is the interval of progress reports.
 const tickEvery = 200 * time.Millisecond
 
 func newCaller(id int, t *Target) *caller {
@@ -45,12 +45,12 @@ func newCaller(id int, t *Target) *caller {
 	return c
 }
 
-// lastCalls is how long the calls in progress at the end of a run may take. They belong to it: a
-// run that cut them short would lose its slowest calls.
+// lastCalls is the time limit for the calls in progress at the end of a run. They are part of the
+// run: cutting them short would lose its slowest calls.
 const lastCalls = 10 * time.Second
 
-// Run puts a load on a target for a time, or until ctx is done, and tells its progress; nil: to
-// nobody. The error is that it could not begin or end.
+// Run puts a load on a target for the duration last, or until ctx is done. It reports its progress
+// to tell, which may be nil. The error means that the load could not begin or end.
 func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell func(Progress)) (Result, error) {
 	r := Result{Name: w.Name}
 	life, cancel := context.WithCancel(ctx)
@@ -100,9 +100,9 @@ func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell f
 	return r, nil
 }
 
-// run is one caller: it makes a call, and further ones until within ends, each in the context calls.
+// run is one caller: it makes a call, and more until within is done, each with the context calls.
 func (r *Result) run(within, calls context.Context, c *caller, call func(context.Context, *caller) error, done, wrong *atomic.Uint64) {
-	refused := 0 // in a row
+	refused := 0 // consecutive failures
 	for first := true; first || within.Err() == nil; first = false {
 		start := time.Now()
 		err := call(calls, c)
@@ -115,7 +115,7 @@ func (r *Result) run(within, calls context.Context, c *caller, call func(context
 			done.Add(1)
 			refused = 0
 			continue
-		case calls.Err() != nil: // cut short by the end
+		case calls.Err() != nil: // cut short by the end of the run
 			return
 		case errors.Is(err, floe.ErrBusy):
 			r.Busy++
@@ -131,14 +131,14 @@ func (r *Result) run(within, calls context.Context, c *caller, call func(context
 	}
 }
 
-// Pauses of a caller that is refused time after time.
+// Pauses of a caller after consecutive failures.
 const (
 	firstPause = time.Millisecond
 	mostPause  = 128 * time.Millisecond
 )
 
-// pause keeps a caller that was refused, and had been so many times in a row before, from asking
-// again at once: it waits twice as long each time, about.
+// pause delays the next call of a caller after a failure. refused is the number of consecutive
+// failures before it; each roughly doubles the pause.
 func pause(ctx context.Context, refused int) {
 	d := min(firstPause<<min(refused, 10), mostPause)
 	t := time.NewTimer(d/2 + rand.N(d))

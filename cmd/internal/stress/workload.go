@@ -20,25 +20,25 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// Workload is something that callers do again and again.
+// Workload is a kind of load: a call that callers repeat.
 type Workload struct {
 	Name string
 	Doc  string
-	// begin makes what the work needs and returns it; what it starts ends with ctx, and end, nil if
-	// there is nothing to wait for, returns then.
+	// begin prepares the workload and returns its call. What it starts stops when ctx is done; end
+	// waits for that and is nil if there is nothing to wait for.
 	begin func(ctx context.Context, t *Target) (call func(ctx context.Context, c *caller) error, end func() error, err error)
 }
 
-// Target is where a load is put.
+// Target is the target of a load.
 type Target struct {
 	DB        floe.DB
 	Namespace string
-	ValueSize int // bytes of values and payloads
-	Keys      int // that are read and overwritten
+	ValueSize int // in bytes, of values and payloads
+	Keys      int // number of keys that are read and overwritten
 	Callers   int
 }
 
-// caller is one who makes a call when the last one has returned.
+// caller makes its next call when the last one has returned.
 type caller struct {
 	id    int
 	calls uint64
@@ -46,7 +46,7 @@ type caller struct {
 	value []byte
 }
 
-// payload returns bytes that no other call has.
+// payload returns bytes that differ from those of all other calls.
 func (c *caller) payload() []byte {
 	c.calls++
 	b := c.value
@@ -56,7 +56,7 @@ func (c *caller) payload() []byte {
 
 func (t *Target) key(n int) string { return fmt.Sprintf("bench-%09d", n) }
 
-// Names of what the works need in the namespace.
+// Names of objects that the workloads use in the namespace.
 const (
 	queueName   = "bench"
 	streamName  = "bench"
@@ -70,15 +70,15 @@ const (
 )
 
 const (
-	pointsOf   = 100 // in a write
-	hostsOf    = 100 // series
-	queriedOf  = 59  // points of each that are queried
+	pointsOf   = 100 // points per write
+	hostsOf    = 100 // number of series
+	queriedOf  = 59  // queried points per series
 	keptOf     = 1_000_000
 	fillAtOnce = 200
 	fillBytes  = 2 << 20
 )
 
-// Workloads are all there are, in the order in which they run.
+// Workloads are all workloads, in the order in which they run.
 var Workloads = []Workload{
 	{"kv-put", "put a new value to one of the keys",
 		func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
@@ -200,7 +200,7 @@ var Workloads = []Workload{
 
 const flowText = `{"kind":"Workflow","name":"bench","version":"1","start":{"run":"@actions/bench","transitions":{"success":"flo.Completed","failure":"flo.Failed"}}}`
 
-// fill stores the keys that are read.
+// fill stores the keys for reads.
 func (t *Target) fill(ctx context.Context) error {
 	c := newCaller(0, t)
 	atOnce := max(min(fillAtOnce, fillBytes/len(c.value)), 1)
@@ -216,7 +216,7 @@ func (t *Target) fill(ctx context.Context) error {
 	return nil
 }
 
-// stream makes a stream that does not grow for ever.
+// stream creates a stream of bounded length.
 func (t *Target) stream(ctx context.Context, name string) error {
 	err := t.DB.Stream(t.Namespace).Create(ctx, name, stream.MaxLen(keptOf))
 	if errors.Is(err, floe.ErrExists) {
@@ -236,7 +236,7 @@ func points(c *caller, measurement string, at time.Time) []ts.Point {
 	return all
 }
 
-// work registers the action and has workers for it until ctx is done.
+// work registers the action and runs a worker for it until ctx is done.
 func (t *Target) work(ctx context.Context) (end func() error, err error) {
 	store := t.DB.Action(t.Namespace)
 	if _, err := store.Register(ctx, actionName, action.Retain(time.Hour, 1000)); err != nil {
@@ -256,7 +256,8 @@ func (t *Target) work(ctx context.Context) (end func() error, err error) {
 
 const jobText = `{"kind":"Processing","name":"bench","sources":[{"name":"in","stream":{"name":"bench-in","partitions":"all"}}],"operators":[{"name":"only","type":"filter","condition":"not_empty"}],"sinks":[{"name":"out","stream":{"name":"bench-out"}}]}`
 
-// beginProcessing submits a job, and follows its sink to tell each caller when his record has come.
+// beginProcessing submits a job. It follows the job's sink and notifies each caller when its record
+// arrives.
 func beginProcessing(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
 	streams, jobs := t.DB.Stream(t.Namespace), t.DB.Processing(t.Namespace)
 	for _, name := range []string{sourceName, sinkName} {
