@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// actions are those of the shop. Runs that have ended are kept for a while.
+// actions are the actions of the shop. Their completed runs are kept for a while.
 var actions = []struct {
 	name, owner, does string
 	timeout           time.Duration
@@ -41,7 +41,7 @@ func (s *Shop) loadActions(ctx context.Context) error {
 			action.Backoff(500*time.Millisecond, 5*time.Second), action.Retain(2*time.Hour, 2000))
 		errs = append(errs, err)
 	}
-	for i := range 3 { // nobody does them
+	for i := range 3 { // no worker takes these runs
 		_, err := store.Invoke(ctx, "scan-invoice", fmt.Appendf(nil, `{"invoice":"i-%d"}`, 300+i))
 		errs = append(errs, err)
 	}
@@ -57,8 +57,8 @@ func (s *Shop) loadActions(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tickErrands has runs invoked that belong to no workflow: exports, some of which fail, and quotes,
-// some of which are late.
+// tickErrands invokes runs that belong to no workflow: exports, some of which fail, and quotes,
+// some of which time out.
 func (s *Shop) tickErrands(ctx context.Context, r *rand.Rand, n int) error {
 	store := s.db.Action(Main)
 	_, err := store.Invoke(ctx, "export", fmt.Appendf(nil, `{"month":%d,"country":%q}`, 1+r.IntN(12), pick(r, "DE", "FR", "NL", "AT")))
@@ -66,7 +66,7 @@ func (s *Shop) tickErrands(ctx context.Context, r *rand.Rand, n int) error {
 	return errors.Join(err, err2)
 }
 
-// errand is the input of an action that has to do with an order.
+// errand is the input of an action for an order.
 type errand struct {
 	Order   int      `json:"order"`
 	Items   []string `json:"items"`
@@ -77,7 +77,7 @@ type errand struct {
 	Kg      int      `json:"kg"`
 }
 
-// clerk does what has to do with money and figures.
+// clerk is the worker for payments and reports.
 func (s *Shop) clerk(ctx context.Context) error {
 	w := s.db.Action(Main).Worker(action.WorkerConfig{ID: "clerk-1", Concurrency: 8, Grace: time.Second,
 		Metadata: map[string]string{"zone": "eu-1", "version": "2.4.1"}})
@@ -127,15 +127,15 @@ func (s *Shop) charge(ctx context.Context, t *action.Task, tried *memory) (any, 
 	return map[string]any{"bank": "northbank", "cents": e.Cents}, nil
 }
 
-// memory is of what was tried before: an attempt of a step does not know of the others.
+// memory holds the keys of earlier attempts: an attempt of a step has no state of the others.
 type memory struct {
 	mu   sync.Mutex // guards keys
 	keys map[string]bool
 }
 
-const remembered = 10_000 // orders of hours
+const remembered = 10_000 // orders of several hours
 
-// first reports whether a key is new.
+// first reports whether a key is new, and adds it.
 func (m *memory) first(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +149,7 @@ func (m *memory) first(key string) bool {
 	return true
 }
 
-// packer does what has to do with things.
+// packer is the worker for goods and parcels.
 func (s *Shop) packer(ctx context.Context) error {
 	w := s.db.Action(Main).Worker(action.WorkerConfig{ID: "packer-1", Concurrency: 6, Grace: time.Second,
 		Metadata: map[string]string{"zone": "eu-2", "version": "2.4.0"}})
@@ -164,7 +164,7 @@ func (s *Shop) packer(ctx context.Context) error {
 	})
 	action.Handle(w, "ship", func(ctx context.Context, e errand) (any, error) {
 		time := effort(e.Order, 300*time.Millisecond)
-		if e.Item == "anvil" { // two carry it
+		if e.Item == "anvil" { // needs two people
 			time *= 20
 		}
 		return map[string]string{"parcel": fmt.Sprintf("p-%d-%s", e.Order, e.Item)}, s.take(ctx, time)
@@ -181,7 +181,7 @@ func (s *Shop) packer(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-// stocker works in the warehouse.
+// stocker is the worker of the warehouse.
 func (s *Shop) stocker(ctx context.Context) error {
 	w := s.db.Action(Warehouse).Worker(action.WorkerConfig{ID: "stocker-1", Grace: time.Second})
 	action.Handle(w, "count-shelf", func(ctx context.Context, e errand) (any, error) {

@@ -12,33 +12,33 @@ import (
 
 // The namespaces of the shop.
 const (
-	Main      = "shop"      // where most of it is
-	Warehouse = "warehouse" // has a bit of everything, and moves too
-	Analytics = "analytics" // is spread over all shards
-	Empty     = "sandbox"   // has nothing in it
+	Main      = "shop"      // most of the shop
+	Warehouse = "warehouse" // some of everything, with live traffic
+	Analytics = "analytics" // spread over all shards
+	Empty     = "sandbox"   // empty
 )
 
 const (
-	firstOrder = 4200 // the number of the first order
-	loaded     = 16   // orders that Load makes
+	firstOrder = 4200 // number of the first order
+	loaded     = 16   // number of orders created by Load
 	tickTime   = 500 * time.Millisecond
 )
 
-// Shop is a shop in a node. Load comes first, once; then Run.
+// Shop is a shop in a node. Call Load once, then Run.
 type Shop struct {
 	db   floe.DB
 	seed uint64
-	next int       // the number of the next order; of Load and tick, which one goroutine calls
-	now  time.Time // when Load began: where time series end, and those of Run go on
-	pace int       // how many times faster than usual everybody works
+	next int       // number of the next order; Load and tick use it, in one goroutine
+	now  time.Time // start of Load: time series of Load end here, and those of Run continue
+	pace int       // how many times faster than usual the workers are
 }
 
-// New returns the shop of a seed, which is not there yet.
+// New returns the shop for a seed. Load creates its data.
 func New(db floe.DB, seed uint64) *Shop {
 	return &Shop{db: db, seed: seed, next: firstOrder, pace: 1}
 }
 
-// Load fills the node with the past of the shop. It takes a fraction of a second.
+// Load fills the node with the history of the shop. It takes a fraction of a second.
 func (s *Shop) Load(ctx context.Context) error {
 	s.now = time.Now()
 	for _, part := range []func(context.Context) error{
@@ -52,8 +52,8 @@ func (s *Shop) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run lets the shop live until ctx is done; it then returns nil. What somebody has deleted, paused
-// or disabled meanwhile is missing, and no reason to end.
+// Run generates live traffic until ctx is done; it then returns nil. It skips everything that a
+// user has deleted, paused or disabled meanwhile.
 func (s *Shop) Run(ctx context.Context) error {
 	stop := s.staff(ctx)
 	ticks := time.NewTicker(tickTime)
@@ -64,15 +64,15 @@ func (s *Shop) Run(ctx context.Context) error {
 			return stop()
 		case <-ticks.C:
 		}
-		// What can not be done, as somebody plays with the shop, is not done.
+		// A user may have changed the shop: an operation that fails is skipped.
 		if err := s.tick(ctx, n); errors.Is(err, floe.ErrClosed) {
 			return errors.Join(err, stop())
 		}
 	}
 }
 
-// staff has everybody work who works in the shop, until ctx is done. stop then waits for them, and
-// returns what went wrong.
+// staff runs all workers of the shop until ctx is done. stop then waits for them and returns their
+// errors.
 func (s *Shop) staff(ctx context.Context) (stop func() error) {
 	jobs := []func(context.Context) error{
 		s.clerk, s.packer, s.stocker, s.biller, s.mailWriter, s.fraudHunter, s.mailer, s.painter, s.reviewer, s.invoicer, s.picker,
@@ -88,8 +88,8 @@ func (s *Shop) staff(ctx context.Context) (stop func() error) {
 	}
 }
 
-// tick is what customers and machines do in half a second: the n-th since Run began. It does all
-// that it can, and returns what it could not.
+// tick generates the n-th half second of traffic from customers and machines since Run began. It
+// continues after an error and returns all errors.
 func (s *Shop) tick(ctx context.Context, n int) error {
 	r := s.random(tickStream, n)
 	errs := []error{s.tickOrders(ctx, r, n), s.tickClicks(ctx, r, n), s.tickQueues(ctx, r, n)}
@@ -107,8 +107,8 @@ func (s *Shop) tick(ctx context.Context, n int) error {
 	return errors.Join(errs...)
 }
 
-// What random numbers are for: each has a sequence of its own, so that one more of this changes
-// nothing of that.
+// The uses of random numbers. Each has a sequence of its own, so that more numbers for one do not
+// change those of another.
 const (
 	keyStream = iota + 1
 	orderStream
@@ -118,15 +118,15 @@ const (
 	tickStream
 )
 
-// random returns the random numbers for the n-th thing of a kind.
+// random returns the random numbers for the n-th item of a kind.
 func (s *Shop) random(kind, n int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed<<8|uint64(kind), uint64(n)))
 }
 
-// pick returns one of some.
+// pick returns a random element of some.
 func pick[T any](r *rand.Rand, some ...T) T { return some[r.IntN(len(some))] }
 
-// take takes a time, as work does.
+// take waits for d, to simulate work.
 func (s *Shop) take(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d / time.Duration(s.pace))
 	defer timer.Stop()

@@ -1,11 +1,11 @@
-// Package demo is a shop that lives in a node: customers order, workers pick and charge, mail
-// bounces, a search index has fallen behind, a job has failed. It has something of everything that
-// the console shows, so it is what floe demo serves and what the browser tests look at.
+// Package demo is a shop that runs in a node. Customers order, workers pick and charge, mail
+// bounces, a search index has fallen behind, a job has failed. The shop has some of everything that
+// the console shows. So floe demo serves it, and the browser tests use it.
 //
-// Load makes what has happened until now, Run goes on with it. What is written is a function of the
-// seed: of two shops with one seed, the order with a number is the same, and so is what becomes of
-// it. When it is written is not, for workers take turns as they come.
+// Load creates the history and Run continues it. The seed determines the data: in two shops with
+// the same seed, an order with the same number is identical and has the same outcome. The timing is
+// not determined, because workers are scheduled freely.
 //
-// Nothing grows for ever: rates are low, and everything that comes has a retention or somebody who
-// takes it away.
+// The data is bounded: rates are low, and everything that is added has a retention or a consumer
+// that removes it.
 package demo

@@ -16,11 +16,11 @@ import (
 //go:embed definitions
 var definitions embed.FS
 
-// definition returns the text of a workflow or job.
+// definition returns the definition of a workflow or job.
 func definition(name string) []byte {
 	b, err := definitions.ReadFile("definitions/" + name + ".yaml")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the file is part of the program
 	}
 	return b
 }
@@ -40,15 +40,15 @@ func (s *Shop) loadFlows(ctx context.Context) error {
 	return errors.Join(append(errs, store.Disable(ctx, "nightly-report"))...)
 }
 
-// refund starts the n-th refund. The customer has to confirm a large one, in less time than she
-// needs.
+// refund starts the n-th refund. The customer must confirm a large one, and its time limit is too
+// short for that.
 func (s *Shop) refund(ctx context.Context, n, cents int) error {
 	_, err := s.db.Workflow(Main).Start(ctx, "refund", fmt.Appendf(nil, `{"order":%d,"cents":%d}`, firstOrder+n, cents),
 		workflow.UseID(workflow.RunID(fmt.Sprintf("refund-%d", n))))
 	return err
 }
 
-// tickReturns has customers send something back, and ask for their money.
+// tickReturns generates items sent back by customers, and refunds.
 func (s *Shop) tickReturns(ctx context.Context, r *rand.Rand, n int) error {
 	var messages []stream.Message
 	for range 1 + r.IntN(4) {

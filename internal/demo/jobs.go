@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// loadJobs submits pipelines that run, and some that do not: one was stopped, one cancelled, and
-// one fails at its first record.
+// loadJobs submits jobs. Some run, one is stopped, one is cancelled, and one fails at its first
+// record.
 func (s *Shop) loadJobs(ctx context.Context) error {
 	store := s.db.Processing(Main)
 	for _, name := range []string{"large", "revenue", "enrich", "tax"} {
@@ -29,7 +29,7 @@ func (s *Shop) loadJobs(ctx context.Context) error {
 	return errors.Join(err, err2, err3)
 }
 
-// sibling is the pipeline of large orders by another name, with sinks of its own.
+// sibling returns the pipeline of large orders with another name and its own sinks.
 func sibling(name string) []byte {
 	return []byte(strings.NewReplacer("name: large-orders\n", "name: "+name+"\n", "name: huge-orders", "name: "+name+"-huge",
 		"name: review", "name: "+name+"-review").Replace(string(definition("large"))))

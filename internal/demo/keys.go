@@ -22,7 +22,7 @@ func (s *Shop) loadNamespaces(ctx context.Context) error {
 	return errors.Join(err, spaces.Create(ctx, Empty), spaces.Create(ctx, Analytics, floe.Spread()))
 }
 
-// firstNames are of customers.
+// firstNames are first names of customers.
 var firstNames = []string{"Ada", "Bob", "Cyn", "Dan", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Leo"}
 
 func (s *Shop) loadKeys(ctx context.Context) error {
@@ -45,7 +45,7 @@ func (s *Shop) loadKeys(ctx context.Context) error {
 	for _, item := range []string{"anvil", "chair", "cup", "desk", "kettle", "lamp", "poster", "rope", "unicorn"} {
 		put("stock/"+item, fmt.Sprintf(`{"item":%q,"left":%d}`, item, stockOf(item, r.IntN(900))))
 	}
-	// An id beyond 2^53, a name that is there twice and 1.10 are what careless programs get wrong.
+	// An id beyond 2^53, a repeated name and 1.10 are what careless programs get wrong.
 	put("config/checkout", `{"currency":"EUR","tenant":9007199254740993,"fee":1.10,"banks":["northbank"]}`)
 	put("config/checkout", `{"currency":"EUR","tenant":9007199254740993,"fee":1.10,"banks":["northbank","southbank"]}`)
 	put("config/checkout", `{"currency":"EUR","tenant":9007199254740993,"fee":1.25,"banks":["northbank","southbank"],"trial":true}`)
@@ -68,7 +68,7 @@ func session(r *rand.Rand) string {
 	return fmt.Sprintf(`{"customer":"c-%d","cart":%d,"lang":%q}`, 1000+r.IntN(customers), r.IntN(5), pick(r, "de", "fr", "en", "nl"))
 }
 
-// tickKeys has some sessions go on, and something taken from the stock.
+// tickKeys renews some sessions and changes the stock of an item.
 func (s *Shop) tickKeys(ctx context.Context, r *rand.Rand, _ int) error {
 	store := s.db.KV(Main)
 	var errs []error
@@ -83,7 +83,7 @@ func (s *Shop) tickKeys(ctx context.Context, r *rand.Rand, _ int) error {
 	return errors.Join(append(errs, err, err2, s.keepLock(ctx))...)
 }
 
-// keepLock has the lock of the night shift held, as whoever holds one does.
+// keepLock renews the lock of the night shift, as the holder of a lock does.
 func (s *Shop) keepLock(ctx context.Context) error {
 	return s.db.KV(Main).Touch(ctx, "lock/nightly-report", 2*time.Hour)
 }

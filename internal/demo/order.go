@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// order is what a customer orders: a record of the stream orders, and the input of a run.
+// order is a customer's order: a record of the stream orders, and the input of a run.
 type order struct {
 	ID       int      `json:"order"`
 	Customer string   `json:"customer"`
@@ -23,30 +23,30 @@ type order struct {
 	Payment  string   `json:"payment"`
 }
 
-// What is special about a payment shows in its name; all others go well.
+// The payments that cause problems; all others succeed.
 const (
 	expired  = "card-expired" // the bank refuses it
 	transfer = "transfer"     // the bank does not answer at first
 )
 
 const (
-	approvedFrom = 25_000 // cents from which a person looks at an order
+	approvedFrom = 25_000 // orders from this amount, in cents, need a person's approval
 	customers    = 60
 )
 
-// ordered are the first orders of the shop, so that every seed has runs that end in every way.
+// ordered adjusts the first orders of the shop, so that every seed has runs with every outcome.
 var ordered = []func(*order){
 	func(o *order) { o.Payment, o.Cents = "card", 4_900 },
 	func(o *order) { o.Payment, o.Cents = transfer, 7_300 },
 	func(o *order) { o.Payment, o.Cents = expired, 2_150 },
-	func(o *order) { o.Payment, o.Cents = "card", 129_900 }, // nobody approves it
-	func(o *order) { o.Items = []string{"unicorn"} },        // which is not in stock
+	func(o *order) { o.Payment, o.Cents = "card", 129_900 }, // never approved
+	func(o *order) { o.Items = []string{"unicorn"} },        // not in stock
 	func(o *order) { o.Payment, o.Cents, o.Items = "card", 8_800, []string{"anvil", "rope"} },
-	func(o *order) { o.Payment, o.Cents = "card", 48_000 }, // the customer cancels it
+	func(o *order) { o.Payment, o.Cents = "card", 48_000 }, // cancelled by the customer
 	func(o *order) { o.Payment, o.Cents = transfer, 31_000 },
 }
 
-// newOrder returns the order with a number.
+// newOrder returns the order with the number id.
 func (s *Shop) newOrder(id int) order {
 	r := s.random(orderStream, id)
 	o := order{
@@ -66,13 +66,13 @@ func (s *Shop) newOrder(id int) order {
 	return o
 }
 
-// runOf returns the run of an order.
+// runOf returns the run id of an order.
 func runOf(id int) workflow.RunID { return workflow.RunID("order-" + strconv.Itoa(id)) }
 
-// hasRun reports whether an order is looked after by a run; the others are for pickup.
+// hasRun reports whether an order has a run; the others are for pickup.
 func hasRun(id int) bool { return id < firstOrder+len(ordered) || id%3 == 0 }
 
-// place makes orders: records in the stream, and runs.
+// place creates n orders: records in the stream, and runs.
 func (s *Shop) place(ctx context.Context, n int) error {
 	var messages []stream.Message
 	var errs []error
@@ -93,7 +93,7 @@ func (s *Shop) place(ctx context.Context, n int) error {
 	return errors.Join(append(errs, err, err2)...)
 }
 
-// loadOrders makes the first orders. Of their runs, one is cancelled.
+// loadOrders creates the first orders and cancels the run of one of them.
 func (s *Shop) loadOrders(ctx context.Context) error {
 	if err := s.place(ctx, loaded); err != nil {
 		return err
@@ -102,12 +102,12 @@ func (s *Shop) loadOrders(ctx context.Context) error {
 	return err
 }
 
-// tickOrders makes one to three orders: there are quiet and busy minutes.
+// tickOrders creates orders, one to three at a time: there are quiet and busy minutes.
 func (s *Shop) tickOrders(ctx context.Context, r *rand.Rand, n int) error {
 	return s.place(ctx, 1+r.IntN(1+int(1.5*(1+wave(n, 240)))))
 }
 
-// tickApprovals has the manager approve an order of a while ago, or reject it, or leave it lying.
+// tickApprovals approves or rejects older orders for the manager, and leaves some pending.
 func (s *Shop) tickApprovals(ctx context.Context, r *rand.Rand, _ int) error {
 	var errs []error
 	for id := s.next - 40; id < s.next-20; id++ {
@@ -128,8 +128,8 @@ func (s *Shop) tickApprovals(ctx context.Context, r *rand.Rand, _ int) error {
 	return errors.Join(errs...)
 }
 
-// effort is how long something takes that has to do with an order: the same every time, with some
-// that take much longer.
+// effort returns how long work for an order takes. It is the same every time for an order, and some
+// orders take much longer.
 func effort(id int, usual time.Duration) time.Duration {
 	r := rand.New(rand.NewPCG(uint64(id), 7))
 	return time.Duration(float64(usual) * (0.4 + r.ExpFloat64()))

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// loadWarehouse makes another namespace that lives.
+// loadWarehouse creates a second namespace with live traffic.
 func (s *Shop) loadWarehouse(ctx context.Context) error {
 	errs := []error{s.db.Stream(Warehouse).Create(ctx, "scans", stream.MaxAge(keptFor), stream.MaxLen(20_000)),
 		s.db.Queue(Warehouse).Configure(ctx, "picks", bounds)}
@@ -26,7 +26,7 @@ func (s *Shop) loadWarehouse(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tickWarehouse is what happens there in six seconds.
+// tickWarehouse generates six seconds of traffic in the warehouse.
 func (s *Shop) tickWarehouse(ctx context.Context, r *rand.Rand, n int) error {
 	_, err := s.db.Stream(Warehouse).Append(ctx, "scans",
 		stream.Message{Key: "gate-1", Payload: fmt.Appendf(nil, `{"parcel":"p-%d"}`, s.next-1-r.IntN(20))})
@@ -36,14 +36,14 @@ func (s *Shop) tickWarehouse(ctx context.Context, r *rand.Rand, n int) error {
 	return errors.Join(err, err2, err3)
 }
 
-// loadAnalytics makes a namespace that is spread over all shards.
+// loadAnalytics creates a namespace spread over all shards.
 func (s *Shop) loadAnalytics(ctx context.Context) error {
 	_, err := s.db.TS(Analytics).WriteLine(ctx, strings.NewReader(s.visits(s.random(seriesStream, -1), s.now)), ts.Milliseconds)
 	return errors.Join(err, s.db.TS(Analytics).SetRetention(ctx, "visits", ts.Retention{RawTTL: 24 * time.Hour}),
 		s.db.Stream(Analytics).Create(ctx, "events", stream.Partitions(8), stream.MaxAge(keptFor), stream.MaxLen(10_000)))
 }
 
-// visits are points of a time.
+// visits returns the points for a time in line protocol.
 func (s *Shop) visits(r *rand.Rand, at time.Time) string {
 	var lines strings.Builder
 	for _, country := range []string{"AT", "DE", "FR", "NL", "US"} {

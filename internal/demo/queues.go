@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// bounds are of queues that are filled all the time: whoever fills them may pause their consumers.
+// bounds are the settings of queues that Run fills: a user may pause their consumers.
 var bounds = queue.Settings{MaxLen: 2000, MaxAttempts: 3, DeadRetention: 6 * time.Hour}
 
 func (s *Shop) loadQueues(ctx context.Context) error {
@@ -24,8 +24,8 @@ func (s *Shop) loadQueues(ctx context.Context) error {
 	return errors.Join(append(errs, store.Configure(ctx, "exports", queue.Settings{MaxLen: 1000}), s.loadNewsletter(ctx))...)
 }
 
-// loadNewsletter makes a queue that somebody has paused in the middle: it has messages of every
-// kind, and keeps them.
+// loadNewsletter creates a queue that was paused half-way. It has messages in every state, and they
+// stay.
 func (s *Shop) loadNewsletter(ctx context.Context) error {
 	store := s.db.Queue(Main)
 	r := s.random(queueStream, 0)
@@ -59,7 +59,7 @@ func (s *Shop) loadNewsletter(ctx context.Context) error {
 	return errors.Join(append(errs, store.Pause(ctx, "newsletter"))...)
 }
 
-// tickQueues makes work that no order makes.
+// tickQueues enqueues work that does not come from orders.
 func (s *Shop) tickQueues(ctx context.Context, r *rand.Rand, n int) error {
 	store := s.db.Queue(Main)
 	var errs []error
@@ -76,7 +76,8 @@ func (s *Shop) tickQueues(ctx context.Context, r *rand.Rand, n int) error {
 	return errors.Join(errs...)
 }
 
-// address is where the mail for an order goes. Some is no address, and some servers are down.
+// address returns the mail address for an order. Some addresses do not exist, and some servers are
+// down.
 func address(o order) string {
 	switch host := "example.com"; {
 	case o.ID%29 == 0:
@@ -88,7 +89,7 @@ func address(o order) string {
 	}
 }
 
-// mailer sends mail, about as fast as it comes.
+// mailer sends mail, about as fast as it arrives.
 func (s *Shop) mailer(ctx context.Context) error {
 	return s.db.Queue(Main).Consume(ctx, "mail", func(ctx context.Context, m queue.Message) error {
 		var mail struct {
@@ -111,7 +112,7 @@ func (s *Shop) mailer(ctx context.Context) error {
 	}, queue.Concurrency(2), queue.Grace(time.Second))
 }
 
-// work takes the messages of a queue, each for a time.
+// work consumes a queue; each message takes about the duration each.
 func (s *Shop) work(ctx context.Context, namespace, name string, workers int, each time.Duration) error {
 	return s.db.Queue(namespace).Consume(ctx, name, func(ctx context.Context, m queue.Message) error {
 		return s.take(ctx, effort(int(m.Seq), each))

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	past      = 6 * time.Hour // of time series
+	past      = 6 * time.Hour // length of the loaded time series
 	pointTime = 30 * time.Second
-	livePoint = 5 * time.Second // between those of Run: ten ticks
+	livePoint = 5 * time.Second // interval between the points of Run: ten ticks
 )
 
 // host is a machine of the shop.
 type host struct {
 	name, region string
-	usual        float64 // percent of its processors
+	usual        float64 // processor usage in percent
 }
 
 var hosts = []host{{"web-01", "eu", 42}, {"web-02", "us", 35}, {"db-01", "eu", 58}}
@@ -42,9 +42,8 @@ func (s *Shop) loadSeries(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// points writes lines for a time, the i-th: of machines, of the checkout, and a counter. The
-// database was off for half an hour, and in the last hour the bank takes longer from minute to
-// minute.
+// points writes the lines of the i-th point in time: machines, the checkout, and a counter. The
+// database was off for half an hour, and in the last hour the bank gets slower every minute.
 func (s *Shop) points(lines *strings.Builder, r *rand.Rand, i int, at time.Time) {
 	ms := at.UnixMilli()
 	for k, h := range hosts {
@@ -63,7 +62,7 @@ func (s *Shop) points(lines *strings.Builder, r *rand.Rand, i int, at time.Time)
 	fmt.Fprintf(lines, "orders_total,shop=main value=%d %d\n", i*14+r.IntN(9), ms)
 }
 
-// tickSeries goes on with them.
+// tickSeries continues the time series.
 func (s *Shop) tickSeries(ctx context.Context, r *rand.Rand, n int) error {
 	var lines strings.Builder
 	s.points(&lines, r, int(past/pointTime)+n/10, s.now.Add(time.Duration(n)*livePoint/10))

@@ -18,7 +18,7 @@ const (
 	keptFor  = 6 * time.Hour
 )
 
-// wave goes up and down between -1 and 1, once in so many ticks.
+// wave is a sine between -1 and 1 with a period of so many ticks.
 func wave(n, ticks int) float64 { return math.Sin(2 * math.Pi * float64(n) / float64(ticks)) }
 
 func (s *Shop) loadStreams(ctx context.Context) error {
@@ -29,7 +29,7 @@ func (s *Shop) loadStreams(ctx context.Context) error {
 		store.Create(ctx, "imports", stream.Partitions(4)),
 		store.Create(ctx, "returns", stream.MaxAge(keptFor)),
 	}
-	// What others write there is kept as long.
+	// Streams written by jobs and groups have the same retention as orders.
 	for _, name := range []string{stream.DeadLetters("orders"), "huge-orders", "enriched-orders"} {
 		errs = append(errs, store.Create(ctx, name, stream.MaxAge(keptFor), stream.MaxLen(20_000)))
 	}
@@ -41,8 +41,8 @@ func (s *Shop) loadStreams(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// loadImports makes a stream whose import has ended, with a catalogue that has stopped half-way:
-// what it was given it has never acknowledged.
+// loadImports creates a stream of a completed import. Its consumer, the catalogue, has stopped
+// half-way and left some records unacknowledged.
 func (s *Shop) loadImports(ctx context.Context) error {
 	store := s.db.Stream(Main)
 	r := s.random(importStream, 0)
@@ -70,7 +70,7 @@ func (s *Shop) loadImports(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tickClicks makes clicks, as many as the time of day has.
+// tickClicks generates clicks; their number rises and falls over 300 ticks.
 func (s *Shop) tickClicks(ctx context.Context, r *rand.Rand, n int) error {
 	var messages []stream.Message
 	for range 2 + r.IntN(4) + int(4*(1+wave(n, 300))) {
@@ -84,7 +84,7 @@ func (s *Shop) tickClicks(ctx context.Context, r *rand.Rand, n int) error {
 	return err
 }
 
-// tickSearch has the search index take a few orders: fewer than there come.
+// tickSearch lets the search index consume a few orders, fewer than arrive.
 func (s *Shop) tickSearch(ctx context.Context, _ *rand.Rand, _ int) error {
 	store := s.db.Stream(Main)
 	got, err := store.ReadGroup(ctx, "orders", "search", "index-1", stream.Limit(3))
@@ -102,7 +102,7 @@ func (s *Shop) biller(ctx context.Context) error {
 	}, stream.Consumer("billing-1"), stream.Concurrency(4), stream.Grace(time.Second))
 }
 
-// mailWriter writes a mail for each order.
+// mailWriter enqueues a mail for each order.
 func (s *Shop) mailWriter(ctx context.Context) error {
 	return s.db.Stream(Main).Consume(ctx, "orders", "mail", func(ctx context.Context, d stream.Delivery) error {
 		var o order
@@ -119,8 +119,7 @@ func (s *Shop) mailWriter(ctx context.Context) error {
 	}, stream.Consumer("mail-1"), stream.Grace(time.Second))
 }
 
-// fraudHunter looks at orders, longer than they take to come, and can not read those of one
-// country.
+// fraudHunter checks orders more slowly than they arrive, and cannot read those of one country.
 func (s *Shop) fraudHunter(ctx context.Context) error {
 	return s.db.Stream(Main).Consume(ctx, "orders", "fraud", func(ctx context.Context, d stream.Delivery) error {
 		var o order
