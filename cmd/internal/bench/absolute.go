@@ -17,8 +17,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// openings measures how long floe.Open takes on directories that prepare makes, and checks that a
-// number of keys is there then.
+// openings measures floe.Open on the directories that prepare returns, and checks the number of
+// keys after each.
 func (b *bench) openings(keys int, prepare func() (string, error)) (result, error) {
 	var times []float64
 	for i := range b.settings.rounds {
@@ -52,7 +52,7 @@ func holds(n *floe.Node, keys int) error {
 	return err
 }
 
-// openEmpty creates nodes.
+// openEmpty opens nodes on new directories.
 type openEmpty struct{}
 
 func (openEmpty) measure(b *bench) (result, error) {
@@ -68,13 +68,13 @@ func (openEmpty) measure(b *bench) (result, error) {
 	return res, errors.Join(err, b.remove(parent))
 }
 
-// openStored opens a node that holds many keys and was closed.
+// openStored opens a cleanly closed node with many keys.
 type openStored struct{ prepared func() (string, error) }
 
 func (o openStored) measure(b *bench) (result, error) { return b.openings(b.settings.keys, o.prepared) }
 
-// openReplay opens copies of a directory whose state has nothing of its log, as a crash leaves it
-// at the worst.
+// openReplay opens copies of a directory whose state has nothing of its log: the worst case of a
+// crash.
 type openReplay struct{}
 
 func (openReplay) measure(b *bench) (result, error) {
@@ -97,8 +97,8 @@ func (openReplay) measure(b *bench) (result, error) {
 	return res, errors.Join(err, b.remove(parent))
 }
 
-// crashImage copies the directory of a running node that has written single puts to its log and,
-// having a memory table that holds all of them, nothing to its state.
+// crashImage copies the directory of a running node after many single puts. They are in its log,
+// but not in its state, because its memory table holds all of them.
 func (b *bench) crashImage(dir, image string) error {
 	host, err := shard.Open(shard.Config{
 		Dir: dir, Durability: shard.Async, MemTableBytes: 2 << 30, MaxLogBytes: 1 << 40, Primitives: primitive.All(),
@@ -126,8 +126,7 @@ func (b *bench) crashImage(dir, image string) error {
 	return errors.Join(err, host.Close(), os.RemoveAll(dir))
 }
 
-// memory measures the resident memory of a process that has opened an empty node on disk and does
-// nothing.
+// memory measures the resident memory of an idle process that has opened an empty node on disk.
 type memory struct{}
 
 // idleTime is how long a node has been idle when its memory is measured.
@@ -157,7 +156,7 @@ func residentMiB(pid int) (float64, error) {
 	return float64(kib) / 1024, err
 }
 
-// field returns the number behind "name:" in a file of /proc.
+// field returns the number after "name:" in a file of /proc.
 func field(text, name string) (int64, error) {
 	for line := range strings.Lines(text) {
 		if rest, found := strings.CutPrefix(line, name+":"); found {
@@ -168,7 +167,7 @@ func field(text, name string) (int64, error) {
 	return 0, fmt.Errorf("no %s", name)
 }
 
-// allocs counts the allocations of the process per call, of all goroutines, while nothing else is
+// allocs counts the process's allocations per call, in all goroutines, while nothing else is
 // measured.
 type allocs struct {
 	callers int

@@ -14,7 +14,7 @@ import (
 // task is the action that the rows invoke. Its handler does nothing.
 const task = "task"
 
-// actions are the rows of actions whose handlers are in the node's process.
+// actions returns the rows of actions. Their handlers run in the node's process.
 func (b *bench) actions() (rows []row) {
 	for _, shards := range b.settings.shards {
 		rows = append(rows, row{
@@ -26,7 +26,7 @@ func (b *bench) actions() (rows []row) {
 		work: latency{"a handler begins", (*bench).beginAlone}})
 }
 
-// runs is floe carrying runs out, from their invocation until the caller knows the result.
+// runs returns floe's side: runs of an action, from the invocation until the caller has the result.
 func (b *bench) runs(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -51,7 +51,7 @@ func (b *bench) runs(s setup) side {
 	}
 }
 
-// jsonOf makes a JSON text, of as many bytes, of random ones.
+// jsonOf returns a JSON string as long as value, made of its bytes.
 func jsonOf(value []byte) []byte {
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 	text := make([]byte, len(value))
@@ -62,7 +62,7 @@ func jsonOf(value []byte) []byte {
 	return text
 }
 
-// work has a worker carry out the runs.
+// work runs a worker with handler f.
 func (n *node) work(f action.Handler) (stop func() error, err error) {
 	if _, err := n.actions.Register(context.Background(), task); err != nil {
 		return nil, err
@@ -76,10 +76,10 @@ func (n *node) work(f action.Handler) (stop func() error, err error) {
 	}, nil
 }
 
-// latency measures how long what alone does takes, one after the other, in durable commits of the
+// latency measures the latency of sequential operations as a multiple of a durable commit of the
 // log alone.
 type latency struct {
-	what  string // happens after that
+	what  string // the measured event, such as "a handler begins"
 	alone func(b *bench, last time.Duration) (figures, error)
 }
 
@@ -103,8 +103,8 @@ func (l latency) measure(b *bench) (result, error) {
 	return result{value: median(values), figures: medians(all), limit: medians(limits)}, nil
 }
 
-// beginAlone invokes one run after the other: from the beginning of the invocation until an idle
-// handler has the run.
+// beginAlone invokes one run after the other. It measures from the invocation until an idle handler
+// has the run.
 func (b *bench) beginAlone(last time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "begin-")
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"strconv"
 )
 
-// baseline is what the rows measured when it was written: ratios, or the values of absolute rows.
-// It is compared with figures of the same form only: short rounds see less of flushes and
-// compactions than long ones.
+// baseline holds the figures of an earlier run: ratios, or the values of absolute rows. Only
+// figures of the same form are compared: short rounds see fewer flushes and compactions than long
+// ones.
 type baseline struct {
 	Form string             `json:"form"`
 	Rows map[string]float64 `json:"rows"`
 }
 
-// tolerated is the share of the baseline that a figure may fall to; an absolute one may rise to the
-// inverse of it.
+// tolerated is the share of the baseline to which a figure may fall. An absolute figure for which
+// less is better may rise to the inverse.
 const tolerated = 0.85
 
-// slack is what absolute figures that count something may grow by whatever the baseline is: a
-// background goroutine that happens to run.
+// slack is the additional tolerance of absolute figures, whatever the baseline: a background
+// goroutine may happen to run.
 const slack = 0.1
 
 func readBaseline(name string) (baseline, error) {
@@ -36,7 +36,7 @@ func readBaseline(name string) (baseline, error) {
 	return base, nil
 }
 
-// write replaces the rows of the file that were measured; others stay if they are of the same form.
+// write replaces the measured rows in the file. Other rows stay if they are of the same form.
 func (base baseline) write(name string, all []measured) error {
 	if old, err := readBaseline(name); err == nil && old.Form == base.Form {
 		base.Rows = old.Rows
@@ -53,7 +53,7 @@ func (base baseline) write(name string, all []measured) error {
 	return os.WriteFile(name, append(text, '\n'), 0o644)
 }
 
-// figure is what is compared with the baseline, rounded to what is worth keeping.
+// figure returns the figure to compare with the baseline, rounded to four significant digits.
 func (m measured) figure() float64 {
 	f := m.ratio
 	if m.absolute {
@@ -63,8 +63,8 @@ func (m measured) figure() float64 {
 	return f
 }
 
-// check returns an error that names the row and both figures if the row has become slower, or the
-// baseline lacks it.
+// check returns an error with the row and both figures if the row is slower than the baseline. It
+// also returns an error if the baseline lacks the row.
 func (base baseline) check(m measured) error {
 	was, known := base.Rows[m.name]
 	switch is := m.figure(); {
@@ -78,8 +78,8 @@ func (base baseline) check(m measured) error {
 	return nil
 }
 
-// compare checks all rows. One that has become slower is measured once more, because the machine
-// may have been busy.
+// compare checks all rows. A slower row is measured once more, because the machine may have been
+// busy.
 func (base baseline) compare(all []measured, again func(m measured) (measured, error)) error {
 	var slower []error
 	for _, m := range all {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// boltGets is a bbolt that is read in a process of its own, by the program of another module.
+// boltGets is a bbolt that is read in its own process, by the program of another module.
 func (b *bench) boltGets(l load) side {
 	return func(dir string) (*subject, error) {
 		module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/floedb/floe").Output()

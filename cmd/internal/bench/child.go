@@ -12,20 +12,20 @@ import (
 	"github.com/floedb/floe"
 )
 
-// Flags that make the program a child: of the row memory/empty with a directory, of the rows of
+// Flags that make the program a child: for the row memory/empty with a directory, for the rows of
 // clusters with a membership as JSON.
 const (
 	idleFlag   = "idle"
 	memberFlag = "member"
 )
 
-// child is this program in a process of its own, with a node that is open.
+// child is a process of this program with an open node.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-// startChild returns when the node that the flag asks for is open.
+// startChild starts a child and returns when its node is open.
 func startChild(flag, value string) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -49,15 +49,15 @@ func startChild(flag, value string) (*child, error) {
 	return c, nil
 }
 
-// end closes the node.
+// end closes the node and waits for the process.
 func (c *child) end() error { return errors.Join(c.stdin.Close(), c.cmd.Wait()) }
 
-// idle is the child of the row memory/empty: it ends when its input does.
+// idle is the child of the row memory/empty: it exits when its input ends.
 func idle(dir string, until io.Reader) error {
 	return stayOpen(floe.Config{DataDir: dir}, until)
 }
 
-// membership is what a node of a cluster is told.
+// membership is the configuration of a cluster node.
 type membership struct {
 	Dir    string
 	ID     uint64
@@ -70,7 +70,7 @@ func (m membership) config() floe.Config {
 	return floe.Config{DataDir: m.Dir, Shards: m.Shards, NodeID: m.ID, Peers: m.Peers, Secret: m.Secret}
 }
 
-// startMember returns when a node of a cluster is open in a process of its own.
+// startMember starts a process with a cluster node and returns when the node is open.
 func startMember(m membership) (*child, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -79,7 +79,7 @@ func startMember(m membership) (*child, error) {
 	return startChild(memberFlag, string(text))
 }
 
-// member is that process.
+// member is the child with a cluster node.
 func member(text string, until io.Reader) error {
 	var m membership
 	if err := json.Unmarshal([]byte(text), &m); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// stored returns a directory that a node has filled with the first n keys. It is made once for all
-// rows that read it.
+// stored returns a directory that a node has filled with the first n keys. It is created once and
+// shared by all rows that read it.
 func (b *bench) stored(n int) func() (string, error) {
 	if b.prepared == nil {
 		b.prepared = make(map[int]func() (string, error))
@@ -42,7 +42,7 @@ func (b *bench) store(n int) (string, error) {
 	return dir, settle(dir)
 }
 
-// fill stores the first n keys, in transactions, which are faster than single puts.
+// fill stores the first n keys in transactions, which are faster than single puts.
 func (b *bench) fill(node *node, n int) error {
 	const writers, perTxn = 4, 500
 	errs := make(chan error, writers)
@@ -69,8 +69,8 @@ func (b *bench) fill(node *node, n int) error {
 	return errors.Join(all...)
 }
 
-// settle lets the compactions of a closed node's state come to an end, so that all sides read the
-// same tables.
+// settle waits until the compactions of a closed node's state have ended, so that all sides read
+// the same tables.
 func settle(dir string) error {
 	db, err := openPebble(stateDir(dir), 0)
 	if err != nil {
@@ -89,10 +89,10 @@ func settle(dir string) error {
 
 func stateDir(dir string) string { return filepath.Join(dir, "state") }
 
-// bare is the state of a node opened without the node.
+// bare is the state of a node, opened without the node.
 type bare struct {
 	db     *pebble.DB
-	prefix []byte // of the rows that hold the keys' values
+	prefix []byte // prefix of the rows that hold the keys' values
 }
 
 func openBare(dir string, cacheBytes int64) (*bare, error) {
@@ -107,7 +107,7 @@ func openBare(dir string, cacheBytes int64) (*bare, error) {
 	return o, nil
 }
 
-// find reads all rows, which also caches them, and takes the prefix from the row of the first key.
+// find reads all rows, which also caches them, and finds the prefix in the row of the first key.
 func (o *bare) find() error {
 	it, err := o.db.NewIter(nil)
 	if err != nil {

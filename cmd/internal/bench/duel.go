@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// side opens one of the two that are compared, in an empty directory of its own.
+// side opens one of the two compared subjects, in its own empty directory.
 type side func(dir string) (*subject, error)
 
 // duel compares floe with its limit in turns: limit, floe, limit, floe ... on a new directory each
-// time, so that a machine that grows slower or faster meanwhile does so for both. The ratio is the
+// time. So a machine that becomes slower or faster meanwhile does so for both. The ratio is the
 // median of the rounds' ratios.
 type duel struct {
 	load        load
 	floe, limit side
-	once        bool // one round, and the limit again after it: for loads that are long by themselves
+	once        bool // one round, and the limit again after it: for loads that are long anyway
 	calls       int64
 }
 
@@ -51,7 +51,7 @@ func (d duel) measure(b *bench) (result, error) {
 	return result{ratio: median(ratios), figures: f, limit: l}, nil
 }
 
-// floeLoad is the load of the limit, unless floe has to carry out a number of calls.
+// floeLoad is the load of the limit, unless floe must perform a fixed number of calls.
 func (d duel) floeLoad() load {
 	l := d.load
 	if d.calls > 0 {
@@ -62,8 +62,8 @@ func (d duel) floeLoad() load {
 
 func (d duel) profile(b *bench) (figures, error) { return b.round(d.floe, d.floeLoad()) }
 
-// round measures one side. What it writes counts until it is closed: all of it belongs to the
-// calls, also what was still in memory when the last one returned.
+// round measures one side. The bytes written are counted until the side is closed: they belong to
+// the calls even if they were still in memory when the last call returned.
 func (b *bench) round(open side, l load) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "round-")
 	if err != nil {
@@ -90,8 +90,8 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 	return f, err
 }
 
-// remove deletes a directory and waits until the disk is done with it: what was deleted must not be
-// trimmed, and what was written not be written back, at the cost of the next round.
+// remove deletes a directory and waits until the disk is idle. Otherwise trimming deleted data and
+// writing back dirty data would slow down the next round.
 func (b *bench) remove(dir string) error {
 	err := os.RemoveAll(dir)
 	b.sync()
@@ -124,7 +124,7 @@ func (f figures) String() string {
 	return s
 }
 
-// short rounds a duration to what is worth reading.
+// short rounds a duration to a readable number of digits.
 func short(d time.Duration) time.Duration {
 	for unit := time.Duration(1); ; unit *= 10 {
 		if d < 1000*unit {

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// floql is what queries over time series have to do.
+// floql returns the rows of time-series queries.
 func (b *bench) floql() []row {
 	var rows []row
 	for _, q := range []struct {
@@ -29,8 +29,8 @@ func (b *bench) floql() []row {
 	return rows
 }
 
-// windowQuery measures how many points a second an average per 5 minutes goes through, of each host
-// or of all of them, in one shard and so on one core.
+// windowQuery measures the points per second of an average over windows of 5 minutes, per host or
+// over all hosts. It runs in one shard and so on one core.
 type windowQuery struct {
 	hosts   int64
 	grouped bool
@@ -38,7 +38,7 @@ type windowQuery struct {
 
 const (
 	queryFrom  = int64(1_700_000_100_000) // a multiple of 5 minutes
-	queryStep  = int64(10_000)            // between the points of a host
+	queryStep  = int64(10_000)            // interval between the points of a host, in ms
 	queryBatch = 5_000                    // points
 	window     = int64(300_000)
 )
@@ -62,7 +62,7 @@ func (q windowQuery) measure(b *bench) (res result, err error) {
 		}
 	}
 	n = (n + steps - 1) / steps * steps
-	atRest() // what is measured is the query alone, and not the sealing of what was just written
+	atRest() // measure the query alone, without the sealing of the points just written
 	stages := "window(5m) | avg()"
 	if q.grouped {
 		stages = "window(5m) | group_by(host) | avg()"
@@ -88,8 +88,8 @@ func (q windowQuery) measure(b *bench) (res result, err error) {
 	return res, nil
 }
 
-// processorTime is what this process has used of all processors: unlike the time on the clock it
-// does not tell what else the machine does.
+// processorTime is the processor time that this process has used. Unlike wall-clock time, it does
+// not depend on the load from other processes.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -98,7 +98,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// atRest returns when this process does next to nothing for a second: its duties are done.
+// atRest returns when this process has been nearly idle for a second: its background duties are
+// done.
 func atRest() {
 	const poll = 100 * time.Millisecond
 	tick := time.NewTicker(poll)
@@ -130,13 +131,13 @@ func (q windowQuery) write(ctx context.Context, s *ts.Store, from, to int64) err
 			return err
 		case result.Refused == 0:
 			return nil
-		case !errors.Is(result.Err(), floe.ErrBusy): // until more is sealed
+		case !errors.Is(result.Err(), floe.ErrBusy): // retry until more points are sealed
 			return result.Err()
 		}
 	}
 }
 
-// check compares the buckets of some hosts with what exact arithmetic says, to the last bit.
+// check compares the buckets of some hosts with exact arithmetic, to the last bit.
 func (q windowQuery) check(got *floql.Result, n int64) error {
 	want := q.hosts
 	if !q.grouped {

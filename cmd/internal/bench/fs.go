@@ -6,14 +6,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// slowFS makes every sync of a file or directory take longer, as a disk does that is not next to
-// the processor.
+// slowFS delays every sync of a file or directory, like a remote disk.
 type slowFS struct {
 	vfs.FS
 	delay time.Duration
 }
 
-// newFS returns the operating system's file system, whose syncs take longer by delay.
+// newFS returns the operating system's file system, with delay added to each sync.
 func newFS(delay time.Duration) vfs.FS {
 	if delay == 0 {
 		return vfs.Default
@@ -21,7 +20,7 @@ func newFS(delay time.Duration) vfs.FS {
 	return &slowFS{vfs.Default, delay}
 }
 
-// Unwrap returns the file system below.
+// Unwrap returns the underlying file system.
 func (s *slowFS) Unwrap() vfs.FS { return s.FS }
 
 func (s *slowFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -53,7 +52,7 @@ type slowFile struct {
 func (f *slowFile) Sync() error     { return f.late(f.File.Sync()) }
 func (f *slowFile) SyncData() error { return f.late(f.File.SyncData()) }
 
-// SyncTo only starts writing where the system can do that; it then waits for no disk.
+// SyncTo only starts writing on systems that can do that; it then has no delay.
 func (f *slowFile) SyncTo(length int64) (bool, error) {
 	full, err := f.File.SyncTo(length)
 	if full {

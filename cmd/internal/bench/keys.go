@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Sizes of what is stored.
+// Sizes of stored keys and values.
 const (
 	keyBytes   = 16
 	valueBytes = 256
@@ -33,9 +33,9 @@ func appendKey(dst []byte, i uint64) []byte {
 
 func keyOf(i uint64) string { return string(appendKey(nil, i)) }
 
-// keys hands out new keys: the numbers first, first+step, first+2*step ... It formats some
-// thousands at a time into one string, so that making a key costs floe and its limit a few
-// nanoseconds and no allocation.
+// keys generates new keys: the numbers first, first+step, first+2*step ... It formats keysPerChunk
+// of them at a time into one string. So a key costs floe and its limit a few nanoseconds and no
+// allocation.
 type keys struct {
 	next, step uint64
 	chunk      string
@@ -59,7 +59,7 @@ func (k *keys) take() string {
 	return key
 }
 
-// values is random bytes to cut values from, far more than a block of a table or of a compressor's
+// values are random bytes from which values are cut: far more than a table block or a compressor's
 // window holds.
 type values []byte
 

@@ -14,18 +14,18 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// groupCommit is the physical limit of a durable write, L1: callers add their bytes to a batch, and
-// the first of each batch writes and syncs it when the one before is done. A caller returns when
-// its bytes are synced.
+// groupCommit is the physical limit of a durable write, L1. Callers add their bytes to a batch. The
+// first caller of each batch writes and syncs it when the previous batch is done. A caller returns
+// when its bytes are synced.
 //
-// After a batch all its callers come back at once. The first of them lets the others go ahead
-// before it closes its batch, so that batches are as large as they can be: without that the limit
-// is 20 % lower at 64 callers and the same at 1 and 256.
+// After a batch, all its callers return at once. The first of them yields to the others before it
+// closes its batch, so that batches are as large as possible. Without that, the limit is 20 % lower
+// at 64 callers and the same at 1 and 256.
 type groupCommit struct {
 	file vfs.File
-	size int64 // where the file is begun again; 0: it grows
+	size int64 // size at which writing wraps to the start of the file; 0: the file grows
 
-	disk sync.Mutex // held by who writes and syncs
+	disk sync.Mutex // held while writing and syncing
 	at   int64
 
 	mu    sync.Mutex // guards next and spare; no I/O under it
@@ -88,7 +88,7 @@ func (g *groupCommit) write(p []byte) error {
 // recycledBytes is the size of floe's segments.
 const recycledBytes = 64 << 20
 
-// bareFile is L1 on a file that grows, as a log does that begins a new file for each segment.
+// bareFile is L1 on a growing file, like a log that creates a new file for each segment.
 func (b *bench) bareFile(delay time.Duration) side {
 	return func(dir string) (*subject, error) {
 		f, err := newFS(delay).Create(filepath.Join(dir, "segment"), vfs.WriteCategoryUnspecified)
@@ -99,8 +99,8 @@ func (b *bench) bareFile(delay time.Duration) side {
 	}
 }
 
-// recycledFile is L1 on a file whose blocks are there already and are written again: nothing but
-// data has to reach the disk.
+// recycledFile is L1 on a file whose existing blocks are overwritten: only data must reach the
+// disk.
 func (b *bench) recycledFile(delay time.Duration) side {
 	return func(dir string) (*subject, error) {
 		f, err := newFS(delay).OpenReadWrite(filepath.Join(dir, "segment"), vfs.WriteCategoryUnspecified)
@@ -128,8 +128,8 @@ func (b *bench) appends(g *groupCommit) *subject {
 	}
 }
 
-// barePebble is L2: each caller commits a batch of one row to a database like that of floe's state,
-// which has no log.
+// barePebble is L2: each caller commits a batch of one row to a database configured like floe's
+// state, without a log.
 func (b *bench) barePebble() side {
 	return func(dir string) (*subject, error) {
 		db, err := openPebble(dir, 0)
@@ -160,14 +160,14 @@ func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
 	return pebble.Open(dir, opts)
 }
 
-// quiet keeps Pebble's messages to itself, but those it can not go on after.
+// quiet discards Pebble's messages, except fatal errors, which panic.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)              {}
 func (quiet) Errorf(string, ...any)             {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// lockedMap is L3: a Go map behind stripes locks, which is the fastest that many callers can share
+// lockedMap is L3: a Go map behind striped locks, the fastest way for many callers to share data
 // without copying.
 type lockedMap struct {
 	seed    maphash.Seed

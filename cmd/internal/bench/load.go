@@ -14,23 +14,23 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// subject is what a load is put on: floe, or its limit.
+// subject is the target of a load: floe, or its limit.
 type subject struct {
 	call  func(w *worker) error
-	ops   int          // operations that a call carries out
+	ops   int          // operations per call
 	bytes int          // of keys and values that a call writes
-	warm  func() error // nil: it is warm already
+	warm  func() error // nil: nothing to warm up
 	close func() error
 
-	run func() (figures, error) // nil, or the load: of what is measured in a program of its own
+	run func() (figures, error) // replaces the load if the subject runs in its own program; nil otherwise
 }
 
 // worker is one caller: it makes its next call when the last one has returned.
 type worker struct {
 	id    int
-	keys  keys // new ones, distinct from those of all other workers
+	keys  keys // new keys, distinct from those of all other workers
 	rng   *rand.Rand
-	picks []string // keys that exist, in random order
+	picks []string // existing keys in random order
 	at    int
 	buf   []byte        // for values that are read
 	page  kv.PageBuffer // for scans
@@ -40,7 +40,7 @@ type worker struct {
 	err     error
 }
 
-// pick returns a key that exists.
+// pick returns an existing key.
 func (w *worker) pick() string {
 	if w.at++; w.at >= len(w.picks) {
 		w.at = 0
@@ -48,26 +48,26 @@ func (w *worker) pick() string {
 	return w.picks[w.at]
 }
 
-// load says how a subject is called.
+// load describes the calls to a subject.
 type load struct {
 	callers  int
 	last     time.Duration
-	calls    int64 // ends the load earlier; 0: never
-	sample   int   // the latency of one in so many calls is measured: reading the clock costs as much as a fast call
-	existing int   // how many keys exist
+	calls    int64 // maximum number of calls; 0: no limit
+	sample   int   // one in this many calls is timed: reading the clock costs as much as a fast call
+	existing int   // number of existing keys
 }
 
-// figures are what a load has measured.
+// figures are the measurements of a load.
 type figures struct {
 	rate     float64 // operations per second
 	p50, p99 time.Duration
 	allocs   float64       // per operation, of the whole process
-	written  float64       // bytes per byte of keys and values, by the disk for all processes
+	written  float64       // bytes per byte of keys and values, written by the disk for all processes
 	bytes    int64         // of keys and values
 	used     time.Duration // processor time per operation, of the whole process
 }
 
-// maxPicks bounds the keys that are formatted before reads begin, over all workers: far more than
+// maxPicks limits the keys that are formatted before reads begin, over all workers: far more than
 // processor caches hold.
 const maxPicks = 1 << 20
 
@@ -87,7 +87,7 @@ func (l load) workers(seed uint64) []*worker {
 	return ws
 }
 
-// run puts the load on a subject. It ends when every call has returned, so that all are counted.
+// run puts the load on a subject. It returns when all calls have returned, so that all are counted.
 func (l load) run(s *subject, ws []*worker) (figures, error) {
 	if s.run != nil {
 		return s.run()
@@ -110,8 +110,8 @@ func (l load) run(s *subject, ws []*worker) (figures, error) {
 			if l.calls > 0 {
 				w.work(s, l.sample, func() bool { return over.Load() || budget.Add(-1) < 0 })
 			} else {
-				// One call at least: a round without any has no figures, however short it is and
-				// busy the machine.
+				// At least one call: a round without calls has no figures, even if it is short and
+				// the machine is busy.
 				w.work(s, l.sample, func() bool { return w.calls > 0 && over.Load() })
 			}
 			if w.err != nil {
@@ -158,7 +158,7 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// median returns the middle value, of an even number the upper of the two; 0 of none.
+// median returns the middle value, the upper one of two, or 0 for no values.
 func median[T cmp.Ordered](values []T) (m T) {
 	if len(values) == 0 {
 		return m

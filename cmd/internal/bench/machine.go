@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// machine describes what was measured on.
+// machine describes the machine that was measured.
 type machine struct {
 	cpu, kernel, fs, goVersion, date string
 	cores                            int
@@ -42,8 +42,8 @@ func cpuModel(cpuinfo string) string {
 // mount is a line of /proc/self/mountinfo.
 type mount struct{ device, point, kind string }
 
-// mountOf returns the mount that holds dir: the one with the longest path, the last one of several
-// on the same path.
+// mountOf returns the mount that holds dir: the one with the longest path, and the last one if
+// several have the same path.
 func mountOf(mountinfo, dir string) (best mount) {
 	best.kind = "unknown file system"
 	for line := range strings.Lines(mountinfo) {
@@ -61,10 +61,10 @@ func mountOf(mountinfo, dir string) (best mount) {
 	return best
 }
 
-// bytesWritten returns what has been written to the disk that holds the data, by all processes and
-// the file system itself, or 0 if the disk does not tell. What the kernel counts for the process
-// alone (write_bytes in /proc/self/io) is no substitute: a record written into a file that exists
-// counts as the whole folio around it, up to 2 MiB.
+// bytesWritten returns the bytes written to the disk that holds the data, by all processes and the
+// file system itself. It returns 0 if the disk does not report them. The kernel's count for this
+// process alone (write_bytes in /proc/self/io) is no substitute: a record written to an existing
+// file counts as the whole folio around it, up to 2 MiB.
 func (b *bench) bytesWritten() int64 {
 	const sectorBytes = 512
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")

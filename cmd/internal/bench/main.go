@@ -1,33 +1,33 @@
-// Bench measures floe against the physical limits of the machine it runs on, and says which bars of
-// the design are met.
+// Bench measures floe against the physical limits of the machine it runs on, and reports which bars
+// of the design are met.
 //
 //	go run ./cmd/internal/bench                        the full form, about an hour
 //	go run ./cmd/internal/bench -short                 the short form, two or three minutes
-//	go run ./cmd/internal/bench -only put/64,get       rows whose names begin so; a leading = wants the whole name
+//	go run ./cmd/internal/bench -only put/64,get       rows whose names have these prefixes; a leading = means the exact name
 //	go run ./cmd/internal/bench -list                  the names of the rows and their bars
 //	go run ./cmd/internal/bench -profile DIR -only ... profiles of floe's side of the rows, no figures
 //
-// Every figure is a ratio to a limit that is measured in the same run and in turns with floe: an
-// absolute number means nothing on a shared machine. The limits are
+// Every figure is a ratio to a limit that is measured in the same run, in turns with floe: absolute
+// numbers mean nothing on a shared machine. The limits are
 //
-//	L1  a file to which callers append 256 bytes each, as many as have gathered with one fdatasync; the file grows
-//	L2  a Pebble without WAL and with the options of floe's state, to which callers commit batches of one row
+//	L1  a growing file to which callers append 256 bytes each, with one fdatasync for all that have gathered
+//	L2  a Pebble without a WAL, with the options of floe's state, to which callers commit batches of one row
 //	L3  a Go map behind 256 locks
 //	L4  a file to which 1 MiB is appended at a time, with an fdatasync for each
 //
-// and, where a bar compares with them, floe's own put, a bare Pebble over the tables of the same
-// node, a node embedded in its caller (for clients) and a node alone (for clusters). The rows
-// "recycled" compare L1 on a file that is written again, block by block, with L1 on one that grows:
-// how much of the limit is the growing. The rows "threefold" compare L1 into three files with L1
-// into one: how much of what a cluster costs on one machine is the disk. The rows "overwrite" are
-// over 100,000 keys that exist, chosen at random, in one namespace and with the default number of
-// shards; with a redis-server on the PATH they are compared with Redis too. The rows "rest" have
-// bars in requests a second, because the design has.
+// and, for some bars, floe's own put, a bare Pebble over the tables of the same node, a node
+// embedded in its caller (for clients) and a single node (for clusters). The rows "recycled"
+// compare L1 on a file that is overwritten, block by block, with L1 on a growing one: the share of
+// file growth in the limit. The rows "threefold" compare L1 into three files with L1 into one: the
+// share of the disk in the cost of a cluster on one machine. The rows "overwrite" use 100,000
+// existing keys, chosen at random, in one namespace of a node with 16 shards. With a redis-server
+// on the PATH they are also compared with Redis. The rows "rest" have bars in requests per second,
+// because the design has.
 //
-// Bytes written are what the disk that holds the data was told to write, as /sys/dev/block counts
-// it, until the node is closed. The file system's journal is in it, and what other programs write:
-// leave the machine alone meanwhile. Allocations are those of the process, of all goroutines, per
-// operation.
+// Bytes written are those written to the disk that holds the data, as /sys/dev/block counts them,
+// until the node is closed. They include the file system's journal and the writes of other
+// programs, so leave the machine alone meanwhile. Allocations are those of the process, in all
+// goroutines, per operation.
 package main
 
 import (
@@ -58,7 +58,7 @@ type bench struct {
 	profiles  string
 	profiling string // the row to profile, "" if none
 	log       func(format string, args ...any)
-	sync      func() // returns when the disk has nothing left to do
+	sync      func() // returns when the disk is idle
 
 	prepared map[int]func() (string, error) // directories by their number of keys, see stored
 }
@@ -143,7 +143,7 @@ func parse(args []string) (o options, s settings, err error) {
 	return o, s, err
 }
 
-// fill sets what is zero.
+// fill replaces zero values by defaults.
 func (s *settings) fill(short bool) {
 	full := settings{rounds: 5, last: 10 * time.Second, keys: 10_000_000}
 	if short {
@@ -161,7 +161,7 @@ func (s *settings) fill(short bool) {
 	}
 }
 
-// form says how figures were measured.
+// form describes how figures were measured.
 func (s settings) form() string {
 	return fmt.Sprintf("medians of %d rounds of %v, %s stored keys", s.rounds, s.last, thousands(float64(s.keys)))
 }
@@ -177,7 +177,7 @@ func numbers(list string) (ns []int, err error) {
 	return ns, nil
 }
 
-// choose returns the rows that the flags ask for.
+// choose returns the rows selected by the flags.
 func choose(all []row, o options) (rows []row) {
 	for _, r := range all {
 		if o.only == "" && (r.short || !o.short) || o.only != "" && wanted(r.name, o.only) {
@@ -187,7 +187,8 @@ func choose(all []row, o options) (rows []row) {
 	return rows
 }
 
-// wanted reports whether the name begins with one of the list, up to a slash or its end.
+// wanted reports whether the name begins with an entry of the list, which must end at a slash or at
+// the end of the name.
 func wanted(name, list string) bool {
 	for want := range strings.SplitSeq(list, ",") {
 		whole, exact := strings.CutPrefix(want, "=")
@@ -198,8 +199,8 @@ func wanted(name, list string) bool {
 	return false
 }
 
-// report measures the rows and prints, stores and checks what the flags ask for. The table is
-// printed whatever fails then.
+// report measures the rows, and prints, stores and checks the figures as the flags say. It prints
+// the table even if storing or checking fails.
 func (b *bench) report(rows []row, o options) error {
 	form := b.settings.form()
 	var base baseline
@@ -244,7 +245,7 @@ func (b *bench) measure(r row) (measured, error) {
 	return measured{r, res}, nil
 }
 
-// wants returns the bar in words.
+// wants describes the bar.
 func (r row) wants() string {
 	switch {
 	case r.more:
@@ -257,7 +258,7 @@ func (r row) wants() string {
 	return fmt.Sprintf("at least %.2f of %s", r.bar, r.against)
 }
 
-// progress tells how far the run is, on standard error: the table alone goes to standard output.
+// progress reports the progress on standard error: standard output is for the table only.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }

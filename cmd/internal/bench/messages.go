@@ -16,16 +16,17 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// These rows have one shard, since a queue or stream lives in one.
+// These rows have one shard, because a queue or stream is in one shard.
 const (
-	topic       = "topic" // the name of the queue or stream
+	topic       = "topic" // name of the queue or stream
 	consumers   = "group"
 	batchOf     = 100
 	recordBytes = 1024
 )
 
-// messages are the rows of one queue or stream, beside those of queues: with many messages there,
-// behind or before, and one million from its beginning to its end.
+// messages returns the rows of a single queue or stream, in addition to those of queues. Some have
+// many messages in the queue or stream, or before them; some process one million from beginning to
+// end.
 func (b *bench) messages() []row {
 	one, s := b.writes(64), setup{shards: 1}
 	return []row{
@@ -77,7 +78,7 @@ func (b *bench) messages() []row {
 	}
 }
 
-// on is a side that opens a node, prepares it, and calls it.
+// on returns a side that opens a node, prepares it, and calls it.
 func (b *bench) on(s setup, of subject, prepare func(n *node) error, call func(n *node, w *worker) error) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -94,8 +95,8 @@ func (b *bench) on(s setup, of subject, prepare func(n *node) error, call func(n
 
 func noPreparation(*node) error { return nil }
 
-// cycles is floe taking messages through enqueue, dequeue and ack, in calls of their own, with
-// others behind them and after others.
+// cycles returns floe's side: enqueue, dequeue and ack of messages in separate calls. behind
+// messages stay in the queue, and after messages were consumed before.
 func (b *bench) cycles(s setup, behind, after int) side {
 	prepare := func(n *node) error {
 		if err := b.consume(n, after); err != nil {
@@ -112,7 +113,7 @@ func (b *bench) cycles(s setup, behind, after int) side {
 	})
 }
 
-// takeFrom dequeues and acknowledges so many messages.
+// takeFrom dequeues and acknowledges count messages.
 func takeFrom(n *node, count int) error {
 	ctx := context.Background()
 	got, err := n.queues.Dequeue(ctx, topic, queue.Max(count))
@@ -130,7 +131,7 @@ func takeFrom(n *node, count int) error {
 	return err
 }
 
-// batchCycles is the same, with a hundred messages in each call.
+// batchCycles is cycles with a hundred messages per call.
 func (b *bench) batchCycles(s setup) side {
 	return b.on(s, subject{ops: batchOf, bytes: batchOf * valueBytes}, noPreparation, func(n *node, w *worker) error {
 		if err := b.enqueueBatch(n, w, batchOf); err != nil {
@@ -149,7 +150,7 @@ func (b *bench) enqueueBatch(n *node, w *worker, count int) error {
 	return err
 }
 
-// inBatches does count things, a thousand at a time, with a few callers.
+// inBatches performs count operations, a thousand at a time, with four callers.
 func (b *bench) inBatches(count int, f func(w *worker, n int) error) error {
 	if count == 0 {
 		return nil
@@ -173,7 +174,7 @@ func (b *bench) consume(n *node, count int) error {
 	})
 }
 
-// appendsTo is floe appending batches of records to a stream.
+// appendsTo returns floe's side: appends of batches of records to a stream.
 func (b *bench) appendsTo(s setup, count, size int) side {
 	return b.on(s, subject{ops: count, bytes: count * size}, noPreparation, func(n *node, w *worker) error {
 		_, err := n.streams.AppendMany(context.Background(), topic, b.records(w, count, size))
@@ -190,7 +191,8 @@ func (b *bench) records(w *worker, count, size int) []stream.Message {
 	return list
 }
 
-// streamCycles is floe taking records through append, group read and ack, in batches, after others.
+// streamCycles returns floe's side: append, group read and ack of records in batches. after records
+// were consumed before.
 func (b *bench) streamCycles(s setup, after, count int) side {
 	prepare := func(n *node) error {
 		return b.inBatches(after, func(w *worker, size int) error { return b.streamCycle(n, w, size) })
@@ -215,8 +217,8 @@ func (b *bench) streamCycle(n *node, w *worker, count int) error {
 	return err
 }
 
-// groupReads is floe reading and acknowledging records of a stream that are there, in batches. Each
-// caller has a group, which begins anew when it has had them all.
+// groupReads returns floe's side: batches of existing records of a stream, read and acknowledged.
+// Each caller has a group, which starts again after the last record.
 func (b *bench) groupReads(s setup) side {
 	prepare := func(n *node) error {
 		return b.inBatches(b.settings.behind, func(w *worker, size int) error {
@@ -238,8 +240,8 @@ func (b *bench) groupReads(s setup) side {
 	})
 }
 
-// perCore measures the rate for each core: by the processor time that the process used, its
-// callers' too.
+// perCore measures the rate per core, from the processor time of the process, including its
+// callers.
 type perCore struct{ duel }
 
 func (p perCore) measure(b *bench) (result, error) {
@@ -248,7 +250,7 @@ func (p perCore) measure(b *bench) (result, error) {
 	return res, err
 }
 
-// sequential is L4: a file that grows by a megabyte at a time, each synced.
+// sequential is L4: a file that grows by 1 MiB at a time, with a sync for each.
 func (b *bench) sequential() side {
 	return func(dir string) (*subject, error) {
 		f, err := newFS(0).Create(filepath.Join(dir, "segment"), vfs.WriteCategoryUnspecified)

@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// network are the rows of what is called through a connection, and of clusters. Client, nodes and
-// callers share the processors.
+// network returns the rows of clients and of clusters. Clients, nodes and callers share the
+// processors.
 func (b *bench) network() (rows []row) {
 	one := setup{shards: 1}
 	for _, callers := range []int{1, 64, 256} {
@@ -57,7 +57,7 @@ func (b *bench) network() (rows []row) {
 	return rows
 }
 
-// clientBar is the bar for throughput. One caller is bound by latency, which has a bar of its own.
+// clientBar is the bar for throughput. One caller is limited by latency, which has its own bar.
 func clientBar(callers int) float64 {
 	if callers == 64 {
 		return 0.5
@@ -65,7 +65,7 @@ func clientBar(callers int) float64 {
 	return 0
 }
 
-// overLatency measures how much longer than the limit's a call of floe's takes in the median.
+// overLatency measures the difference in median latency between floe and its limit.
 type overLatency struct{ duel }
 
 func (o overLatency) measure(b *bench) (result, error) {
@@ -74,7 +74,7 @@ func (o overLatency) measure(b *bench) (result, error) {
 	return res, err
 }
 
-// openClient opens a node, and a client that calls it through a connection of the machine's own.
+// openClient opens a node, and a client that calls it through a loopback connection.
 func (s setup) openClient(dir string) (*node, error) {
 	n, err := floe.Open(floe.Config{DataDir: dir, Shards: s.shards, Listen: loopback})
 	if err != nil {
@@ -90,7 +90,7 @@ func (s setup) openClient(dir string) (*node, error) {
 
 const loopback = "127.0.0.1:0"
 
-// openCluster opens the nodes of a cluster, on one disk, and calls the first, which leads.
+// openCluster opens the nodes of a cluster on one disk. Calls go to the first node, which leads.
 func (s setup) openCluster(dir string) (_ *node, err error) {
 	members, err := s.members(dir)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s setup) openCluster(dir string) (_ *node, err error) {
 	return opened, errors.Join(leads(first), s.create(creator(first)))
 }
 
-// members are the nodes of a cluster.
+// members returns the configurations of the nodes of a cluster.
 func (s setup) members(dir string) (all []membership, err error) {
 	var peers []floe.Peer
 	for i := range s.nodes {
@@ -140,8 +140,8 @@ func (s setup) members(dir string) (all []membership, err error) {
 	return all, nil
 }
 
-// leads waits until the first node leads the first shard, as it is to for good: leaders are spread
-// soon after a start.
+// leads waits until the first node leads the first shard. It then stays the leader: leaders are
+// spread soon after a start.
 func leads(n *floe.Node) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
@@ -157,8 +157,8 @@ func leads(n *floe.Node) error {
 	return errors.New("the first node does not lead after a minute")
 }
 
-// threeFiles is L1 as three nodes on one disk would have it: what callers append goes to three
-// files, and is durable when all are synced.
+// threeFiles is L1 as for three nodes on one disk: appended bytes go to three files, and are
+// durable when all files are synced.
 func (b *bench) threeFiles() side {
 	return func(dir string) (*subject, error) {
 		var all copies
@@ -173,9 +173,9 @@ func (b *bench) threeFiles() side {
 	}
 }
 
-// copies is a file that is written to several.
+// copies is a file that writes to several files.
 type copies struct {
-	vfs.File // nil: only what is below is called
+	vfs.File // nil: only the methods below are called
 	files    []vfs.File
 }
 
@@ -188,7 +188,7 @@ func (c *copies) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// SyncData syncs all at once.
+// SyncData syncs all files concurrently.
 func (c *copies) SyncData() error {
 	errs := make([]error, len(c.files))
 	var done sync.WaitGroup

@@ -19,21 +19,20 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// setup says what node a row measures.
+// setup describes the node that a row measures.
 type setup struct {
 	shards     int
 	durability floe.Durability
 	fsync      time.Duration // added to each sync
 	cacheBytes int64
-	together   bool // the namespace is in one shard, however many there are
-	client     bool // it is called through a connection
-	nodes      int  // of a cluster; 0: one alone
-	processes  bool // each of them is one, not a part of this one
+	together   bool // the namespace is in one shard, whatever the number of shards
+	client     bool // called through a connection
+	nodes      int  // number of cluster nodes; 0: a single node
+	processes  bool // each further node runs in its own process
 }
 
-// node is a floe node with one namespace, which is spread if there are several shards. One with a
-// slower disk, or behind a connection, has no queues, streams, time series, actions, workflows and
-// jobs.
+// node is a floe node with one namespace, which is spread if there are several shards. A node with
+// a slower disk has only keys and queues. A cluster, or a node behind a connection, has only keys.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store
@@ -48,7 +47,7 @@ type node struct {
 
 const namespace = "bench"
 
-// commit carries out a transaction in the namespace.
+// commit commits a transaction in the namespace.
 type commit func(ctx context.Context, conditions []floe.Condition, ops ...floe.Op) error
 
 func commitTo(db floe.DB) commit {
@@ -58,7 +57,7 @@ func commitTo(db floe.DB) commit {
 	}
 }
 
-// open opens a node the way a user does. Only a slower disk has to be put below it by hand.
+// open opens a node as a user does, except for a slower disk.
 func (s setup) open(dir string) (*node, error) {
 	switch {
 	case s.fsync > 0:
@@ -109,7 +108,7 @@ func (s setup) openSlow(dir string) (*node, error) {
 	return opened, s.create(engine.NewNamespaces(router).Create)
 }
 
-// create makes the namespace unless an earlier open has.
+// create creates the namespace unless it exists.
 func (s setup) create(create func(ctx context.Context, name string, spread bool) error) error {
 	if err := create(context.Background(), namespace, s.shards > 1 && !s.together); !errors.Is(err, floe.ErrExists) {
 		return err
@@ -126,7 +125,7 @@ func creator(db floe.DB) func(ctx context.Context, name string, spread bool) err
 	}
 }
 
-// puts is floe storing values at new keys.
+// puts returns floe's side: puts of new keys.
 func (b *bench) puts(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -144,14 +143,14 @@ func (b *bench) puts(s setup) side {
 	}
 }
 
-// A transaction is a comparison and puts; their keys are a tag and one to four letters.
+// A transaction is a comparison and puts. Their keys are a tag and one to four letters.
 const (
 	txnOps   = 5
 	tagBytes = keyBytes + 2
 	txnBytes = (txnOps-1)*(tagBytes+valueBytes) + 1 + 2 + 3 + 4
 )
 
-// txns is floe committing transactions over new keys, which a common tag keeps in one shard.
+// txns returns floe's side: transactions over new keys, which a common tag keeps in one shard.
 func (b *bench) txns(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -173,7 +172,7 @@ func (b *bench) txns(s setup) side {
 	}
 }
 
-// gets is floe reading keys that exist, in a directory that holds them, after warm.
+// gets returns floe's side: reads of existing keys in a prepared directory, after warm.
 func (b *bench) gets(s setup, prepared func() (string, error), warm func(*kv.Store) error) side {
 	return func(string) (*subject, error) {
 		dir, err := prepared()
@@ -198,7 +197,7 @@ func (b *bench) gets(s setup, prepared func() (string, error), warm func(*kv.Sto
 	}
 }
 
-// drain reads everything once, so that it is cached.
+// drain reads all keys once to cache them.
 func drain(s *kv.Store) error {
 	for _, err := range s.All(context.Background(), kv.Limit(kv.MaxPageItems)) {
 		if err != nil {
@@ -208,7 +207,7 @@ func drain(s *kv.Store) error {
 	return nil
 }
 
-// heat reads the hot keys until floe knows that they are read often.
+// heat reads the hot keys until floe treats them as hot.
 func (b *bench) heat(s *kv.Store) error {
 	for range 5 {
 		for i := range uint64(b.settings.hot) {
@@ -220,10 +219,10 @@ func (b *bench) heat(s *kv.Store) error {
 	return nil
 }
 
-// scanned is how many rows a scan returns.
+// scanned is the number of rows that a scan returns.
 const scanned = 100
 
-// scans is floe reading pages behind keys that exist.
+// scans returns floe's side: reads of pages that start after existing keys.
 func (b *bench) scans(s setup, prepared func() (string, error)) side {
 	return func(string) (*subject, error) {
 		dir, err := prepared()

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// fixedKeys returns how many keys the rows overwrite, at random: the usual case of a key-value
-// store.
+// fixedKeys returns the number of keys that the rows overwrite at random: the usual case of a
+// key-value store.
 func (s settings) fixedKeys() int { return min(100_000, s.keys) }
 
 const (
@@ -21,7 +21,7 @@ const (
 	limitBolt  = "bbolt"
 )
 
-// overwrites are the rows over a fixed set of keys in one namespace, which lives in one of 16
+// overwrites returns the rows over a fixed set of keys in one namespace, which is in one of 16
 // shards.
 func (b *bench) overwrites() (rows []row) {
 	s := setup{shards: 16, together: true}
@@ -52,7 +52,7 @@ func (b *bench) overwrites() (rows []row) {
 	})
 }
 
-// overRedis is the row that compares with Redis, or says that there is none.
+// overRedis returns the row that compares with Redis, or a row that reports that Redis is missing.
 func (b *bench) overRedis(callers int, d duel) row {
 	r := row{name: fmt.Sprintf("overwrite/%d/redis", callers), against: limitRedis, bar: 1.5, work: d}
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -61,12 +61,12 @@ func (b *bench) overRedis(callers int, d duel) row {
 	return r
 }
 
-// nothing is the work of a row that can not be measured here.
+// nothing is the work of a row that cannot be measured on this machine.
 type nothing struct{}
 
 func (nothing) measure(*bench) (result, error) { return result{}, nil }
 
-// overwriting is floe storing values at keys that exist.
+// overwriting returns floe's side: puts of existing keys.
 func (b *bench) overwriting(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -84,8 +84,8 @@ func (b *bench) overwriting(s setup) side {
 	}
 }
 
-// freshGets is floe reading keys that exist through a handle taken anew for each call, as its
-// documentation does.
+// freshGets returns floe's side: reads of existing keys with a new handle for each call, as in
+// floe's documentation.
 func (b *bench) freshGets(s setup) side {
 	return func(dir string) (*subject, error) {
 		db, err := floe.Open(floe.Config{DataDir: dir, Shards: s.shards})
@@ -106,7 +106,7 @@ func (b *bench) freshGets(s setup) side {
 	}
 }
 
-// heatAll reads the first n keys until floe knows that they are read often.
+// heatAll reads the first n keys until floe treats them as hot.
 func heatAll(node *node, n int) error {
 	for range 5 {
 		for i := range uint64(n) {
@@ -118,8 +118,8 @@ func heatAll(node *node, n int) error {
 	return nil
 }
 
-// overwritten returns a directory that a node has filled with a few keys, and overwritten each of
-// them 50 times.
+// overwritten returns a directory that a node has filled with a few keys, each overwritten 50
+// times.
 func (b *bench) overwritten() func() (string, error) {
 	const times = 50
 	keys := max(b.settings.fixedKeys()/10, 1)

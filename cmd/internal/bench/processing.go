@@ -14,13 +14,13 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// The streams that jobs of the rows read and write.
+// The streams of the rows' jobs.
 const (
 	jobIn  = "in"
 	jobOut = "out"
 )
 
-// jobs are the rows of stream processing.
+// jobs returns the rows of stream processing.
 func (b *bench) jobs() []row {
 	return []row{
 		{name: "processing/records", bar: 150_000, unit: "records/s/core", absolute: true, more: true, short: true, work: jobRecords{}},
@@ -43,15 +43,15 @@ func jobOf(batch int) processing.Definition {
 	}
 }
 
-// jobRecord is a record of about 256 bytes, of one of 10,000 customers. The filter of jobOf keeps
-// nine of ten.
+// jobRecord returns a record of about 256 bytes, for one of 10,000 customers. The filter of jobOf
+// keeps nine of ten records.
 func (b *bench) jobRecord(i int) stream.Message {
 	return stream.Message{Payload: fmt.Appendf(nil, `{"customer":"customer-%05d","amount":%d,"currency":"EUR","note":%s,"at":%d}`,
 		i*7919%10_000, i%1000, jsonOf(b.values[i%valueBytes:][:160]), 1_763_740_800_000+i)}
 }
 
-// jobRecords measures how many records a job goes through in a second of a processor: those that
-// were there when it was submitted.
+// jobRecords measures the records that a job processes per second of processor time. The records
+// exist when the job is submitted.
 type jobRecords struct{}
 
 func (jobRecords) measure(b *bench) (res result, err error) {
@@ -70,8 +70,7 @@ func (jobRecords) measure(b *bench) (res result, err error) {
 
 func (jobRecords) profile(b *bench) (figures, error) { return b.runJob() }
 
-// runJob returns how many records a second of a processor a job goes through, and how long that
-// takes.
+// runJob returns the records that a job processes per second of processor time, and the duration.
 func (b *bench) runJob() (f figures, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
@@ -93,7 +92,7 @@ func (b *bench) runJob() (f figures, err error) {
 	return b.observed(func() (figures, error) { return n.runJob(records) })
 }
 
-// runJob has a job go through the records that are there.
+// runJob runs a job over the existing records.
 func (n *node) runJob(records int) (f figures, err error) {
 	ctx, definition := context.Background(), jobOf(1000)
 	definition.StopAtEnd = true
@@ -117,7 +116,7 @@ func (n *node) runJob(records int) (f figures, err error) {
 	return figures{rate: float64(records) / (processorTime() - used).Seconds(), p50: took, p99: took}, nil
 }
 
-// jobNode opens a node whose namespace is in one shard, in a directory of its own.
+// jobNode opens a node in its own directory. The node's namespace is in one shard.
 func (b *bench) jobNode() (n *node, done func() error, err error) {
 	dir, err := os.MkdirTemp(b.dir, "job-")
 	if err != nil {
@@ -129,8 +128,8 @@ func (b *bench) jobNode() (n *node, done func() error, err error) {
 	return n, func() error { return errors.Join(n.close(), b.remove(dir)) }, nil
 }
 
-// jobAlone appends one record after the other: from the beginning of the append until a reader has
-// what a job makes of it.
+// jobAlone appends one record after the other. It measures from the append until a reader has the
+// job's output.
 func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
@@ -160,12 +159,12 @@ func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
 	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, err
 }
 
-// backfill measures how much longer 99 of 100 puts take at most while a job goes through what its
-// source has gathered, in the namespace of the puts. The callers leave room for it: at full load
-// whatever is added takes its part of the processors.
+// backfill measures how much the p99 latency of puts rises while a job processes the backlog of its
+// source, in the namespace of the puts. The callers do not use the processors fully: at full load
+// any additional work takes its share of them.
 type backfill struct{}
 
-// backfillCallers put a value, and wait for as long as that has taken.
+// backfillCallers is the number of callers. Each pauses after a put for as long as the put took.
 const backfillCallers = 8
 
 func (backfill) measure(b *bench) (res result, err error) {
@@ -184,8 +183,8 @@ func (backfill) measure(b *bench) (res result, err error) {
 	return result{value: median(values), figures: medians(all), limit: medians(alone)}, nil
 }
 
-// besideJob returns how long puts take before a job begins, and while it reads, and how many
-// records a second it reads then.
+// besideJob returns the latency of puts before a job begins and while it runs, and the job's
+// records per second.
 func (b *bench) besideJob() (quiet, busy figures, rate float64, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
@@ -226,7 +225,7 @@ func (b *bench) besideJob() (quiet, busy figures, rate float64, err error) {
 	return quiet, busy, float64(records) / time.Since(from).Seconds(), err
 }
 
-// putsUntil puts values until something is true, which is asked 20 times a second.
+// putsUntil puts values until done returns true; it calls done 20 times a second.
 func (b *bench) putsUntil(n *node, done func() bool) (f figures, err error) {
 	var stop atomic.Bool
 	var callers sync.WaitGroup

@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// profileRates are how often the profiles take a sample: an allocation each 512 KiB, each wait of
-// 10 us on average, one in ten contended locks.
+// The sampling rates of the profiles: one sample per 512 KiB allocated, one per 10 us of waiting on
+// average, and one in ten contended locks.
 const (
 	allocRate = 512 << 10
 	blockRate = 10_000
 	mutexRate = 10
 )
 
-// profiled is a work that profiles can be made of.
+// profiled is a work that can be profiled.
 type profiled interface {
 	profile(b *bench) (figures, error)
 }
 
-// profileRows makes profiles of rows, each in a process of its own, because allocations, waits and
-// locks are counted since a process began.
+// profileRows profiles rows, each in its own process, because the profiles of allocations, waits
+// and locks cover the whole life of a process.
 func (b *bench) profileRows(rows []row) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *bench) profileRows(rows []row) error {
 	return nil
 }
 
-// observed runs a load, with profiles being made if that is what is wanted. Nothing is sampled
-// before, so that the profiles show the load and not what prepared it.
+// observed runs a load, and profiles it if requested. Sampling starts only here, so that the
+// profiles show the load and not its preparation.
 func (b *bench) observed(run func() (figures, error)) (figures, error) {
 	if b.profiling == "" {
 		return run()
@@ -76,7 +76,7 @@ func (b *bench) observed(run func() (figures, error)) (figures, error) {
 	f, err := run()
 	pprof.StopCPUProfile()
 	err = errors.Join(err, cpu.Close())
-	runtime.GC() // the profile of allocations is as of the last collection
+	runtime.GC() // the allocation profile is as of the last collection
 	for _, kind := range []string{"allocs", "block", "mutex"} {
 		err = errors.Join(err, b.writeProfile(kind))
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// queuesPerRow is how many queues the callers of a row share: with several shards all of them have
-// some.
+// queuesPerRow is the number of queues that the callers of a row share: enough for every shard to
+// have some.
 const queuesPerRow = 16
 
 func (b *bench) queues() (rows []row) {
@@ -28,7 +28,7 @@ func (b *bench) queues() (rows []row) {
 
 func (w *worker) queue() string { return fmt.Sprint("queue", w.id%queuesPerRow) }
 
-// enqueues is floe adding messages to queues.
+// enqueues returns floe's side: enqueues to several queues.
 func (b *bench) enqueues(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -46,7 +46,8 @@ func (b *bench) enqueues(s setup) side {
 	}
 }
 
-// deliveries is floe adding messages to queues, leasing and acking them, each in a call of its own.
+// deliveries returns floe's side: enqueue, lease and ack of messages in several queues, each in a
+// separate call.
 func (b *bench) deliveries(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// The table stands between these lines of the README.
+// The lines of the README before and after the table.
 const (
 	beginMark = "<!-- bench: begin -->\n"
 	endMark   = "<!-- bench: end -->\n"
 )
 
-// replaceTable returns the text with the table between the marks.
+// replaceTable returns the text with the table between the marks replaced.
 func replaceTable(text, table string) (string, error) {
 	before, rest, found := strings.Cut(text, beginMark)
 	if !found {

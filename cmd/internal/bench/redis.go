@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// redis is a Redis of its own, which answers a write when it is on the disk. Each caller has a
-// connection, through a socket of the machine.
+// redis is a Redis server that answers a write when it is on disk. Each caller has a connection
+// through a Unix socket.
 func (b *bench) redis(callers int) side {
 	return func(dir string) (*subject, error) {
 		socket := filepath.Join(dir, "s")
@@ -41,14 +41,14 @@ type redisServer struct {
 	conns []*redisConn
 }
 
-// redisConn is a connection that speaks as much of RESP, the protocol of Redis, as SET takes.
+// redisConn is a connection that speaks RESP, the protocol of Redis, as far as SET needs it.
 type redisConn struct {
 	net.Conn
 	answers *bufio.Reader
 	buf     []byte
 }
 
-// dial connects, and waits for the server to listen, for 10 s at most.
+// dial connects; it waits up to 10 s for the server to listen.
 func (r *redisServer) dial(socket string) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
@@ -65,7 +65,7 @@ func (r *redisServer) dial(socket string) error {
 	}
 }
 
-// fill stores the fixed keys, many at a time.
+// fill stores the fixed keys, a thousand at a time.
 func (r *redisServer) fill(b *bench) error {
 	c := r.conns[0]
 	n := b.settings.fixedKeys()
@@ -95,7 +95,7 @@ func (c *redisConn) set(key string, value []byte) error {
 	return c.answer()
 }
 
-// append adds a SET to buf: an array of three strings, each behind its length.
+// append adds a SET to buf: an array of three strings, each preceded by its length.
 func (c *redisConn) append(key string, value []byte) {
 	c.buf = append(c.buf, "*3\r\n$3\r\nSET\r\n$"...)
 	c.buf = append(strconv.AppendInt(c.buf, int64(len(key)), 10), "\r\n"...)

@@ -15,11 +15,11 @@ import (
 	"github.com/floedb/floe/dashboard"
 )
 
-// restCallers is how many connections ask for keys at once.
+// restCallers is the number of concurrent connections that request keys.
 const restCallers = 64
 
-// rest are the rows of the dashboard's JSON API. Whoever asks shares the processors with the
-// server, and is as frugal as can be.
+// rest returns the rows of the dashboard's JSON API. Clients share the processors with the server
+// and use as little of them as possible.
 func (b *bench) rest() []row {
 	reads := load{callers: restCallers, last: b.settings.last, sample: 1, existing: b.settings.hot}
 	pages := load{callers: 1, last: b.settings.last, sample: 1, existing: b.settings.keys}
@@ -39,7 +39,7 @@ func (b *bench) rest() []row {
 	}
 }
 
-// throughput measures how many operations a second floe does, whatever anything else does.
+// throughput measures floe's operations per second, without a comparison.
 type throughput struct {
 	load load
 	floe side
@@ -61,7 +61,7 @@ func (r throughput) measure(b *bench) (result, error) {
 
 func (r throughput) profile(b *bench) (figures, error) { return b.round(r.floe, r.load) }
 
-// worstFew measures the time that one call in a hundred takes longer than, in milliseconds.
+// worstFew measures the p99 latency in milliseconds.
 type worstFew struct{ throughput }
 
 func (r worstFew) measure(b *bench) (result, error) {
@@ -70,7 +70,7 @@ func (r worstFew) measure(b *bench) (result, error) {
 	return res, err
 }
 
-// request appends the request that a worker makes next.
+// request appends the next request of a worker.
 type request func(dst []byte, w *worker) []byte
 
 const keysPath = "/api/v1/kv/namespaces/" + namespace + "/keys"
@@ -87,13 +87,13 @@ func (b *bench) putKey(dst []byte, w *worker) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, b.values.cut(w.rng)), after...)
 }
 
-// listKeys asks for the largest page of keys that begin with the same two digits.
+// listKeys requests the largest page of keys with the same two digits as a prefix.
 func listKeys(dst []byte, w *worker) []byte {
 	return fmt.Appendf(dst, "GET %s?limit=1000&prefix=%s HTTP/1.1\r\nHost: bench\r\n\r\n", keysPath, w.pick()[:2])
 }
 
-// requests is floe's dashboard answering requests, each worker's through a connection of its own,
-// on a directory that is prepared or, if that is nil, new.
+// requests returns the side of floe's dashboard: each worker sends requests through its own
+// connection. The directory is prepared, or new if prepared is nil.
 func (b *bench) requests(prepared func() (string, error), l load, next request) side {
 	return func(dir string) (_ *subject, err error) {
 		if prepared != nil {
@@ -162,15 +162,15 @@ func (s *site) close() (err error) {
 	return err
 }
 
-// caller is a connection that is kept alive.
+// caller is a keep-alive connection.
 type caller struct {
 	conn net.Conn
 	in   *bufio.Reader
 	out  []byte
 }
 
-// ask sends what is in out and reads the answer, which has to be a 200. All of it: the first byte
-// comes when the last is known.
+// ask sends the request in out and reads the whole answer, which must have status 200. The server
+// sends the first byte when it has computed the last one.
 func (c *caller) ask() error {
 	if _, err := c.conn.Write(c.out); err != nil {
 		return err

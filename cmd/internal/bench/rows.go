@@ -8,48 +8,48 @@ import (
 	"github.com/floedb/floe"
 )
 
-// row is a line of the table: a work with its bar, and how it is measured.
+// row is a row of the table: a work, its bar, and how it is measured.
 type row struct {
 	name     string
-	against  string  // what the ratio is to; "" if the figure is absolute
-	bar      float64 // at least this ratio (0: only shown), or at most this value
+	against  string  // the limit of the ratio; "" if the figure is absolute
+	bar      float64 // minimum ratio (0: no bar), or the bar of an absolute value
 	absolute bool    // the figure is a value, not a ratio
-	more     bool    // of a value: the more the better, so the bar is the least
-	unit     string  // of the value
+	more     bool    // for a value: more is better, so the bar is a minimum
+	unit     string  // unit of the value
 	short    bool    // measured in the short form too
 	work     work
 }
 
-// work is what a row measures.
+// work is the measurement of a row.
 type work interface {
 	measure(b *bench) (result, error)
 }
 
-// result is what a row has measured.
+// result is the result of a measurement.
 type result struct {
 	ratio float64
-	value float64 // of rows whose figure is absolute
+	value float64 // for rows with an absolute figure
 	figures
 	limit figures
 }
 
-// settings are how much is measured.
+// settings are the amounts to measure.
 type settings struct {
 	rounds  int
-	last    time.Duration // of a round
+	last    time.Duration // length of a round
 	shards  []int
-	fsync   time.Duration // added to each sync in the rows that have a slower disk
-	keys    int           // stored keys that reads find
-	hot     int           // of those that are read over and over
-	puts    int64         // of the sustained row
+	fsync   time.Duration // added to each sync in the rows with a slower disk
+	keys    int           // number of stored keys for reads
+	hot     int           // number of those that are read repeatedly
+	puts    int64         // puts of the sustained row
 	tail    int           // commands that the slowest open replays
-	counted int64         // calls whose allocations are counted, of each caller
-	behind  int           // messages and records that are there already, or that go through in one run
+	counted int64         // calls per caller whose allocations are counted
+	behind  int           // messages and records that exist already, or that are processed in one run
 }
 
 const (
 	bigCache  = 6 << 30 // holds 10 million keys of the table's size
-	perSample = 64      // reads for each one whose latency is measured
+	perSample = 64      // reads per timed read
 	memoryBar = 60      // MiB
 	limitL1   = "L1"
 	limitL2   = "L2"
@@ -65,7 +65,7 @@ const (
 	limitOne      = "one node"
 )
 
-// rows returns the table, from performance.md.
+// rows returns the rows of the table, as in performance.md.
 func (b *bench) rows() []row {
 	var rows []row
 	for _, shards := range b.settings.shards {
@@ -90,7 +90,7 @@ func (b *bench) rows() []row {
 	return append(rows, b.absolute()...)
 }
 
-// putBars are the bars of durable puts by the number of callers.
+// putBars are the bars of durable puts by number of callers.
 var putBars = []struct {
 	callers int
 	bar     float64
@@ -106,8 +106,8 @@ func (b *bench) durable(shards int) (rows []row) {
 	return rows
 }
 
-// recycled shows the other physical limit: a log that writes into the blocks of segments it no
-// longer needs.
+// recycled returns the rows of the other physical limit: a log that overwrites the blocks of
+// segments it no longer needs.
 func (b *bench) recycled() (rows []row) {
 	for _, delay := range []time.Duration{0, b.settings.fsync} {
 		for _, p := range putBars {
@@ -174,7 +174,7 @@ func (b *bench) otherWrites() (rows []row) {
 
 func (b *bench) reads() []row {
 	hot, all := b.stored(b.settings.hot), b.stored(b.settings.keys)
-	// More callers than processors would only measure how long they wait for one.
+	// With more callers than processors, latency would only measure the wait for a processor.
 	hotLoad := load{callers: runtime.GOMAXPROCS(0), last: b.settings.last, sample: perSample, existing: b.settings.hot}
 	allLoad := hotLoad
 	allLoad.existing = b.settings.keys

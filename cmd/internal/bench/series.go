@@ -18,16 +18,15 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// What writers of time series write: batches of some steps of all series, a second apart, in the
-// line protocol.
+// The batches of time-series writers: a few steps, 1 s apart, of all series in line protocol.
 const (
 	gaugeSeries = 1000
-	gaugeSteps  = 5 // of a batch
+	gaugeSteps  = 5 // per batch
 	gaugeTexts  = 20
 	gaugePoints = gaugeSeries * gaugeSteps
 )
 
-// series are the rows of time series.
+// series returns the rows of time series.
 func (b *bench) series() (rows []row) {
 	for _, d := range []struct {
 		name       string
@@ -50,13 +49,13 @@ func (b *bench) series() (rows []row) {
 	return rows
 }
 
-// sealedPoints measures what points take on the disk once they are sealed, merged and compacted:
-// random walks of 1,000 series.
+// sealedPoints measures the disk space of points after they are sealed, merged and compacted. The
+// points are random walks of 1,000 series.
 type sealedPoints struct {
 	value func(walk float64) string
 }
 
-// sealSpeedup has the duty seal and merge after a fraction of a second instead of minutes.
+// sealSpeedup makes the duty seal and merge after a fraction of a second instead of minutes.
 const sealSpeedup = 2000
 
 func (p sealedPoints) measure(b *bench) (res result, err error) {
@@ -97,7 +96,8 @@ func (p sealedPoints) measure(b *bench) (res result, err error) {
 	return res, err
 }
 
-// write writes a point of each series every 10 s, of weeks ago, so that their days are over.
+// write writes a point of each series every 10 s. The points are weeks old, so that their days are
+// over.
 func (p sealedPoints) write(b *bench, s *ts.Store, steps int) error {
 	rng := rand.New(rand.NewPCG(b.seed, 1))
 	at := time.Now().AddDate(0, 0, -30).UnixMilli()
@@ -111,7 +111,7 @@ func (p sealedPoints) write(b *bench, s *ts.Store, steps int) error {
 		if (i+1)%gaugeSteps != 0 && i+1 < steps {
 			continue
 		}
-		for taken := false; !taken; { // until enough is sealed
+		for taken := false; !taken; { // retry until enough points are sealed
 			result, err := s.WriteLine(context.Background(), bytes.NewReader(text), ts.Milliseconds)
 			if taken = result.Refused == 0; err != nil || !taken && !errors.Is(result.Err(), floe.ErrBusy) {
 				return errors.Join(err, result.Err())
@@ -122,7 +122,7 @@ func (p sealedPoints) write(b *bench, s *ts.Store, steps int) error {
 	return nil
 }
 
-// waitIdle returns when nothing has been applied for two seconds: the duty has nothing left to do.
+// waitIdle returns when nothing has been applied for two seconds: the duty has no work left.
 func waitIdle(h *shard.Host) {
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
@@ -135,7 +135,7 @@ func waitIdle(h *shard.Host) {
 	}
 }
 
-// gauges is floe taking batches of points, of random walks with two decimals.
+// gauges returns floe's side: writes of batches of points, random walks with two decimals.
 func (b *bench) gauges(s setup) side {
 	texts := gaugeLines(b.seed)
 	begin := time.Now().AddDate(0, 0, -20)
@@ -153,10 +153,10 @@ func (b *bench) gauges(s setup) side {
 	})
 }
 
-// stampDigits is the length of a time in ns, from 2001 to 2286.
+// stampDigits is the length of a timestamp in ns, from 2001 to 2286.
 const stampDigits = 19
 
-// gaugeLines returns batches that follow each other, whose times are still to be written.
+// gaugeLines returns consecutive batches without timestamps.
 func gaugeLines(seed uint64) (texts [][]byte) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var values [gaugeSeries]float64
@@ -177,7 +177,7 @@ func gaugeLines(seed uint64) (texts [][]byte) {
 	return texts
 }
 
-// stamp writes the times of a batch, which stand at the ends of its lines.
+// stamp writes the timestamps of a batch at the ends of its lines.
 func stamp(text []byte, at time.Time) {
 	line := 0
 	digits := strconv.AppendInt(nil, at.UnixNano(), 10)

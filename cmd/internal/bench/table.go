@@ -12,8 +12,7 @@ type measured struct {
 	result
 }
 
-// met reports whether the figure is on the right side of the bar; a row without one has nothing to
-// miss.
+// met reports whether the figure meets the bar; a row without a bar always meets it.
 func (m measured) met() bool {
 	switch {
 	case m.more:
@@ -54,7 +53,7 @@ func (m measured) cells() []string {
 	}
 }
 
-// shown writes a value of the row with its unit.
+// shown formats a value of the row with its unit.
 func (r row) shown(value float64) string {
 	if r.more {
 		return thousands(value) + " " + r.unit
@@ -62,7 +61,7 @@ func (r row) shown(value float64) string {
 	return number(value) + " " + r.unit
 }
 
-// barCell says on which side of its bar the value of a row is to be.
+// barCell formats the bar of an absolute row.
 func (r row) barCell() string {
 	if r.more {
 		return ">= " + r.shown(r.bar)
@@ -84,7 +83,7 @@ func number(f float64) string {
 	return fmt.Sprintf("%.1f", f)
 }
 
-// thousands writes a rate with separators.
+// thousands formats a rate with thousands separators.
 func thousands(f float64) string {
 	digits := fmt.Sprintf("%.0f", f)
 	for i := len(digits) - 3; i > 0; i -= 3 {

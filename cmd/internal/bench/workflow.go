@@ -12,10 +12,11 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flow is the workflow that the rows run: three steps, each of them the action that does nothing.
+// flow is the workflow that the rows run: three steps, each of which runs the action that does
+// nothing.
 const flow = "flow"
 
-// workflows are the rows of workflows whose actions are carried out in the node's process.
+// workflows returns the rows of workflows. Their actions run in the node's process.
 func (b *bench) workflows() (rows []row) {
 	for _, shards := range b.settings.shards {
 		rows = append(rows, row{
@@ -29,7 +30,7 @@ func (b *bench) workflows() (rows []row) {
 	})
 }
 
-// flows is floe running workflows, from their start until the caller knows the result.
+// flows returns floe's side: workflow runs, from the start until the caller has the result.
 func (b *bench) flows(s setup) side {
 	return func(dir string) (*subject, error) {
 		n, err := s.open(dir)
@@ -66,8 +67,8 @@ func threeSteps() []byte {
 		Steps: []workflow.Step{step("second", "third"), step("third", "flo.Completed")}}.YAML()
 }
 
-// stepAlone runs one workflow after the other: from the return of a step's handler until that of
-// the next step is called.
+// stepAlone runs one workflow after the other. It measures from the return of a step's handler to
+// the call of the next step's handler.
 func (b *bench) stepAlone(last time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "step-")
 	if err != nil {

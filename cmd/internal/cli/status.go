@@ -21,8 +21,8 @@ func clusterCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// clusterStats are the nodes and shards of a cluster, as seen by the node that was called, with the
-// answers of the other nodes to it.
+// clusterStats are the nodes and shards of a cluster, as the called node sees them and as the other
+// nodes answered it.
 type clusterStats struct {
 	Version       string       `json:"version"`
 	Node          uint64       `json:"node"` // the node that was called; the fields below, up to NumShards, are its own

@@ -1,6 +1,6 @@
-// Bbolt reads keys of a bbolt database at random for a while and prints how often it did so a
-// second: the peer of floe's reads. It is a module of its own, so that programs that embed floe do
-// not get to know of bbolt.
+// Bbolt reads random keys of a bbolt database for a while and prints the reads per second, for
+// comparison with floe's reads. It is a module of its own, so that programs that embed floe do not
+// depend on bbolt.
 package main
 
 import (
@@ -90,7 +90,7 @@ func fill(db *bolt.DB, keys int) (names [][]byte, err error) {
 	return names, nil
 }
 
-// get reads a value as floe hands it out: as a copy that the caller may keep.
+// get reads a value as floe does: it returns a copy that the caller may keep.
 func get(db *bolt.DB, name []byte) error {
 	return db.View(func(tx *bolt.Tx) error {
 		if v := append([]byte(nil), tx.Bucket(bucket).Get(name)...); len(v) != valueBytes {
