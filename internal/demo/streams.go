@@ -18,7 +18,7 @@ const (
 	keptFor  = 6 * time.Hour
 )
 
-// wave is a sine between -1 and 1 with a period of so many ticks.
+// wave is a sine between -1 and 1 with a period in ticks.
 func wave(n, ticks int) float64 { return math.Sin(2 * math.Pi * float64(n) / float64(ticks)) }
 
 func (s *Shop) loadStreams(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/floedb/floe"
 )
 
-// frame is what all commands share that call a node: flags, payloads and how results are printed. A
+// frame is shared by all commands that call a node: flags, payloads and the output of results. A
 // group of such commands is
 //
 //	f := &frame{Process: p}

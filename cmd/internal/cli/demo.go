@@ -110,7 +110,7 @@ func (s *server) openDemo(o demoOptions) (err error) {
 	return err
 }
 
-// announceDemo prints the addresses and what the demo shows.
+// announceDemo prints the addresses of the demo and what to try.
 func (s *server) announceDemo(p Process, o demoOptions, url string) {
 	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	say(p.Stdout, "floe %s is ready, with a shop (seed %d)", floe.Version, o.seed)

@@ -449,7 +449,7 @@ func notEmpty(v string) error {
 	return nil
 }
 
-// choose sets *to to the value that of has for a name.
+// choose sets *to to the value that the map holds for a name.
 func choose[T any](to *T, value string, of map[string]T) error {
 	chosen, known := of[value]
 	if !known {
