@@ -32,8 +32,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// exported are the functions of each package that arguments are made with, by the directory of the
-// package; TestAlikeIsComplete compares them with it.
+// exported lists, by package directory, the functions that make arguments. TestAlikeIsComplete
+// checks that the list is complete.
 var exported = map[string][]any{
 	".": {floe.Stale, floe.Spread, floe.Prefix, floe.Limit, floe.Cursor, floe.KeyName, floe.ForNamespaces, floe.KeyExpires, floe.KeepKey},
 	"kv": {
@@ -102,11 +102,10 @@ var exported = map[string][]any{
 	},
 }
 
-// without are exported functions that make no argument of a call to a store.
+// without lists exported functions that make no argument of a store call.
 var without = []string{"Open", "OpenContext", "OpenMemory", "Dial", "Verify", "TLS", "APIKey"}
 
-// TestAlikeIsComplete: whoever adds an option or an operation adds it to the calls of
-// TestNodeAndClientAlike.
+// TestAlikeIsComplete: every exported option and operation takes part in TestNodeAndClientAlike.
 func TestAlikeIsComplete(t *testing.T) {
 	for dir, funcs := range exported {
 		var have []string
@@ -144,7 +143,7 @@ func TestAlikeIsComplete(t *testing.T) {
 type arg struct {
 	name string
 	make func() reflect.Value
-	bad  bool // it is refused with ErrInvalid: a function or an option that is nil
+	bad  bool // refused with ErrInvalid: a nil function or option
 }
 
 func constant(v any) arg {
@@ -158,7 +157,7 @@ var (
 	longText = strings.Repeat("long", 75_000)
 )
 
-// values returns arguments of a type: first a plain one, then extremes.
+// values returns arguments of a type: a plain one first, then extremes.
 func values(t reflect.Type, depth int) (all []arg) {
 	add := func(vs ...any) {
 		for _, v := range vs {
@@ -286,8 +285,8 @@ func fit(v reflect.Value, t reflect.Type) reflect.Value {
 	return v
 }
 
-// made returns what the exported functions return that is of a type, with each of their arguments
-// at its extremes.
+// made returns the values of a type that the exported functions return, each called with arguments
+// at their extremes.
 func made(t reflect.Type, depth int) (all []arg) {
 	if depth > 3 {
 		return nil
@@ -303,7 +302,7 @@ func made(t reflect.Type, depth int) (all []arg) {
 			name = name[strings.LastIndex(name, "/")+1:]
 			if shared := name[strings.LastIndex(name, ".")+1:]; slices.Contains([]string{"Limit", "Cursor", "Prefix"}, shared) {
 				if options[shared] {
-					continue // all packages have the same
+					continue // all packages share them
 				}
 				options[shared] = true
 			}
@@ -316,8 +315,8 @@ func made(t reflect.Type, depth int) (all []arg) {
 	return all
 }
 
-// variations returns lists of arguments of a function, from one on: the plain one, and those where
-// a single one is another.
+// variations returns argument lists for a function, starting at parameter from: the plain list,
+// then lists that differ from it in one argument.
 func variations(t reflect.Type, from, depth int) (all [][]arg) {
 	var plain []arg
 	var extremes [][]arg
@@ -369,7 +368,7 @@ func call(f reflect.Value, args []arg, before ...reflect.Value) []reflect.Value 
 	return f.Call(in)
 }
 
-// stores are what a Node and a Client have in common.
+// bothStores holds the methods that a Node and a Client have in common.
 type bothStores interface {
 	KV(string, ...floe.AccessOption) *kv.Store
 	Stream(string, ...floe.AccessOption) *stream.Store
@@ -384,13 +383,13 @@ type bothStores interface {
 	Keys() *floe.Keys
 }
 
-// side is one of the two, in a namespace of its own.
+// side is one of the two, with its own namespace.
 type side struct {
 	stores bothStores
-	name   string // of the namespace
+	name   string // the namespace's name
 }
 
-// roots are what methods are called of.
+// roots are the values whose methods are called.
 var roots = map[string]func(s side) any{
 	"kv":         func(s side) any { return s.stores.KV(s.name) },
 	"kv view":    func(s side) any { return kv.JSON[any](s.stores.KV(s.name)) },
@@ -408,10 +407,10 @@ var roots = map[string]func(s side) any{
 	"txn":        func(s side) any { return txn{s} },
 }
 
-// txn commits a part of a transaction.
+// txn commits a one-part transaction.
 type txn struct{ s side }
 
-// Do returns what the operation has returned, if it is one that returns something.
+// Do returns the operation's result if it has one.
 func (x txn) Do(ctx context.Context, op floe.Op) (any, error) {
 	res, err := x.s.stores.Txn(x.s.name).Do(op).Commit(ctx)
 	if err != nil {
@@ -430,17 +429,16 @@ func (x txn) If(ctx context.Context, c floe.Condition) (*floe.TxnResult, error) 
 	return x.s.stores.Txn(x.s.name).If(c).Do(kv.PutOp("x", nil)).Commit(ctx)
 }
 
-// outcome is the errors that a call returns, in a form that is the same wherever it is made: its
-// sentinels and its message.
+// outcome holds the errors that a call returns, as sentinels and message in a form independent of
+// the side.
 type outcome struct {
 	err    string
-	result string // what else it returns, in a form that is the same wherever it is made
-	cut    bool   // its ctx had ended when it returned, so that what it does may have happened or not
+	result string // other return values, in a form independent of the side
+	cut    bool   // ctx had ended when the call returned, so its effect is unknown
 }
 
 var (
-	// changing are parts of messages that differ from call to call: times, ids and numbers of the
-	// log.
+	// changing matches parts of messages that differ between calls: times, ids and log positions.
 	changing  = regexp.MustCompile(`\d{5,}-\d+|\b[0-9a-f]{8,}\b|\d{4}-\d\d-\d\d[T ][0-9:.]+(Z| \S+ UTC)?|run-[0-9a-z-]+|job-[0-9a-z-]+|revision \d+|which is at \d+|\d+ (runs|records)|\d{5,}(-\d+)?`)
 	sentinels = []error{
 		floe.ErrNotFound, floe.ErrConflict, floe.ErrExists, floe.ErrInvalid, floe.ErrBusy, floe.ErrUnavailable, floe.ErrUnknownOutcome,
@@ -449,12 +447,12 @@ var (
 	}
 )
 
-// panicked finds the line of floe's that panics.
+// panicked finds the line of floe that panics.
 var panicked = regexp.MustCompile(`floe/(\w+/)*\w+\.go:\d+|transport/(\w+/)*\w+\.go:\d+`)
 
 const longestMessage = 900
 
-// outcomeOf makes a call and takes what an iterator yields, up to three steps.
+// outcomeOf makes a call and reads up to three steps of an iterator.
 func (s side) outcomeOf(t *testing.T, name string, limit time.Duration, f func(ctx context.Context) []reflect.Value) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -471,7 +469,7 @@ func (s side) outcomeOf(t *testing.T, name string, limit time.Duration, f func(c
 		for _, v := range f(ctx) {
 			o.add(v)
 		}
-		o.cut = ctx.Err() != nil // not its error: Consume and Run return nil then
+		o.cut = ctx.Err() != nil // not the call's error: Consume and Run return nil then
 	}()
 	select {
 	case o := <-done:
@@ -521,15 +519,15 @@ func (o *outcome) print(v reflect.Value) {
 }
 
 var (
-	// differing are fields that are set at both sides or at neither: positions in logs that others
-	// write too, and times.
+	// differing lists fields that are set on both sides or on neither: times, and positions in logs
+	// that other writers share.
 	differing = []string{"LSN", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
-	// passing are fields that tell how long something took, or what the process does besides.
+	// passing lists fields that measure durations or unrelated activity of the process.
 	passing = []string{"Elapsed", "LagTime", "Port", "Rate", "Commands", "Slow"}
 )
 
-// show prints a result without what differs from call to call: of times, ids and positions in the
-// log it says whether they are set.
+// show prints a result without the parts that differ between calls. For times, ids and log
+// positions it prints whether they are set.
 func show(b *strings.Builder, v reflect.Value, depth int) {
 	if !v.IsValid() || depth > 8 {
 		b.WriteString("-")
@@ -600,9 +598,9 @@ func show(b *strings.Builder, v reflect.Value, depth int) {
 	}
 }
 
-// TestNodeAndClientAlike calls each method of each store with each argument and each option at its
-// extremes, of a Node and of a Client of an equal node: both return the same results, and the same
-// error or none, nothing panics, hangs, or repeats a long argument in its message.
+// TestNodeAndClientAlike calls each store method with each argument and option at its extremes, on
+// a Node and on a Client of an equal node. Both return the same results and errors; nothing panics,
+// hangs, or repeats a long argument in its message.
 func TestNodeAndClientAlike(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		node, client := openAlike(t)
@@ -612,7 +610,7 @@ func TestNodeAndClientAlike(t *testing.T) {
 				t.Parallel()
 				a := &alike{t: t, label: label, spread: spread, sides: [2]side{{stores: node}, {stores: client}}}
 				if slices.Contains(ofNode, label) {
-					a.sides[0].stores, a.sides[1].stores = openAlike(t) // what others do at the same time is seen by them
+					a.sides[0].stores, a.sides[1].stores = openAlike(t) // calls of concurrent tests would be visible
 				}
 				a.prepare()
 				began := time.Now()
@@ -623,7 +621,7 @@ func TestNodeAndClientAlike(t *testing.T) {
 	}
 }
 
-// openAlike opens two equal nodes, of which the second is called through a Client.
+// openAlike opens two equal nodes and connects a Client to the second.
 func openAlike(t *testing.T) (*floe.Node, *floe.Client) {
 	var nodes [2]*floe.Node
 	for i := range nodes {
@@ -649,18 +647,18 @@ type alike struct {
 	spread bool
 	calls  int
 	moves  int
-	since  time.Time // of the namespaces
+	since  time.Time // when the namespaces were created
 }
 
-// fresh is for how long calls go on in the same namespaces. What is leased by default is so for 30
-// s, and does not come back at both sides at the same moment.
+// fresh is how long calls reuse the same namespaces. Default leases last 30 s and do not expire at
+// the same moment on both sides.
 const fresh = 10 * time.Second
 
-// ofNode are the roots whose methods change what is not in a namespace.
+// ofNode lists the roots whose methods change state outside a namespace.
 var ofNode = []string{"namespaces", "keys", "stores"}
 
-// move goes on in other namespaces, or with other nodes, because a call that was cut may have
-// happened at one side only.
+// move switches to new namespaces or new nodes, because a call that was cut off may have taken
+// effect on one side only.
 func (a *alike) move() {
 	a.moves++
 	if slices.Contains(ofNode, a.label) {
@@ -669,7 +667,7 @@ func (a *alike) move() {
 	a.prepare()
 }
 
-// prepare makes what the plain calls find.
+// prepare creates the data that the plain calls use.
 func (a *alike) prepare() {
 	ctx := a.t.Context()
 	a.since = time.Now()
@@ -683,7 +681,7 @@ func (a *alike) prepare() {
 			}
 		}
 		_, put := s.stores.KV(s.name).Put(ctx, "x", []byte("1"))
-		// as many as are taken of an endless iterator
+		// as many as are read from an endless iterator
 		_, appended := s.stores.Stream(s.name).AppendMany(ctx, "x", slices.Repeat([]stream.Message{{Payload: []byte("v")}}, 3))
 		_, enqueued := s.stores.Queue(s.name).Enqueue(ctx, "x", []byte("v"))
 		_, registered := s.stores.Action(s.name).Register(ctx, "x")
@@ -695,10 +693,10 @@ func (a *alike) prepare() {
 	}
 }
 
-// skipped are methods that end what is tested, or are none of a store's.
+// skipped lists methods that end the test's subject or do not belong to a store.
 var skipped = []string{"Close", "Drain", "Backup", "Serve", "Metrics", "ServeHTTP", "WriteMetrics", "Bootstrap", "Addr"}
 
-// walk calls the methods of what root returns, those that delete last. plain: without extremes.
+// walk calls the methods of root's value, deletions last. With plain set it omits the extremes.
 func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
 	t := root(a.sides[0]).Type()
 	var methods []reflect.Method
@@ -743,22 +741,22 @@ func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
 	}
 }
 
-// waiting are the calls that may wait until their ctx ends.
+// waiting matches calls that may wait until their ctx ends.
 var waiting = regexp.MustCompile(`Wait|Watch|Follow|Consume|Await|Lock|\.Run\(`)
 
-// brief are the calls after which a millisecond has to pass at both sides before the next: what
-// lasts for one is over then, and points of now do not replace each other.
+// brief matches calls that need a pause of a millisecond on both sides. Durations of 1 ns end
+// within it, and points stamped with the current time do not replace each other.
 var brief = regexp.MustCompile(`Duration\("1ns"\)|\.(Write|Import)`)
 
-// compare makes a call at both sides. Two that differ because one had too little time are made
-// again with more, in other namespaces.
+// compare makes a call on both sides. If the outcomes differ because one call ran out of time, it
+// repeats both with more time in new namespaces.
 func (a *alike) compare(name string, bad bool, f func(side, context.Context) []reflect.Value) {
 	a.calls++
 	if time.Since(a.since) > fresh {
 		a.move()
 	}
 	var got [2]outcome
-	limits := []time.Duration{10 * time.Second} // a call that is cut may have happened at one side only
+	limits := []time.Duration{10 * time.Second} // a call that is cut off may have taken effect on one side only
 	if waiting.MatchString(name) {
 		limits = []time.Duration{20 * time.Millisecond, 2 * time.Second}
 	}

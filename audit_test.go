@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// auditOf returns the entries of one of the streams of a node.
+// auditOf returns the entries of one of a node's audit streams.
 func auditOf(t *testing.T, n *Node, name string) (entries []AuditEntry) {
 	t.Helper()
 	records, err := n.Stream(engine.SystemNamespace).Read(t.Context(), name, stream.FromBeginning(), stream.Limit(1000))
@@ -30,9 +30,8 @@ func auditOf(t *testing.T, n *Node, name string) (entries []AuditEntry) {
 	return entries
 }
 
-// TestAuditIsNotFlooded: a key that may only read makes one entry of its refusals, whatever it
-// tries, and one that may write makes a bounded number; changes of keys are in a stream that has
-// neither length nor age.
+// TestAuditIsNotFlooded: all refusals of a read-only key make one audit entry, and those of a
+// writing key a bounded number. Key changes go to a stream without limits on length or age.
 func TestAuditIsNotFlooded(t *testing.T) {
 	n, err := Open(Config{Shards: 1})
 	if err != nil {
@@ -75,7 +74,7 @@ func TestAuditIsNotFlooded(t *testing.T) {
 			t.Errorf("the entry of refusals: %+v, want it to show the first", e)
 		}
 	}
-	if got := byKey[reader.Key().ID]; got < 1 || got > 3 { // the node flushes once a second too
+	if got := byKey[reader.Key().ID]; got < 1 || got > 3 { // the node also flushes once a second
 		t.Errorf("%d entries of refusals, want one", got)
 	}
 	if got := byKey[writer.Key().ID]; got > 2*sumsBurst {
@@ -93,8 +92,8 @@ func TestAuditIsNotFlooded(t *testing.T) {
 	}
 }
 
-// TestRefusedKeyChanges: changes of keys that are refused, as all are without a key store, are in
-// the stream that is bounded, a bounded number of them, and show no role where there is no key.
+// TestRefusedKeyChanges: refused key changes go to the bounded stream, in a bounded number of
+// entries. Without a key store all key changes are refused, and entries without a key show no role.
 func TestRefusedKeyChanges(t *testing.T) {
 	n, err := Open(Config{Shards: 1, Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -126,15 +125,15 @@ func TestRefusedKeyChanges(t *testing.T) {
 			t.Errorf("an entry without a key: %+v", e)
 		}
 	}
-	// Two holders tried, each with its burst and its rate, and with a sum for each flush.
+	// Two holders tried, each with its own burst and rate, plus a sum per flush.
 	seconds := int(time.Since(start).Seconds()) + 1
 	if most := 2 * (sumsBurst + (sumsRate+1)*seconds); count != tries || len(all) > most {
 		t.Errorf("%d entries count %d refusals, want %d in %d entries at most", len(all), count, tries, most)
 	}
 }
 
-// TestWrongKeysLeaveATrace: wrong keys are summed up by address in the audit, and logged once in a
-// while, without the key.
+// TestWrongKeysLeaveATrace: the audit sums up wrong keys by address. The log mentions them at a
+// limited rate, without the key.
 func TestWrongKeysLeaveATrace(t *testing.T) {
 	var log strings.Builder
 	n, err := Open(Config{Shards: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -161,7 +160,7 @@ func TestWrongKeysLeaveATrace(t *testing.T) {
 			t.Errorf("an entry: %+v", e)
 		}
 	}
-	if count != 100 || len(entries) > 3 { // the node flushes once a second too
+	if count != 100 || len(entries) > 3 { // the node also flushes once a second
 		t.Errorf("%d wrong keys in %d entries, want 100 in one", count, len(entries))
 	}
 	if err := n.Close(); err != nil {
@@ -173,8 +172,8 @@ func TestWrongKeysLeaveATrace(t *testing.T) {
 	}
 }
 
-// TestRateOfSums: a key has its burst, then its rate, and its tokens are forgotten when they are
-// all there.
+// TestRateOfSums: a key has its burst, then its rate; its token bucket is forgotten once it is full
+// again.
 func TestRateOfSums(t *testing.T) {
 	var s sums
 	entries := func(now int64) (own int) {

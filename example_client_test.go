@@ -8,13 +8,13 @@ import (
 	"github.com/floedb/floe"
 )
 
-// visit is written against what a node and a client have in common.
+// visit uses the methods that a node and a client have in common.
 func visit(ctx context.Context, db floe.DB) (int64, error) {
 	return db.KV("default").Incr(ctx, "visits", 1)
 }
 
-// A client has the stores of a node in another process: here one in this process, for the sake of
-// the example.
+// A client has the stores of a node in another process. To keep the example short, the node here is
+// in the same process.
 func ExampleDial() {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})

@@ -8,13 +8,13 @@ import (
 	"github.com/floedb/floe"
 )
 
-// greet is code that has a test.
+// greet is the code under test.
 func greet(ctx context.Context, db floe.DB, name string) (string, error) {
 	n, err := db.KV("default").Incr(ctx, "greeted/"+name, 1)
 	return fmt.Sprintf("hello, %s, for the %d. time", name, n), err
 }
 
-// TestGreet is its test: the node is one line, and closed when the test ends.
+// TestGreet tests it: the node takes one line and is closed when the test ends.
 func TestGreet(t *testing.T) {
 	node := floe.OpenMemory(t)
 
@@ -25,7 +25,7 @@ func TestGreet(t *testing.T) {
 	}
 }
 
-// A test opens its node in one line. What stands for it here is a *testing.T in the test of this
+// A test opens its node in one line. The value t here stands for the *testing.T of the test in this
 // file.
 func ExampleOpenMemory() {
 	t := new(example)
@@ -37,7 +37,7 @@ func ExampleOpenMemory() {
 	// Output: hello, ann, for the 1. time <nil>
 }
 
-// example is a test that is an example.
+// example stands in for a *testing.T in an example.
 type example struct{ cleanups []func() }
 
 func (e *example) Helper()                           {}

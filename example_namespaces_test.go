@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// Namespaces are made by the first write, or before it when they are to be spread over all shards.
+// The first write creates a namespace. A namespace that is spread over all shards is created
+// explicitly.
 func ExampleNamespaces() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// A node keeps its data in a directory, and finds it there when it is opened again.
+// A node keeps its data in a directory and reads it back when it is opened again.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "floe")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// Points are written one by one or as lines, and asked about where they are.
+// Points are written one by one or as lines, and queried in place.
 func Example_timeSeries() {
 	node, err := floe.Open(floe.Config{}) // in memory
 	if err != nil {

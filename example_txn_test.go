@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// A transaction spans the primitives: an order is stored, counted, mailed about and told to whoever
-// follows the stream of orders, once.
+// A transaction spans the primitives: it stores an order, counts it, queues its mail and appends it
+// to the stream of orders. A repeated call changes nothing.
 func ExampleTxn() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

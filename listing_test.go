@@ -21,8 +21,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// refusing reads a page and the first pair of the iterator of a listing, with options of package
-// floe. taken is false if the listing has no such option.
+// refusing reads a page of a listing and the first pair of its iterator, with an option of package
+// floe. taken is false if the listing does not accept the option.
 type refusing func(ctx context.Context, option any) (page, all error, taken bool)
 
 func refusingOf[T, O any](page func(context.Context, ...O) (floe.Page[T], error),
@@ -40,7 +40,7 @@ func refusingOf[T, O any](page func(context.Context, ...O) (floe.Page[T], error)
 	}
 }
 
-// allListings are the listings of all packages, by package and type.
+// allListings holds the listings of all packages, by package and type.
 func allListings(db interface {
 	bothStores
 	Keys() *floe.Keys
@@ -76,9 +76,8 @@ func allListings(db interface {
 
 const job = "job-01arz3ndektsv4rrffq69g5fav"
 
-// TestListingsAlike: options that are out of their limits are refused with the same text by all
-// listings, of a Node and of a Client, whichever package of floe has made them, and whether there
-// is something to list or not.
+// TestListingsAlike: all listings refuse options out of range with the same text. That holds for a
+// Node and a Client, for the options of every floe package, and for empty listings.
 func TestListingsAlike(t *testing.T) {
 	node, client := openAlike(t)
 	long := strings.Repeat("p", 4097)
@@ -112,7 +111,7 @@ func TestListingsAlike(t *testing.T) {
 	}
 }
 
-// TestListingsAlikeIsComplete: each type with a method Page has All too, and is in the table of
+// TestListingsAlikeIsComplete: each type with a method Page also has All and is in the table of
 // TestListingsAlike.
 func TestListingsAlikeIsComplete(t *testing.T) {
 	node, _ := openAlike(t)
@@ -151,14 +150,14 @@ func TestListingsAlikeIsComplete(t *testing.T) {
 	}
 }
 
-// TestListingsOfParts: pages of one item have what a page of all has, where a listing is put
-// together from what is known of each part.
+// TestListingsOfParts: in listings assembled from data about each part, pages of one item have the
+// same contents as a single page.
 func TestListingsOfParts(t *testing.T) {
 	node, ctx := floe.OpenMemory(t), t.Context()
 	for i := range 3 {
 		name := string(rune('a' + i))
 		_, err := node.Action("n").Register(ctx, name)
-		for range i { // the first action has no run
+		for range i { // the first action has no runs
 			_, invoked := node.Action("n").Invoke(ctx, name, nil)
 			err = errors.Join(err, invoked)
 		}
@@ -225,7 +224,7 @@ func TestListingsOfParts(t *testing.T) {
 	}
 }
 
-// whole reads a listing of n items in pages of every size.
+// whole reads a listing of n items with every page size.
 func whole[T, O any](t *testing.T, what string, n int, all func(context.Context, ...O) iter.Seq2[T, error], name func(T) string) {
 	t.Helper()
 	var want []string

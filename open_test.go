@@ -21,7 +21,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestOpenErrors: each error of Open matches its sentinel, says what is wrong, and says it once.
+// TestOpenErrors: each error of Open matches its sentinel and names its cause once.
 func TestOpenErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -126,7 +126,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestDialAddresses: what can be no address is refused at once, not dialled for 5 seconds.
+// TestDialAddresses: an invalid address is refused at once, instead of being dialled for 5 seconds.
 func TestDialAddresses(t *testing.T) {
 	for _, addr := range []string{"", "here", "127.0.0.1", "127.0.0.1:99999", "::1:9000"} {
 		_, err := floe.Dial(t.Context(), []string{"127.0.0.1:1", addr})
@@ -136,7 +136,7 @@ func TestDialAddresses(t *testing.T) {
 	}
 }
 
-// TestOpenOnePeer: a cluster of one node is a node alone, for its users and for clients.
+// TestOpenOnePeer: to users and clients, a cluster of one node is a single node.
 func TestOpenOnePeer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -148,7 +148,7 @@ func TestOpenOnePeer(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		n, err := floe.OpenContext(ctx, c)
-		cancel() // of no use any more
+		cancel() // no longer needed
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestOpenOnePeer(t *testing.T) {
 	}
 }
 
-// TestOpenContext: a node that is not to be opened any more leaves nothing behind.
+// TestOpenContext: an Open that is cancelled leaves nothing behind.
 func TestOpenContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -185,7 +185,8 @@ func TestOpenContext(t *testing.T) {
 	n.Close()
 }
 
-// TestVerifyNamesBuild: a directory says which build made it and which wrote it last.
+// TestVerifyNamesBuild: a directory records the build that created it and the last one that wrote
+// it.
 func TestVerifyNamesBuild(t *testing.T) {
 	dir := t.TempDir()
 	n, err := floe.Open(floe.Config{DataDir: dir})
@@ -201,7 +202,7 @@ func TestVerifyNamesBuild(t *testing.T) {
 	}
 }
 
-// TestClosedIsNamed: a call says what has been closed, the node or the client.
+// TestClosedIsNamed: the error of a call says whether the node or the client is closed.
 func TestClosedIsNamed(t *testing.T) {
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -242,9 +243,8 @@ func TestClosedIsNamed(t *testing.T) {
 	said("node", err)
 }
 
-// TestCountsSurviveRestarts (D16 of the decisions about the API): how often keys and records were
-// read goes on after a restart, and begins at zero, with a line in the log, when the file that says
-// so is damaged.
+// TestCountsSurviveRestarts (D16 of the decisions about the API): the read counts of keys and
+// records survive a restart. If their file is damaged, they restart at zero and the log says so.
 func TestCountsSurviveRestarts(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	var log bytes.Buffer
@@ -340,7 +340,7 @@ func TestCountsSurviveRestarts(t *testing.T) {
 	}
 	open()
 	check("with a damaged file", 0)
-	closed() // what it logs would race with a look at the log
+	closed() // close first: log lines would race with the check
 	if !strings.Contains(log.String(), "begin at zero") {
 		t.Errorf("the log does not say so:\n%s", &log)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestConstants: the constants that users see by their values are those that the engine and the
-// shards go by.
+// TestConstants: exported constants equal those that the engine and the shards use.
 func TestConstants(t *testing.T) {
 	for name, pair := range map[string][2]int{
 		"kv.MaxPageItems":               {kv.MaxPageItems, engine.MaxPageItems},
@@ -33,8 +32,8 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestPartsNobodyMade: operations and conditions that no function of floe has made are refused, and
-// nothing of their transaction happens.
+// TestPartsNobodyMade: operations and conditions that were not made by a floe function are refused,
+// and their transaction changes nothing.
 func TestPartsNobodyMade(t *testing.T) {
 	node := floe.OpenMemory(t)
 	for name, op := range map[string]floe.Op{"kv": kv.Op{}, "queue": queue.Op{}, "stream": stream.Op{}, "nil": nil} {

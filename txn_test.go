@@ -21,14 +21,14 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// handle is an operation of a transaction that returns a T; R is the type by which its package
-// takes the result.
+// handle is a transaction operation that returns a T. R is the package's type for the transaction's
+// result.
 type handle[T, R any] interface {
 	floe.Op
 	Result(res R) (T, error)
 }
 
-// reading is an operation, and what reads and checks its result.
+// reading is an operation and a function that reads and checks its result.
 type reading struct {
 	op    floe.Op
 	check func(res *floe.TxnResult) error
@@ -58,8 +58,8 @@ func equals[T comparable](want T) func(T) bool { return func(v T) bool { return 
 
 func written(w kv.Written) bool { return w.Revision > 0 }
 
-// readings are all operations that return something, by the names of the functions that make them,
-// on what it has prepared in db.
+// readings returns all operations that have a result, by the name of the function that makes them.
+// It prepares db for them.
 func readings(t *testing.T, db floe.DB) map[string]reading {
 	all := kvReadings(t, db)
 	for _, more := range []map[string]reading{queueReadings(t, db), streamReadings(t, db), actionReadings(t, db), workflowReadings(t, db)} {
@@ -166,7 +166,7 @@ func workflowReadings(t *testing.T, db floe.DB) map[string]reading {
 	}
 }
 
-// onNodeAndClient runs f on a node, and on a client of another one.
+// onNodeAndClient runs f on a node, and on a client of another node.
 func onNodeAndClient(t *testing.T, f func(t *testing.T, db floe.DB)) {
 	t.Run("node", func(t *testing.T) { f(t, floe.OpenMemory(t)) })
 	t.Run("client", func(t *testing.T) {
@@ -178,8 +178,8 @@ func onNodeAndClient(t *testing.T, f func(t *testing.T, db floe.DB)) {
 	})
 }
 
-// TestResult reads the result of each operation that has one, in a transaction with others that
-// have none.
+// TestResult reads the result of each operation that has one, in a transaction that also has
+// operations without results.
 func TestResult(t *testing.T) {
 	onNodeAndClient(t, func(t *testing.T, db floe.DB) {
 		all, txn := readings(t, db), db.Txn("n")
@@ -195,7 +195,7 @@ func TestResult(t *testing.T) {
 	})
 }
 
-// TestResultOfEach: TestResult has every function and method of the primitives that makes an
+// TestResultOfEach: TestResult covers every function and method of the primitives that makes an
 // operation with a result.
 func TestResultOfEach(t *testing.T) {
 	all := readings(t, floe.OpenMemory(t))
@@ -230,7 +230,7 @@ func TestResultOfEach(t *testing.T) {
 	}
 }
 
-// TestResultRefused: a result that can not be told apart, or that there is not, is refused.
+// TestResultRefused: an ambiguous or missing result is refused.
 func TestResultRefused(t *testing.T) {
 	onNodeAndClient(t, func(t *testing.T, db floe.DB) {
 		one, twice, other := kv.IncrOp("a", 1), kv.IncrOp("b", 1), kv.IncrOp("c", 1)
@@ -263,7 +263,7 @@ func TestResultRefused(t *testing.T) {
 	})
 }
 
-// TestResultOfEachTransaction: an operation has a result in each transaction that it is part of.
+// TestResultOfEachTransaction: an operation has a result in each transaction that contains it.
 func TestResultOfEachTransaction(t *testing.T) {
 	onNodeAndClient(t, func(t *testing.T, db floe.DB) {
 		incr := kv.IncrOp("a", 1)
@@ -271,7 +271,7 @@ func TestResultOfEachTransaction(t *testing.T) {
 		first := done[*floe.TxnResult](t)(txn.Commit(t.Context()))
 		again := done[*floe.TxnResult](t)(txn.Commit(t.Context()))
 		other := done[*floe.TxnResult](t)(db.Txn("n").Do(incr).Commit(t.Context()))
-		txn.Do(incr) // changes nothing of results that are there
+		txn.Do(incr) // does not change existing results
 		for i, res := range []*floe.TxnResult{first, again, other} {
 			if n, err := incr.Result(res); n != int64(i+1) || err != nil {
 				t.Errorf("Result of transaction %d = %d, %v, want %d", i, n, err, i+1)
