@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestHistoryPages: the values in the history of a key may be larger together than an answer: a
-// page ends with the value that exceeds its bound.
+// TestHistoryPages: the values in a key's history may together exceed an answer. A page ends with
+// the value that exceeds its bound.
 func TestHistoryPages(t *testing.T) {
 	const size = 16 << 20
 	node := open(t, floe.Config{MaxValueSize: size})

@@ -14,10 +14,10 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// manyKeys is more than a query looks at before it answers.
+// manyKeys is more keys than one query scans.
 const manyKeys = 25_000
 
-// putMany puts keys, many with each entry, which expire after a time unless that is 0.
+// putMany puts keys, many per entry; they expire after ttl unless it is 0.
 func putMany(t *testing.T, r *machinetest.Rig, format string, n int, ttl time.Duration) {
 	t.Helper()
 	for at := 0; at < n; at += 1000 {
@@ -35,13 +35,13 @@ func putMany(t *testing.T, r *machinetest.Rig, format string, n int, ttl time.Du
 	}
 }
 
-// TestListingPassesOverManyExpiredKeys: a page that has to pass over more keys than one query may
-// look at is found by several, and nobody sees that.
+// TestListingPassesOverManyExpiredKeys: a page that skips more expired keys than one query may scan
+// takes several queries. Callers do not notice.
 func TestListingPassesOverManyExpiredKeys(t *testing.T) {
 	r, s := newAsked(t)
 	putMany(t, r.Rig, "a%05d", manyKeys, time.Minute)
 	putMany(t, r.Rig, "b%d", 3, 0)
-	r.Pass(60_000) // nobody fires
+	r.Pass(60_000) // no Fire runs
 	before := r.queries.Load()
 	page, err := s.Page(t.Context(), kv.Limit(2))
 	if err != nil || len(page.Items) != 2 || page.Items[1].Key != "b1" || page.Cursor == "" {
@@ -62,8 +62,8 @@ func TestListingPassesOverManyExpiredKeys(t *testing.T) {
 	}
 }
 
-// TestWatchLooksAtVersionsOnce: a watch that tells of many changes of a key looks at each version
-// once, and at the present one for each.
+// TestWatchLooksAtVersionsOnce: a watch that returns many changes of a key reads each version once,
+// and the current version once per change.
 func TestWatchLooksAtVersionsOnce(t *testing.T) {
 	r, s := newAsked(t)
 	put := func() { must(s.Put(t.Context(), "a", nil)) }
@@ -72,7 +72,7 @@ func TestWatchLooksAtVersionsOnce(t *testing.T) {
 	for range kv.MaxVersions {
 		put()
 	}
-	r.Restart() // what has happened is no longer in memory
+	r.Restart() // the changes are no longer in memory
 	before, told := r.Executor(0).Scanned(), 0
 	for e, err := range s.Watch(t.Context(), "a", kv.FromRevision(resume)) {
 		if err != nil || e.Type != kv.EventPut || e.Version != uint64(told+2) {
@@ -87,8 +87,8 @@ func TestWatchLooksAtVersionsOnce(t *testing.T) {
 	}
 }
 
-// TestWatchFindsChangesInParts: a watch that is resumed from long ago looks at all keys, in more
-// than one query, while they change.
+// TestWatchFindsChangesInParts: a watch resumed from long ago scans all keys, in several queries,
+// while keys change.
 func TestWatchFindsChangesInParts(t *testing.T) {
 	r, s := newAsked(t)
 	putMany(t, r.Rig, "a%05d", manyKeys, 0)
@@ -102,8 +102,8 @@ func TestWatchFindsChangesInParts(t *testing.T) {
 	for i := 0; i < manyKeys; i += 10 {
 		put(i, "one")
 	}
-	putMany(t, r.Rig, "other%05d", manyKeys, 0) // what has happened is no longer in memory
-	const busy = 40                             // queries, before each of which keys change
+	putMany(t, r.Rig, "other%05d", manyKeys, 0) // the changes are no longer in memory
+	const busy = 40                             // queries that are each preceded by changes
 	r.between = func(n int64) {
 		if n <= busy {
 			put(int(n)*1000%manyKeys, fmt.Sprint("two ", n))
@@ -131,8 +131,8 @@ func TestWatchFindsChangesInParts(t *testing.T) {
 	}
 }
 
-// TestRareChangesAreFoundInMemory: a watch is woken by what it watches only. When that is rare,
-// memory no longer reaches back to when it looked last; it used to look at all keys then.
+// TestRareChangesAreFoundInMemory: only changes of watched keys wake a watch. When they are rare,
+// memory no longer reaches back to the watch's last query; the watch used to scan all keys then.
 func TestRareChangesAreFoundInMemory(t *testing.T) {
 	r, s := newAsked(t)
 	putMany(t, r.Rig, "rare%05d", manyKeys, 0)
@@ -163,8 +163,8 @@ func TestRareChangesAreFoundInMemory(t *testing.T) {
 	<-next
 }
 
-// TestWritesWakeWhoWatchesThem has 1,000 watches of prefixes of their own: a write makes one of
-// them look.
+// TestWritesWakeWhoWatchesThem has 1,000 watches, each of its own prefix: a write wakes only one of
+// them.
 func TestWritesWakeWhoWatchesThem(t *testing.T) {
 	const watchers = 1000
 	r, s := newAsked(t)
@@ -185,7 +185,7 @@ func TestWritesWakeWhoWatchesThem(t *testing.T) {
 			told <- ""
 		}()
 	}
-	r.awaitWaiting(watchers, 3*watchers) // a look at what there is, and two before it waits
+	r.awaitWaiting(watchers, 3*watchers) // one look for the current keys, and two before it waits
 	for i := range 20 {
 		key := fmt.Sprintf("user/%04d/name", 7*i)
 		must(s.Put(ctx, key, nil))
@@ -193,7 +193,7 @@ func TestWritesWakeWhoWatchesThem(t *testing.T) {
 			t.Fatalf("%q has changed, %q was told", key, got)
 		}
 	}
-	// One that is woken looks, and asks again, which makes two looks before it waits.
+	// A woken watch looks once and queries again, which takes two looks before it waits.
 	r.awaitWaiting(watchers, 3*watchers+3*20)
 	cancel()
 	for range watchers {
@@ -201,7 +201,7 @@ func TestWritesWakeWhoWatchesThem(t *testing.T) {
 	}
 }
 
-// asked is the door to a rig that counts queries of the store, and how often they look.
+// asked is a rig's door that counts queries of the store, and how often they look.
 type asked struct {
 	*machinetest.Rig
 	t              *testing.T
@@ -224,8 +224,8 @@ func (a *asked) Query(ctx context.Context, shard engine.ShardID, q engine.Query)
 	return a.Executor(shard).Query(ctx, q, engine.Replica{Now: a.Now, May: func() error { a.looks.Add(1); return nil }})
 }
 
-// awaitWaiting returns when so many queries wait, after so many looks, and fails when there are
-// more of those.
+// awaitWaiting returns when n queries wait after the given number of looks, and fails the test if
+// there were more looks.
 func (a *asked) awaitWaiting(n int, looks int64) {
 	a.t.Helper()
 	for a.Executor(0).Waiting() != n || a.looks.Load() < looks {

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Compare and set: read, change, and write only if nobody else has written meanwhile.
+// Compare and set: read, change, and write only if the key has not changed meanwhile.
 func ExampleIfRevision() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -28,7 +28,7 @@ func ExampleIfRevision() {
 			if err != nil {
 				return err
 			}
-			if suffix == " world" { // somebody is faster, once
+			if suffix == " world" { // a concurrent write, once
 				store.Put(ctx, "motd", []byte("good morning"), kv.IfRevision(e.Revision))
 			}
 			_, err = store.Put(ctx, "motd", append(e.Value, suffix...), kv.IfRevision(e.Revision))

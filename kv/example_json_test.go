@@ -19,7 +19,7 @@ func ExampleStore_JSONSet() {
 	for _, set := range []struct{ path, raw string }{
 		{"name", `"Ada"`},
 		{"tags", `["x"]`},
-		{"tags.-1", `"y"`}, // behind the last
+		{"tags.-1", `"y"`}, // after the last element
 		{"$.address.city", `"London"`},
 	} {
 		if _, err := store.JSONSet(ctx, "user:1", set.path, []byte(set.raw)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// A lock is a lease. What must not happen without it is made conditional on it.
+// A lock is a lease. Writes that require it are made conditional on it.
 func ExampleStore_Lock() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

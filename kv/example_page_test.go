@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// All reads everything; Page reads a part and gives a cursor for the next, which may be asked for
-// much later.
+// All reads everything. Page reads a part and returns a cursor for the next page, which remains
+// usable much later.
 func ExampleStore_Page() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

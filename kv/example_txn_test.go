@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// A transfer between accounts: both change, or neither does and the error says why.
+// A transfer between accounts: both balances change, or neither does and the error says why.
 func ExampleIncrOp() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -24,7 +24,7 @@ func ExampleIncrOp() {
 
 	transfer := func(id string, amount int64) error {
 		_, err := node.Txn("bank").
-			If(kv.Absent("transfer:"+id)). // done twice, it counts once
+			If(kv.Absent("transfer:"+id)). // a repeated transfer counts once
 			Do(
 				kv.PutOp("transfer:"+id, nil),
 				kv.IncrOp("alice", -amount, kv.Min(0)),

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Update reads, changes and writes, and begins anew when somebody else was quicker.
+// Update reads, changes and writes a value, and starts over after a concurrent write.
 func ExampleStore_Update() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -21,7 +21,7 @@ func ExampleStore_Update() {
 
 	store.Update(ctx, "greeting", func(e kv.Entry) ([]byte, error) {
 		if e.Revision > 0 {
-			return nil, kv.ErrUnchanged // there is one
+			return nil, kv.ErrUnchanged // the key exists
 		}
 		return []byte("hello"), nil
 	})
@@ -30,7 +30,7 @@ func ExampleStore_Update() {
 	// Output: hello
 }
 
-// A view stores values of a type.
+// A view stores values of a Go type.
 func ExampleJSON() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -54,8 +54,8 @@ func ExampleJSON() {
 	// Output: a/1 ada 15 <nil>
 }
 
-// WithLock holds a lock while a function runs. What must not happen without it is made conditional
-// on it.
+// WithLock holds a lock while a function runs. Writes that require the lock are made conditional on
+// it.
 func ExampleStore_WithLock() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

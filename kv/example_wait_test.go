@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// One side waits for an answer that the other side leaves under an agreed key, for a while.
+// One side waits, for a limited time, for an answer that the other side stores under an agreed key.
 func ExampleStore_Wait() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

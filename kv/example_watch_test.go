@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// A watch begins with what there is and goes on with what changes. It can be taken up again behind
-// any revision.
+// A watch begins with the current entries and continues with changes. It can be resumed after any
+// revision.
 func ExampleStore_Watch() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// aheadDoor is a rig whose queries know a time that the log has not come to, as the clock of a
-// leader does while an entry is under way.
+// aheadDoor is a rig whose queries use a time that the log has not reached yet, as a leader's clock
+// does while an entry is in flight.
 type aheadDoor struct {
 	*recounted
 	ahead   int64
 	settled int
-	arrive  func() // what is under way
+	arrive  func() // applies the entry in flight
 }
 
 func (d *aheadDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
@@ -32,9 +32,10 @@ func (d *aheadDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Qu
 	})
 }
 
-// TestExpiredKeyStaysAway: a read that came after the end of a key said ErrNotFound, while an entry
-// was under way that had been stamped before the end and took the expiry away: the value was back.
-// Every kind of read waits until the log has come to the end, and then tells what it says.
+// TestExpiredKeyStaysAway: once a read after a key's expiry has returned ErrNotFound, the value
+// stays gone. It used to come back if an entry in flight, stamped before the expiry, removed the
+// expiry. Every kind of read waits until the log has reached the expiry, then returns the log's
+// result.
 func TestExpiredKeyStaysAway(t *testing.T) {
 	ctx := t.Context()
 	reads := map[string]func(*kv.Store) bool{
@@ -81,7 +82,7 @@ func TestExpiredKeyStaysAway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.Pass(999) // the stamp of what is under way
+			r.Pass(999) // stamp of the entry in flight
 			d.ahead = r.Now() + 5
 			d.arrive = func() {
 				if persist {

@@ -7,12 +7,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// What the tests, which are users of the package, need to see of its inside.
+// Internals for the tests, which otherwise are users of the package.
 
-// NumKinds is the highest kind of a command.
+// NumKinds is the highest command kind.
 var NumKinds = uint8(len(table().Commands))
 
-// Numbers of the machine.
+// Constants of the machine.
 const (
 	KindPut         = kindPut
 	KindJSONSet     = kindJSONSet
@@ -31,7 +31,7 @@ var (
 	GetJSON    = getJSON
 )
 
-// LookedAt returns how many bytes of values an edit of a document goes over.
+// LookedAt returns how many bytes of values an edit of a document scans.
 func LookedAt(doc []byte, path, raw string) (int, error) {
 	segments, err := parsePath(path)
 	if err != nil {
@@ -50,7 +50,7 @@ type Row struct {
 	Value                             []byte
 }
 
-// Tombstone reports whether the row is one.
+// Tombstone reports whether the row is a tombstone.
 func (r Row) Tombstone() bool { return r.Flags&flagTombstone != 0 }
 
 // Expired reports whether the row is the tombstone of an expiry.
@@ -74,13 +74,13 @@ func (r Row) Encode() []byte {
 	return w.encode(nil)
 }
 
-// DecodeBody decodes a command's body and says whether that worked.
+// DecodeBody decodes a command's body and returns the error, if any.
 func DecodeBody(kind uint8, b []byte) error {
 	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 
-// PutCommandBody is the body of a put whose time to live is any number of milliseconds.
+// PutCommandBody returns the body of a put with a time to live of any number of milliseconds.
 func PutCommandBody(key string, ttlMillis uint64) []byte {
 	b := append(codec.AppendString(nil, key), byte(always), 0)
 	for ; ttlMillis >= 0x80; ttlMillis >>= 7 {
@@ -89,7 +89,7 @@ func PutCommandBody(key string, ttlMillis uint64) []byte {
 	return append(b, byte(ttlMillis))
 }
 
-// DecodeCursor returns the key a cursor of the listing continues behind.
+// DecodeCursor returns the key after which a listing's cursor continues.
 func (s *Store) DecodeCursor(prefix, cursor string) (string, error) {
 	return s.decodeCursor(prefix, cursor)
 }
@@ -97,8 +97,8 @@ func (s *Store) DecodeCursor(prefix, cursor string) (string, error) {
 // EncodeCursor is the inverse of DecodeCursor.
 func (s *Store) EncodeCursor(prefix, key string) string { return s.encodeCursor(prefix, key) }
 
-// ChangesBytes asks a shard once for the changes after a revision and returns the bytes of their
-// values.
+// ChangesBytes queries a shard once for the changes after a revision and returns the total bytes of
+// their values.
 func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after uint64) (int, error) {
 	q := changesQuery{namespace: s.scope.Namespace(), after: after, limit: watchPage}
 	if err := s.scope.QueryShard(ctx, shard, &q); err != nil {
@@ -111,22 +111,22 @@ func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after ui
 	return n, nil
 }
 
-// MachineOf returns a machine that keeps so many tombstones of a namespace.
+// MachineOf returns a machine that keeps the given number of tombstones per namespace.
 func MachineOf(tombstones int64) engine.Machine { return newMachineOf(tombstones) }
 
-// Changes is a question for the changes after a revision that can be asked again, as a router does
-// when the shard has got another leader.
+// Changes is a query for the changes after a revision. It can be repeated, as a router does when
+// the shard's leader changes.
 type Changes struct {
 	store *Store
 	q     changesQuery
 }
 
-// Changes returns the question for the keys with a prefix.
+// Changes returns the query for the keys with a prefix.
 func (s *Store) Changes(prefix string, after uint64) *Changes {
 	return &Changes{s, changesQuery{namespace: s.scope.Namespace(), prefix: prefix, after: after, limit: watchPage, patience: minPatience}}
 }
 
-// Ask asks shard 0 and returns the keys that have changed.
+// Ask queries shard 0 and returns the changed keys.
 func (c *Changes) Ask(ctx context.Context) (keys []string, err error) {
 	err = c.store.scope.QueryShard(ctx, 0, &c.q)
 	for _, e := range c.q.events {

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: a call returns the error of any request to a shard that fails.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r := machinetest.New(t, 3, engine.TableOf[kv.Store]())

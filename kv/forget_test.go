@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestTombstonesAreKeptForADay: not a millisecond less, also those of keys that were deleted just
-// after the one whose time has come.
+// TestTombstonesAreKeptForADay: tombstones last a full day, to the millisecond. That includes keys
+// deleted just after the one that is due.
 func TestTombstonesAreKeptForADay(t *testing.T) {
 	const day = 24 * 60 * 60 * 1000
 	r := newRig(t, 1)
@@ -33,7 +33,7 @@ func TestTombstonesAreKeptForADay(t *testing.T) {
 			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.Now()-machinetest.Epoch, err, want)
 		}
 	}
-	r.Pass(day - 3) // to a millisecond before the end of the first
+	r.Pass(day - 3) // to a millisecond before the first one's end
 	known("a", true)
 	r.Pass(1)
 	known("a", false)

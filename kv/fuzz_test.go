@@ -28,9 +28,9 @@ func command(tb testing.TB, op engine.Operation) engine.Command {
 	return cmd
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing
-// panics but for a body that does not decode and is not admitted, and all counts still equal a
-// recount. The machine begins with a key of every kind, and time goes by between the commands.
+// FuzzApplyCommand applies arbitrary bodies: each is refused or carried out, and all counts still
+// equal a recount. Only a body that does not decode and was not admitted may panic. The machine
+// begins with a key of every kind, and time passes between the commands.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range someOps() {
 		cmd := command(f, op)
@@ -43,7 +43,7 @@ func FuzzApplyCommand(f *testing.F) {
 	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxInt64), uint16(1))
 	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxUint64), uint16(1))
 	f.Add(kv.KindJSONSet, []byte("\x01k\x02\x00\x00\x00\x01"), uint16(1)) // limit 0
-	f.Add(kv.KindPut, []byte("\x01k\x03\x00\x00v"), uint16(1))            // at revision 0, which is the condition absent
+	f.Add(kv.KindPut, []byte("\x01k\x03\x00\x00v"), uint16(1))            // at revision 0, which means absent
 	f.Add(uint8(0), []byte{}, uint16(0))
 	once := command(f, kv.IncrOp("once", 24, kv.Min(24), kv.Max(24)))
 	f.Add(once.Kind, once.Body, uint16(1))
@@ -84,7 +84,7 @@ func FuzzApplyCommand(f *testing.F) {
 	})
 }
 
-// someOps are operations that succeed one after the other in an empty namespace.
+// someOps returns operations that succeed one after another in an empty namespace.
 func someOps() []engine.Operation {
 	return []engine.Operation{
 		kv.PutOp("k", []byte("v")),
@@ -128,7 +128,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add("a/", "AQAAAAA", "")
 	f.Fuzz(func(t *testing.T, prefix, cursor, key string) {
 		if after, err := s.DecodeCursor(prefix, cursor); err == nil && cursor != "" {
-			clean := strings.NewReplacer("\r", "", "\n", "").Replace(cursor) // which base64 skips
+			clean := strings.NewReplacer("\r", "", "\n", "").Replace(cursor) // base64 skips them
 			if again := s.EncodeCursor(prefix, after); again != clean {
 				t.Errorf("cursor %q of prefix %q stands at %q, whose cursor is %q", cursor, prefix, after, again)
 			}
@@ -185,7 +185,7 @@ func FuzzCheckJSON(f *testing.F) {
 	})
 }
 
-// FuzzJSONSet compares setting, getting and deleting with the same on values decoded by
+// FuzzJSONSet compares setting, getting and deleting with the same operations on values decoded by
 // encoding/json.
 func FuzzJSONSet(f *testing.F) {
 	for _, doc := range []string{"{}", "[]", `{"a":{"b":[1,2,3]},"0":1}`, ` [ {"a":1} , 2 ] `, `{"\u0061":1,"b":"\"}"}`, "null",
@@ -228,7 +228,7 @@ func FuzzJSONSet(f *testing.F) {
 				equal(t, "get", out, path, got, value)
 			}
 			if got, err := kv.DeleteJSON("k", out, path); err == nil {
-				// In an array the next element comes in its place.
+				// In an array, the next element takes its place.
 				if still, err := kv.GetJSON("k", got, path); err == nil && !isIndex(segments[len(segments)-1]) {
 					t.Errorf("%q is %s after it was deleted from %q", path, still, out)
 				}
@@ -256,7 +256,7 @@ func isIndex(segment string) bool {
 	return err == nil
 }
 
-// ambiguous reports whether an object has a name twice, or bytes that encoding/json replaces.
+// ambiguous reports whether an object repeats a name, or has bytes that encoding/json replaces.
 func ambiguous(doc []byte) bool {
 	if !utf8.Valid(doc) || bytes.Contains(doc, []byte(`\ud`)) || bytes.Contains(doc, []byte(`\uD`)) || bytes.Contains(doc, []byte(`\uf`)) ||
 		bytes.Contains(doc, []byte(`\uF`)) {

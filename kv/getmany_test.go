@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestGetManyInParts: GetMany reads each key once, and asks as often as the bounds of answers and
-// requests make necessary.
+// TestGetManyInParts: GetMany reads each key once, in as few queries as the bounds on answers and
+// requests allow.
 func TestGetManyInParts(t *testing.T) {
 	r, s := newAsked(t)
 	value := bytes.Repeat([]byte("v"), 1<<20-100)
@@ -50,7 +50,7 @@ func TestGetManyInParts(t *testing.T) {
 	}
 }
 
-// TestGetManyOfClient reads more through a Client than one answer may have.
+// TestGetManyOfClient reads more through a Client than fits in one answer.
 func TestGetManyOfClient(t *testing.T) {
 	const size, n = 4 << 20, 41
 	node := open(t, floe.Config{MaxValueSize: size, Listen: "127.0.0.1:0"})
@@ -73,7 +73,8 @@ func TestGetManyOfClient(t *testing.T) {
 	}
 }
 
-// TestGetManyAsksShardsAtOnce: the query of each shard ends when those of all others have begun.
+// TestGetManyAsksShardsAtOnce: the shards are queried concurrently. Each query ends only after all
+// others have begun.
 func TestGetManyAsksShardsAtOnce(t *testing.T) {
 	const shards = 4
 	ctx := within(t)

@@ -63,8 +63,8 @@ func TestKeyLengths(t *testing.T) {
 	}
 }
 
-// TestPrefixKeys has keys that are prefixes of each other, with the bytes that the encodings of
-// rows use.
+// TestPrefixKeys has keys that are prefixes of each other and contain the bytes that row encodings
+// use.
 func TestPrefixKeys(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	var keys []string
@@ -139,7 +139,7 @@ func TestValueLimit(t *testing.T) {
 	_, err = node.Txn("default").Do(kv.PutOp("k", over)).Commit(ctx)
 	wantErr(t, "PutOp of 1001 bytes", err, kv.ErrInvalid)
 
-	// A document grows to the limit and not beyond: {"a":"vvv"} and {"a":"vvv","b":1}.
+	// A document can grow up to the limit: {"a":"vvv"} fits and {"a":"vvv","b":1} does not.
 	doc := []byte(`"` + strings.Repeat("v", 992) + `"`)
 	if _, err := s.JSONSet(ctx, "d", "a", doc); err != nil {
 		t.Errorf("JSONSet to 1000 bytes: %v", err)
@@ -174,7 +174,7 @@ func TestTTLs(t *testing.T) {
 	}
 }
 
-// TestOverflowingTTL is about commands that do not come from this package's options.
+// TestOverflowingTTL has commands that this package's options do not produce.
 func TestOverflowingTTL(t *testing.T) {
 	r := newRig(t, 1)
 	for _, ttl := range []uint64{math.MaxInt64, math.MaxInt64 - machinetest.Epoch, math.MaxInt64 - machinetest.Epoch + 1} {
@@ -188,13 +188,13 @@ func TestOverflowingTTL(t *testing.T) {
 	}
 }
 
-// TestCommandsNameTheField: what is out of bounds in a command of another process is refused with
+// TestCommandsNameTheField: a value out of bounds in a command of another process is refused with
 // the value and the bound.
 func TestCommandsNameTheField(t *testing.T) {
 	r := newRig(t, 1)
 	put := kv.PutCommandBody("k", 0)
 	conditional := bytes.Clone(put)
-	conditional[2] = 99 // behind the length of the key and the key
+	conditional[2] = 99 // after the key's length and the key
 	document := codec.AppendUvarint(bytes.Clone(put[:len(put)-1]), math.MaxUint64)
 	for want, cmd := range map[string]engine.Command{
 		"condition 99 is not in 0-":                  {Kind: kv.KindPut, Body: conditional},
@@ -309,7 +309,7 @@ func TestCursors(t *testing.T) {
 	if got, want := scanKeys(t, s, "a/", kv.Cursor(page.Cursor)), []string{"a/2", "a/3"}; !slices.Equal(got, want) {
 		t.Errorf("All from the cursor = %q, want %q", got, want)
 	}
-	// A cursor stays valid when the key it stands at is deleted.
+	// A cursor stays valid when its key is deleted.
 	must(s.Delete(ctx, "a/1"))
 	must(s.Put(ctx, "a/0", nil))
 	if got, want := scanKeys(t, s, "a/", kv.Cursor(page.Cursor)), []string{"a/2", "a/3"}; !slices.Equal(got, want) {
@@ -335,8 +335,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestPageBytes is the promise of Page that large values end a page early, in a spread namespace
-// too.
+// TestPageBytes: large values end a page early, also in a spread namespace.
 func TestPageBytes(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 8})
@@ -344,7 +343,7 @@ func TestPageBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := bytes.Repeat([]byte("v"), 1<<20)
-	const keys = 8 // more than a page holds
+	const keys = 8 // more than fit in a page
 	for _, ns := range []string{"default", "spread"} {
 		s := node.KV(ns)
 		for i := range keys {
@@ -370,7 +369,7 @@ func TestPageBytes(t *testing.T) {
 	}
 }
 
-// TestChangesBytes: one look of a watch must not hold 256 values of any size in memory.
+// TestChangesBytes: one look of a watch does not hold 256 values of arbitrary size in memory.
 func TestChangesBytes(t *testing.T) {
 	ctx, r := within(t), newRig(t, 1)
 	s := r.store("n")
@@ -404,8 +403,8 @@ func TestNamespaceNames(t *testing.T) {
 }
 
 // TestManyTombstones: above the limit each further deletion forgets the oldest tombstone. The limit
-// has no hook, so it is reached with as many keys as it says, 500 to an entry; a short test stays
-// below it.
+// can not be lowered, so the test deletes that many keys, 500 per entry; a short test stays below
+// it.
 func TestManyTombstones(t *testing.T) {
 	r := newRig(t, 1)
 	s := r.store("n")
@@ -435,7 +434,7 @@ func TestManyTombstones(t *testing.T) {
 			t.Errorf("History of deleted key %d: got error %v, want it to be forgotten: %v", i, err, forgotten)
 		}
 	}
-	// All the rest is forgotten after a day, 1000 by each firing of the timer.
+	// The rest is forgotten after a day, 1000 per firing of the timer.
 	r.Pass(kv.TombstoneMillis)
 	if fired, want := r.Fire(), kept/1000; fired != want {
 		t.Errorf("%d timers fired, want %d", fired, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
+// TestQueriesArriveAsTheyWere: queries and their results survive encoding between processes.
 func TestQueriesArriveAsTheyWere(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	entry := Entry{Key: "k", Value: []byte("value"), Revision: 3, Version: 4, UpdatedAt: at(5), ExpiresAt: at(6)}
@@ -73,7 +73,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		}
 		q, sent, end := got.(*changesQuery), min(n, maxSentQueue), uint64(1<<20)
 		if n > maxSentQueue {
-			end = 10 * (maxSentQueue - 1) // behind what was sent
+			end = 10 * (maxSentQueue - 1) // after the entries that were sent
 		}
 		if !reflect.DeepEqual(q.queue, asked.queue[:sent]) || q.queueEnd != end || len(asked.queue) != n || asked.queueEnd != 1<<20 {
 			t.Errorf("of %d changes %d arrive, told up to %d, want %d up to %d", n, len(q.queue), q.queueEnd, sent, end)
@@ -102,7 +102,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-// valueQuery looks a key up as duties of other machines do.
+// valueQuery reads a key as the duties of other machines do.
 type valueQuery struct {
 	engine.Query
 	namespace, key string
@@ -119,12 +119,12 @@ func (m *machine) queryValue(v *engine.View, q *valueQuery) (err error) {
 	return err
 }
 
-// TestValuesForOtherMachines: other machines put several keys with one command, each with a
-// revision of its own, and see of keys what a Get would.
+// TestValuesForOtherMachines: other machines put several keys with one command, each with its own
+// revision. They read the same values as Get.
 func TestValuesForOtherMachines(t *testing.T) {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryChanges+1, "value", (*machine).queryValue))
-	for i := range p.Commands { // no other machine is there to send it
+	for i := range p.Commands { // the test has no other machine to send it
 		if c := &p.Commands[i]; c.Kind == kindPutMany {
 			c.From, c.Admit = engine.FromUsers, func(engine.Command, int) error { return nil }
 		}
@@ -213,7 +213,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 	}
 }
 
-// TestTimesToLiveOfOtherProcesses: the limits of a command's numbers.
+// TestTimesToLiveOfOtherProcesses checks the limits of a command's numbers.
 func TestTimesToLiveOfOtherProcesses(t *testing.T) {
 	machinetest.TryLimits(t, []machinetest.Limit{{Name: "time to live", Least: math.MinInt64, Most: maxTTLMillis,
 		Says: []string{"ttl of", "ms is not in 0-"}, Try: func(n int64) error {

@@ -34,11 +34,11 @@ func TestJSONDepth(t *testing.T) {
 		_, err = s.JSONDelete(ctx, "deep", "0")
 		wantErr(t, fmt.Sprintf("JSONDelete from depth %d", depth), err, kv.ErrInvalid)
 	}
-	// Brackets in strings do not nest.
+	// Brackets in strings do not count as nesting.
 	if _, err := s.JSONSet(ctx, "k", "$", []byte(`"`+strings.Repeat(`[\"{`, 500)+`"`)); err != nil {
 		t.Errorf("JSONSet of a string with brackets: %v", err)
 	}
-	// The path makes objects, which count.
+	// Objects that the path creates count.
 	path := strings.Repeat("a.", kv.MaxJSONDepth-1) + "a"
 	if _, err := s.JSONSet(ctx, "p", path, []byte("1")); err != nil {
 		t.Errorf("JSONSet at a path of %d parts: %v", kv.MaxJSONDepth, err)
@@ -49,9 +49,9 @@ func TestJSONDepth(t *testing.T) {
 	wantErr(t, "JSONSet at a path of 129 parts", err, kv.ErrInvalid)
 }
 
-// TestJSONEditLooksOnce: an edit goes over the document once, however deep its path. It parsed each
-// container on the way, and then the one within it again: a MiB at 128 levels took as long as 128
-// MiB.
+// TestJSONEditLooksOnce: an edit scans the document once, whatever the depth of its path. It used
+// to parse each container on the path, then the one within it again: 1 MiB at 128 levels took as
+// long as 128 MiB.
 func TestJSONEditLooksOnce(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	const depth = kv.MaxJSONDepth - 2
@@ -108,8 +108,7 @@ func TestJSONInvalid(t *testing.T) {
 	}
 }
 
-// TestJSONWritePaths has paths that name no single place, or no place at all. The document must
-// stay as it is.
+// TestJSONWritePaths has paths that match several places or none. The document does not change.
 func TestJSONWritePaths(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	const doc = `{"a":[1,2],"s":"x","n":null,"o":{"1":1}}`
@@ -136,8 +135,7 @@ func TestJSONWritePaths(t *testing.T) {
 	}
 }
 
-// names are what an object may call its members; several mean something in a path of sjson or
-// gjson.
+// names are member names; several have a meaning in paths of sjson or gjson.
 var names = []string{
 	"a", "0", "1", "-1", "00", "9999999999", ":", ":a", "::", ":0", "a:b", `\`, `\\`, `a\`, `\a`, ".", "..", "a.b", "#", "@", "@this", "*",
 	"?", "a*", "a?b",
@@ -148,7 +146,7 @@ var names = []string{
 	strings.Repeat("n", 300),
 }
 
-// quote writes a name so that it stands for itself in a dotted path.
+// quote escapes a name so that it is literal in a dotted path.
 func quote(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -160,8 +158,8 @@ func quote(name string) string {
 	return b.String()
 }
 
-// TestJSONNames sets, reads and deletes members of every name, alone and beside all others, in
-// documents that spell names with and without escapes. encoding/json is the judge.
+// TestJSONNames sets, reads and deletes members of every name, alone and beside all others.
+// Documents spell names with and without escapes. encoding/json gives the expected results.
 func TestJSONNames(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	all := make(map[string]any)
@@ -193,7 +191,7 @@ func TestJSONNames(t *testing.T) {
 			}
 			delete(want, n)
 			same(t, fmt.Sprintf("%s: after JSONDelete(%q)", form, path), must(s.Get(ctx, "k")).Value, want)
-			// A member inside one that does not exist yet.
+			// A member of an object that does not exist yet.
 			if _, err := s.JSONSet(ctx, "k", path+"."+path, []byte("true")); err != nil {
 				t.Errorf("%s: JSONSet(%q.%[2]q): %v", form, path, err)
 				continue
@@ -204,7 +202,7 @@ func TestJSONNames(t *testing.T) {
 	}
 }
 
-// escapeAll writes an object of strings with every character as \u.
+// escapeAll encodes an object of strings with every character as a \u escape.
 func escapeAll(m map[string]any) []byte {
 	var b bytes.Buffer
 	write := func(s string) {
@@ -244,7 +242,7 @@ func same(t *testing.T, what string, doc []byte, want any) {
 	}
 }
 
-// TestJSONBrackets: a quoted name in brackets stands for itself.
+// TestJSONBrackets: a quoted name in brackets is literal.
 func TestJSONBrackets(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	for path, name := range map[string]string{
@@ -263,7 +261,7 @@ func TestJSONBrackets(t *testing.T) {
 	}
 }
 
-// TestJSONInvalidUTF8: a name that JSON can not hold is refused; it must not become another name.
+// TestJSONInvalidUTF8: a name that JSON can not represent is refused, not replaced.
 func TestJSONInvalidUTF8(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	must(s.Put(ctx, "k", []byte(`{}`)))
@@ -276,19 +274,19 @@ func TestJSONInvalidUTF8(t *testing.T) {
 	}
 }
 
-// TestJSONDuplicateNames: after a successful delete, nothing is at the path.
+// TestJSONDuplicateNames: after a successful delete, nothing remains at the path.
 func TestJSONDuplicateNames(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	must(s.Put(ctx, "k", []byte(`{"a":1,"b":2,"a":3}`)))
 	if _, err := s.JSONDelete(ctx, "k", "a"); err != nil {
-		return // refusing such a document is as good
+		return // refusing such a document is fine too
 	}
 	if got, err := s.JSONGet(ctx, "k", "a"); !errors.Is(err, kv.ErrNotFound) {
 		t.Errorf("JSONGet(a) after JSONDelete(a) = %s, %v, want ErrNotFound", got, err)
 	}
 }
 
-// TestJSONGetIsBounded: a path of gjson must not make more of a document than there is of it.
+// TestJSONGetIsBounded: a gjson path can not multiply a document.
 func TestJSONGetIsBounded(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	doc := []byte(`{"a":"` + strings.Repeat(`\"`, 2000) + `","b":[1,2,3]}`)

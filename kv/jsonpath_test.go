@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestJSONPathsAreOneLanguage: what JSONGet refuses in a path, JSONSet and JSONDelete refuse with
-// the same words, on a Node and on a Client, and whether the key exists or not. The error names the
-// place.
+// TestJSONPathsAreOneLanguage: JSONGet, JSONSet and JSONDelete refuse the same paths with the same
+// message. That holds on a Node and on a Client, whether or not the key exists. The error gives the
+// byte position.
 func TestJSONPathsAreOneLanguage(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
@@ -43,7 +43,7 @@ func TestJSONPathsAreOneLanguage(t *testing.T) {
 			}
 		}
 	}
-	// A part that meets an array is an index, for all of them.
+	// A segment applied to an array is an index, for all three calls.
 	s := client.KV("default")
 	must(s.Put(ctx, "k", []byte(`{"b":[0,1,2],"[+1]":3,"01":4,"a.b":5}`)))
 	for _, path := range []string{"b.01", "b.+1", "b.-0", "b.1e0", "b.x", "b.[1]", "b. 1", "b.99999999999999999999", "$.b.01",
@@ -63,8 +63,9 @@ func TestJSONPathsAreOneLanguage(t *testing.T) {
 	}
 }
 
-// TestJSONSetIsGot sets random values at random paths of random documents, written in either form:
-// where that succeeds, JSONGet returns the value, and where JSONGet finds something, it can be set.
+// TestJSONSetIsGot sets random values at random paths of random documents, in both path forms.
+// After a successful JSONSet, JSONGet returns the value; any path at which JSONGet finds a value
+// can be set.
 func TestJSONSetIsGot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 7))
 	all := append([]string{"a", "b", "0", "1", "2", "-1", "01", "x y"}, names...)
@@ -123,7 +124,7 @@ func TestJSONSetIsGot(t *testing.T) {
 		got, err := kv.GetJSON("k", out, p)
 		segments := must(kv.ParsePath(p))
 		if errors.Is(err, kv.ErrNotFound) && strings.Contains("."+strings.Join(segments, "."), ".-1") {
-			continue // appended
+			continue // it was appended
 		}
 		var have, want any
 		if err != nil || json.Unmarshal(got, &have) != nil || json.Unmarshal(raw, &want) != nil || !reflect.DeepEqual(have, want) {

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestLimits tries all documented limits of the store, and what is beside them.
+// TestLimits tries all documented limits of the store, and values beside them.
 func TestLimits(t *testing.T) {
 	const most = 5000 // bytes of a value
 	ctx, node := within(t), open(t, floe.Config{Shards: 1, MaxValueSize: most})
@@ -54,7 +54,7 @@ func TestLimits(t *testing.T) {
 			Try: func(n int64) error { return list(kv.After(text(n))) }},
 		{Name: "bytes of a watched prefix", Least: none, Most: kv.MaxKeyBytes, Says: []string{"4097", "4096"}, Try: func(n int64) error {
 			if n <= kv.MaxKeyBytes {
-				text := text(n) // a key that begins with it ends the wait
+				text := text(n) // a key with this prefix ends the wait
 				if _, err := s.Put(ctx, text, nil); err != nil {
 					return err
 				}

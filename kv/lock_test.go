@@ -37,7 +37,7 @@ func TestLock(t *testing.T) {
 	}
 	wantErr(t, "Extend(0)", second(a.Extend(ctx, 0)), kv.ErrInvalid)
 
-	// Handed over by Unlock to one that waits.
+	// Unlock hands it over to a waiter.
 	got := make(chan *kv.Lock)
 	go func() { got <- must(s.Lock(ctx, "l", time.Hour)) }()
 	awaitWaiters(t, node, 1)
@@ -62,7 +62,7 @@ func TestLock(t *testing.T) {
 	wantErr(t, "Extend after Unlock", second(b.Extend(ctx, time.Hour)), kv.ErrConflict)
 }
 
-// TestLockExpires: a holder that does nothing loses the lock to one that waits.
+// TestLockExpires: an idle holder loses the lock to a waiter.
 func TestLockExpires(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 1})
@@ -79,8 +79,8 @@ func TestLockExpires(t *testing.T) {
 	}
 }
 
-// TestLockExpiresBeforeItsTimer: at the instant of its end the lock can be taken, and the old
-// holder can do nothing more.
+// TestLockExpiresBeforeItsTimer: at the instant of its expiry the lock can be acquired, and calls
+// of the old holder fail.
 func TestLockExpiresBeforeItsTimer(t *testing.T) {
 	ctx, r := within(t), newRig(t, 1)
 	s := r.store("n")
@@ -100,8 +100,8 @@ func TestLockExpiresBeforeItsTimer(t *testing.T) {
 	r.verify()
 }
 
-// TestLockContention: 16 lockers, some of which let the lock expire, add to a counter that only
-// Held protects: each reads, and writes what it read plus one.
+// TestLockContention: 16 lockers, some of which let the lock expire, increment a counter that only
+// Held protects. Each reads the counter and writes it plus one.
 func TestLockContention(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 1})
@@ -131,7 +131,7 @@ func TestLockContention(t *testing.T) {
 					return
 				}
 				if forget {
-					continue // it ends by itself
+					continue // the lock expires
 				}
 				if err := l.Unlock(ctx); err != nil {
 					t.Errorf("Unlock: %v", err)

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a node that is closed with the test, which must not have failed by then.
+// open opens a node and closes it with the test; the node must not have failed by then.
 func open(t testing.TB, c floe.Config) *floe.Node {
 	t.Helper()
 	node, err := floe.Open(c)
@@ -31,10 +31,10 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 	return node
 }
 
-// openStore opens a store in memory.
+// openStore opens an in-memory store.
 func openStore(t testing.TB) *kv.Store { return open(t, floe.Config{Shards: 1}).KV("default") }
 
-// within bounds everything a test waits for; reaching it is a failure.
+// within bounds all waiting in a test; exceeding it is a failure.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMissingKeyReadsNoBlock reads missing keys that lie between large values, all of them in the
-// lowest level: the bloom filters answer, and no block is read.
+// TestMissingKeyReadsNoBlock reads missing keys between large values that are all in the lowest
+// level. The bloom filters answer, and no block is read.
 func TestMissingKeyReadsNoBlock(t *testing.T) {
 	r := newRig(t, 1)
 	s := r.store("n")
@@ -32,7 +32,7 @@ func TestMissingKeyReadsNoBlock(t *testing.T) {
 			t.Fatalf("Exists of a missing key = %v, %v", found, err)
 		}
 	}
-	// A filter with 10 bits a key lets about 1 % through.
+	// A filter with 10 bits per key has about 1 % false positives.
 	if after := r.DB().Metrics().Filter; after.Hits-before.Hits < keys*9/10 {
 		t.Errorf("%d reads of missing keys: filters spared %d reads of blocks, want 90 %%", keys, after.Hits-before.Hits)
 	}

@@ -41,7 +41,7 @@ func (m *model) Step() {
 	}
 }
 
-// single does one operation by itself, as a transaction of one part would.
+// single runs one operation alone, equivalent to a transaction of one part.
 func (m *model) single() {
 	o := m.draw()
 	m.last = o.name
@@ -107,7 +107,7 @@ func (m *model) transaction() {
 	m.adopt(routes...)
 }
 
-// together reports whether the names live in one shard.
+// together reports whether the names are in one shard.
 func (m *model) together(names []string) bool {
 	var conditions []engine.Condition
 	for _, n := range names {
@@ -130,7 +130,7 @@ func (m *model) clone() snapshot {
 	return snapshot{keys, m.sets, m.deletes}
 }
 
-// outcome compares errors, and takes the model back when the operation had one.
+// outcome compares errors, and restores the model if the operation was to fail.
 func (m *model) outcome(before snapshot, want, got error) {
 	m.t.Helper()
 	if want != nil {
@@ -141,8 +141,8 @@ func (m *model) outcome(before snapshot, want, got error) {
 	}
 }
 
-// adopt takes over what only the store knows of keys that were written: revisions, and the spelling
-// of documents.
+// adopt copies from the store what only it knows of the written keys: revisions, and the exact
+// bytes of documents.
 func (m *model) adopt(keys ...string) {
 	m.t.Helper()
 	for _, k := range keys {
@@ -176,7 +176,7 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &va) == nil && json.Unmarshal(b, &vb) == nil && reflect.DeepEqual(va, vb)
 }
 
-// onDisk leaves out times and expiries that the model can not know there.
+// onDisk reports whether times and expiries are unknown to the model and not compared.
 func (m *model) onDisk() bool { return m.pass == nil }
 
 func (m *model) compareKey(k string) {
@@ -233,7 +233,7 @@ func (m *model) compareHistory(k string) {
 		if w.Revision == 0 {
 			want[len(want)-1-i].Revision, w.Revision = got.Revision, got.Revision
 		}
-		// When an expiry was noticed is the store's business.
+		// The time at which the store processed an expiry is not modelled.
 		w.Term = got.Term
 		if m.onDisk() {
 			w.Time = got.Time
@@ -269,7 +269,7 @@ func (m *model) compareMany() {
 	}
 }
 
-// page reads a page, in memory of its own or in that of the last one.
+// page reads a page, into its own memory or that of the previous page.
 func (m *model) page(opts []kv.ListOption) (kv.Page[kv.Item], error) {
 	if m.rng.IntN(2) == 0 {
 		return m.store.Page(m.t.Context(), opts...)
@@ -277,8 +277,8 @@ func (m *model) page(opts []kv.ListOption) (kv.Page[kv.Item], error) {
 	return m.store.PageInto(m.t.Context(), &m.buf, opts...)
 }
 
-// compareScan reads a listing page by page, with a write between the pages: keys that are not
-// written must all show, once and in order.
+// compareScan reads a listing page by page, with a write between pages. Keys that are not written
+// must appear exactly once and in order.
 func (m *model) compareScan() {
 	prefix := []string{"", "p", "j{t}", "c\x00", "p\xff", "none"}[m.rng.IntN(6)]
 	limit := []int{1, 2, 5, 1000}[m.rng.IntN(4)]
@@ -343,7 +343,7 @@ func (m *model) Compare() {
 	var want engine.Counts
 	for k, key := range m.keys {
 		m.compareKey(k)
-		// What has expired and was not noticed still counts.
+		// An expired key that is not yet processed still counts.
 		if v := key.current(); v.Tombstone {
 			want.DeadKeys++
 		} else {

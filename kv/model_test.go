@@ -19,8 +19,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestModel does random operations on nodes of random configurations, which restart and crash at
-// random, and compares every result, error, count and history with those of a map.
+// TestModel runs random operations on nodes of random configurations that restart and crash at
+// random. It compares every result, error, count and history with those of a map.
 //
 //	go test -run TestModel -seed 7 -runs 6000 ./kv
 func TestModel(t *testing.T) {
@@ -33,8 +33,8 @@ func TestModel(t *testing.T) {
 	}.Run(t)
 }
 
-// model is a namespace as a map. Revisions that an operation does not return are 0 until a read
-// shows them.
+// model is a namespace as a map. A revision that an operation does not return is 0 until a read
+// returns it.
 type model struct {
 	t             *testing.T
 	rng           *rand.Rand
@@ -42,23 +42,23 @@ type model struct {
 	commit        commit
 	counts        func() engine.Counts
 	now           func() int64
-	pass          func() // lets time go by, which may expire and forget; nil: time plays no part
+	pass          func() // advances time, which may expire and forget keys; nil if unused
 	restart       func()
 	spread        bool
 	keys          map[string]*modelKey
 	sets, deletes int64
-	last          string // the operation, for messages
+	last          string // the last operation, for messages
 	buf           kv.PageBuffer
 }
 
 type modelKey struct {
-	versions []kv.Version // oldest first; all that there ever were since it was forgotten
-	expires  int64        // ms, 0: never
+	versions []kv.Version // oldest first; all since the key was forgotten
+	expires  int64        // ms, 0 for never
 }
 
 func (k *modelKey) current() *kv.Version { return &k.versions[len(k.versions)-1] }
 
-// commit carries out a transaction in the namespace of a model.
+// commit runs a transaction in the namespace of a model.
 type commit func(ctx context.Context, conditions []engine.Condition, ops ...engine.Operation) (values []any, err error)
 
 func commitThrough(router *engine.Router) commit {
@@ -71,7 +71,7 @@ func commitThrough(router *engine.Router) commit {
 	}
 }
 
-// results reads what operations returned, as a user does.
+// results reads the operations' results as a user does.
 func results(res *floe.TxnResult, ops []engine.Operation) ([]any, error) {
 	values := make([]any, len(ops))
 	for i, op := range ops {
@@ -93,8 +93,8 @@ func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machine
 	return newNodeModel(t, rng, shards, spread, false).begin(t, rng)
 }
 
-// newClientModel is a node on disk that is reached through a Client, which stays when the node is
-// restarted.
+// newClientModel is a node on disk that is used through a Client. The Client stays when the node
+// restarts.
 func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machinetest.Model {
 	return newNodeModel(t, rng, shards, spread, true).begin(t, rng)
 }
@@ -185,7 +185,7 @@ func newGroundModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread b
 			step = int64(rng.IntN(13)) * 3_600_000
 		}
 		g.Pass(step)
-		verify()                                                                 // it has to see every version before it is forgotten
+		verify()                                                                 // verify must see every version before it is forgotten
 		if _, stepped := g.(*machinetest.Stepped); stepped || rng.IntN(2) == 0 { // a node fires with its next step
 			g.Fire()
 			m.fired(g.Now())
@@ -194,7 +194,7 @@ func newGroundModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread b
 	return m.begin(t, rng)
 }
 
-// begin gives the model a namespace that exists.
+// begin creates the model's namespace.
 func (m *model) begin(t *testing.T, rng *rand.Rand) *model {
 	m.t, m.rng, m.keys = t, rng, make(map[string]*modelKey)
 	must(m.store.Put(t.Context(), "first", nil))
@@ -205,7 +205,7 @@ func (m *model) begin(t *testing.T, rng *rand.Rand) *model {
 	return m
 }
 
-// stamp makes the times of a key's versions comparable: the model knows them on a rig only.
+// stamp makes the times of a key's versions comparable, because the model knows them only on a rig.
 func (m *model) stamp(k string) {
 	for i := range m.keys[k].versions {
 		m.keys[k].versions[i].Time = time.UnixMilli(m.now())
@@ -217,7 +217,7 @@ func (m *model) errorf(format string, args ...any) {
 	m.t.Errorf(m.last+": "+format, args...)
 }
 
-// key draws a key; counters and documents have keys of their own, but anything may hit any key.
+// key draws a key. Counters and documents have their own keys, but any operation may use any key.
 func (m *model) key(kinds string) string {
 	if m.rng.IntN(10) == 0 {
 		kinds = "pcj"
@@ -242,7 +242,7 @@ func (m *model) value() []byte {
 	return fmt.Appendf(nil, "v%d", m.rng.Uint64())
 }
 
-// live returns the present version of a key that exists.
+// live returns the current version of an existing key.
 func (m *model) live(k string) *kv.Version {
 	key := m.keys[k]
 	if key == nil || key.current().Tombstone || key.expires != 0 && key.expires <= m.now() {
@@ -258,7 +258,7 @@ func (m *model) revision(k string) uint64 {
 	return 0
 }
 
-// settle makes an expired key's expiry a version, as every write to it does.
+// settle turns an expired key's expiry into a version, as every write to it does.
 func (m *model) settle(k string) {
 	key := m.keys[k]
 	if key != nil && !key.current().Tombstone && key.expires != 0 && key.expires <= m.now() {
@@ -286,7 +286,7 @@ func (m *model) set(k string, value []byte, expires int64) *kv.Version {
 	return v
 }
 
-// fired is what timers do: expire and forget.
+// fired does what timers do: expire and forget keys.
 func (m *model) fired(now int64) {
 	for k := range m.keys {
 		m.settle(k)
@@ -296,8 +296,8 @@ func (m *model) fired(now int64) {
 	}
 }
 
-// modelOp is an operation of the store, and what it does to the model: a check of the value that it
-// returned, or the kind of error.
+// modelOp is a store operation and its effect on the model. apply returns a check of the result, or
+// the expected error.
 type modelOp struct {
 	name  string
 	op    engine.Operation
@@ -314,7 +314,7 @@ func written(v *kv.Version) func(any) bool {
 	}
 }
 
-// condition draws a condition and says whether it would hold.
+// condition draws a condition and reports whether it would hold.
 func (m *model) condition(k string) (name string, opts []kv.PutOption, revision uint64, holds func() bool) {
 	yes := func() bool { return true }
 	switch m.rng.IntN(6) {
@@ -328,8 +328,7 @@ func (m *model) condition(k string) (name string, opts []kv.PutOption, revision 
 			r++
 		}
 		return fmt.Sprint("revision ", r), []kv.PutOption{kv.IfRevision(r)}, r, func() bool {
-			// A version made earlier in the same transaction has no revision yet, and certainly not
-			// r.
+			// A version made earlier in the same transaction has no revision yet, so it is not r.
 			return m.revision(k) == r && (r != 0 || m.live(k) == nil)
 		}
 	}
@@ -408,7 +407,7 @@ func (m *model) drawTouch() modelOp {
 		}
 		m.keys[k].expires = expires
 		check := written(v)
-		return func(got any) bool { return got == nil || check(got) }, nil // a user sees nothing of it
+		return func(got any) bool { return got == nil || check(got) }, nil // users do not see the result
 	}}
 }
 
@@ -452,7 +451,7 @@ func (m *model) drawIncr() modelOp {
 		}}
 }
 
-// drawJSON draws a change of a document; the model's is done on decoded values.
+// drawJSON draws a change of a document. The model applies it to decoded values.
 func (m *model) drawJSON() modelOp {
 	k := m.key("j")
 	var parts []string
@@ -494,8 +493,8 @@ func (m *model) drawJSON() modelOp {
 		if err != nil {
 			return nil, err
 		}
-		// The exact bytes are not the model's business: it takes them over when they mean what they
-		// should.
+		// The exact bytes are not modelled. The model copies the store's bytes if they are
+		// equivalent.
 		next := m.set(k, must(json.Marshal(doc)), expires)
 		return written(next), nil
 	}}
@@ -528,7 +527,7 @@ func setAt(at any, parts []string, value any) (any, error) {
 	return nil, kv.ErrInvalid
 }
 
-// index reads the index of an element, of the one behind the last, or -1.
+// index parses the index of an element, of the position after the last, or -1.
 func index(part string, length int) (int, error) {
 	i, err := strconv.Atoi(part)
 	if err != nil || i > length || i < -1 || strconv.Itoa(i) != part {

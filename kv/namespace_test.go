@@ -11,8 +11,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client dies
-// halfway, the shards that have deleted it refuse writes until it is deleted or created again.
+// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client fails
+// halfway, the shards that deleted it refuse writes until the namespace is deleted or created
+// again.
 func TestDeletedNamespace(t *testing.T) {
 	ctx := t.Context()
 	tables := []engine.Primitive{engine.TableOf[kv.Store]()}
@@ -63,7 +64,7 @@ func TestDeletedNamespace(t *testing.T) {
 	if _, err := keys.Delete(ctx, engine.RouteTo("n", home, 3)); err != nil {
 		t.Fatal(err)
 	}
-	// A client begins to delete it and dies halfway.
+	// A client begins to delete it and fails halfway.
 	part := (home + 1) % 3
 	left := 0
 	for ; ; left++ {

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestOptions: what options mean together.
+// TestOptions checks the combined effect of options.
 func TestOptions(t *testing.T) {
 	const both = "a ttl and one that is kept contradict each other"
 	for i, c := range []struct {
@@ -87,7 +87,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestPaths: which parts a path has, and where it is wrong.
+// TestPaths: the segments of a path, and the position of its error.
 func TestPaths(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("a.", n-1) + "a" }
 	long := func(n int) string { return strings.Repeat("a", n) }
@@ -170,7 +170,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%.30s: %v, want %q", text, err, want)
 		}
 	}
-	for size, ok := range map[int]bool{5: false, 7: true, 6: false} { // {"a":1} has 7 bytes
+	for size, ok := range map[int]bool{5: false, 7: true, 6: false} { // the size of {"a":1} is 7 bytes
 		if out, err := setJSON("k", []byte("{}"), "a", []byte("1"), size); (err == nil) != ok {
 			t.Errorf("a document of %d bytes where %d are allowed: %v", len(out), size, err)
 		}
@@ -180,8 +180,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestUpdateDeletes: an Update that comes too late tries again, one that deletes what has gone
-// meanwhile has done its work, and one without a function is refused.
+// TestUpdateDeletes: an Update that conflicts tries again. An Update that deletes a key already
+// deleted succeeds, and one without a function is refused.
 func TestUpdateDeletes(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	s, ctx := engine.StoreOf[Store](r.Router(), "n", 0), t.Context()
@@ -231,8 +231,8 @@ func TestUpdateDeletes(t *testing.T) {
 	}
 }
 
-// TestBuffers: a value goes to the caller's buffer, also if it comes from the shard, and a page
-// needs a buffer.
+// TestBuffers: a value is copied to the caller's buffer, also if the shard returns it. PageInto
+// requires a buffer.
 func TestBuffers(t *testing.T) {
 	s, ctx := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
 	if _, err := s.Put(ctx, "k", []byte("value")); err != nil {
@@ -250,8 +250,7 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// TestMistakes: what calls refuse before anything is asked, and that errors of what a view decodes
-// are returned.
+// TestMistakes: invalid calls are refused before any request, and a view returns decoding errors.
 func TestMistakes(t *testing.T) {
 	s, ctx := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
 	bad := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "", 0)

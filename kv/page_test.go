@@ -12,7 +12,7 @@ import (
 )
 
 // TestPageInto reads pages of two namespaces, one of them in several shards, into one buffer, and
-// compares them with what Page returns.
+// compares them with the results of Page.
 func TestPageInto(t *testing.T) {
 	node := open(t, floe.Config{Shards: 3})
 	if err := node.Namespaces().Create(t.Context(), "wide", floe.Spread()); err != nil {
@@ -80,8 +80,8 @@ func TestPageInto(t *testing.T) {
 	}
 }
 
-// TestImpossibleKeysOfListings: what can not begin a key, or be one, is refused; it was an empty
-// page, and a watch that waited for ever.
+// TestImpossibleKeysOfListings: an impossible prefix or key is refused. It used to give an empty
+// page, or a watch that waited forever.
 func TestImpossibleKeysOfListings(t *testing.T) {
 	store, long := floe.OpenMemory(t).KV("n"), strings.Repeat("k", kv.MaxKeyBytes+1)
 	refused := func(what string, err error) {

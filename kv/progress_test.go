@@ -31,9 +31,9 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfQuietPrefix: while other keys of the shard change, a watch of keys that do not gets
-// progress, though more changes than the shard remembers; it is not woken for them, and what
-// changes after such a progress is missed neither by it nor by a watch that is resumed there.
+// TestProgressOfQuietPrefix: a watch of quiet keys receives progress while other keys of the shard
+// change, even after more changes than the shard remembers. The other changes do not wake it.
+// Neither it nor a watch resumed there misses later changes.
 func TestProgressOfQuietPrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newAsked(t)
@@ -85,7 +85,7 @@ func TestProgressOfQuietPrefix(t *testing.T) {
 				t.Errorf("round %d: the watch has looked %d times at what does not concern it", round, n)
 			}
 		}
-		// Nothing at all changes: nothing is told.
+		// With no changes at all, there are no events.
 		for range 12 {
 			quarter()
 		}
@@ -106,8 +106,8 @@ func TestProgressOfQuietPrefix(t *testing.T) {
 }
 
 // TestProgressOfSnapshotUnderWrites resumes from the first progress of a watch whose snapshot, of
-// several pages, was taken while writers were at work: with the snapshot, what follows leads to the
-// state at the end.
+// several pages, was taken during writes. The snapshot and the later events together give the final
+// state.
 func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	const keys = 1000
@@ -122,7 +122,7 @@ func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 			for i := w; writing.Err() == nil; i += 37 {
 				must(s.Put(ctx, name(i), fmt.Append(nil, i)))
 				if i%5 == 0 {
-					// Another writer may have deleted it just before.
+					// Another writer may have deleted it.
 					if _, err := s.Delete(ctx, name(i)); err != nil && !errors.Is(err, kv.ErrNotFound) {
 						t.Error(err)
 						return
@@ -178,14 +178,14 @@ func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 	}
 }
 
-// TestChangesAskedAgain: a question for changes that is asked again, after its call has failed, is
-// told what has changed between the calls. It went on behind that.
+// TestChangesAskedAgain: a query for changes that is repeated after its call failed returns the
+// changes made between the calls. It used to skip them.
 func TestChangesAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s := newAsked(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		watching := make(chan struct{})
-		go func() { // changes wake somebody all the time
+		go func() { // changes always wake a watch
 			defer close(watching)
 			for range s.Watch(ctx, "") {
 			}

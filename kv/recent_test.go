@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestRecentChangesGrow compares the memory of recent changes with a plain list while it grows from
-// its first entry to its bounds and goes round: what it tells is right, and it forgets nothing
-// before it is full.
+// TestRecentChangesGrow compares the memory of recent changes with a plain list, from its first
+// entry up to its bounds and around the ring. Its answers are right, and it forgets nothing before
+// it is full.
 func TestRecentChangesGrow(t *testing.T) {
 	for _, longest := range []int{8, 900} {
 		rng := rand.New(rand.NewPCG(1, uint64(longest)))

@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// recounted is a rig whose rows are counted one by one.
+// recounted is a rig whose rows are recounted one by one.
 type recounted struct {
 	*machinetest.Rig
 	t        testing.TB
@@ -35,7 +35,7 @@ func (r *recounted) store(namespace string) *kv.Store {
 	return engine.StoreOf[kv.Store](r.Router(), namespace, 0)
 }
 
-// sound fails the test if the rows of the only shard do not make sense.
+// sound fails the test if the only shard's rows are inconsistent.
 func (r *recounted) sound(when string) {
 	r.t.Helper()
 	for _, p := range r.Problems(0) {
@@ -48,11 +48,11 @@ type keyOf struct {
 	key string
 }
 
-// recount is the state of a shard as counted row by row.
+// recount is the state of a shard, counted row by row.
 type recount struct {
 	present map[keyOf]kv.Row
 	history map[keyOf][]kv.Row
-	dead    map[keyOf]uint64 // revision in the row 'd'
+	dead    map[keyOf]uint64 // revision in row 'd'
 	forget  map[uint32]bool  // row 'q'
 	timers  map[string]bool  // "e ns due key" and "f ns"
 	counts  map[uint32]*engine.Counts
@@ -123,7 +123,7 @@ func (c *recount) add(r machinetest.Row) {
 	}
 }
 
-// check compares the kinds of rows with one another.
+// check compares the kinds of rows with each other.
 func (c *recount) check() {
 	timers := 0
 	for k, w := range c.present {
@@ -171,8 +171,8 @@ func (c *recount) check() {
 	}
 }
 
-// checkHistory says whether the versions of a key are a chain without gaps that ends with the first
-// or with the 64th.
+// checkHistory checks that a key's versions form a chain without gaps that ends with the first or
+// with the 64th.
 func (c *recount) checkHistory(k keyOf, w kv.Row) {
 	older := c.history[k]
 	if want := min(w.Version, kv.MaxVersions) - 1; uint64(len(older)) != want {
@@ -187,8 +187,8 @@ func (c *recount) checkHistory(k keyOf, w kv.Row) {
 	}
 }
 
-// verify compares the counts of every shard with a recount. Sets and deletes are recounted from the
-// versions that verify has seen, so it has to be called before any version leaves the history.
+// verify compares the counts of every shard with a recount. It recounts sets and deletes from the
+// versions it has seen, so call it before any version leaves the history.
 func (r *recounted) verify() {
 	r.t.Helper()
 	for shard := range r.Shards() {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestReplicasAreEqual applies one random log on three replicas that commit at different times, one
-// of which starts anew in the middle: all rows and the state's hash are equal.
+// of which restarts midway. All rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 2000)
 	rows := machinetest.EqualReplicas(t, log, primitives,
@@ -37,7 +37,7 @@ func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
 		if stamp += rng.Int64N(200); rng.IntN(50) == 0 {
 			stamp += rng.Int64N(13) * time.Hour.Milliseconds()
 		}
-		e := engine.Entry{Stamp: stamp - rng.Int64N(100)} // a leader's clock may be behind
+		e := engine.Entry{Stamp: stamp - rng.Int64N(100)} // a leader's clock may lag
 		for range rng.IntN(5) + 1 {
 			cmd := engine.Fire()
 			switch rng.IntN(10) {
@@ -57,7 +57,7 @@ func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
 	return log
 }
 
-// capture is a Door that keeps what is proposed and knows no namespace.
+// capture is a Door that keeps the proposed command and knows no namespaces.
 type capture struct{ cmd engine.Command }
 
 func (*capture) Shards() int { return 1 }

@@ -10,10 +10,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestScripts runs the scripts in testdata. Each line of a "run" is a call of the store, answered
-// by one or more lines; after each line all counts are compared with a recount. Words may be quoted
-// as in Go. Time is given by "at" and moves nothing by itself: timers go off when the script says
-// "fire".
+// TestScripts runs the scripts in testdata. Each line of a "run" is a store call, answered by one
+// or more lines. After each line all counts are compared with a recount. Words may be quoted as in
+// Go. "at" sets the time without other effects: timers go off only at "fire".
 //
 //	at 10s                         the time since the beginning
 //	put k v ttl=5s if=absent       if: absent, present or a revision
@@ -86,7 +85,7 @@ func putOptions(a machinetest.Args) (opts []kv.PutOption) {
 	return opts
 }
 
-// operation returns what a line writes, as an operation of a transaction.
+// operation returns a line's write as an operation of a transaction.
 func operation(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 	cond, conditional := a.Named["if"]
 	switch verb {

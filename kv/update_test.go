@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestUpdate: each of many that come together has its effect, once.
+// TestUpdate: each of many concurrent updates takes effect exactly once.
 func TestUpdate(t *testing.T) {
 	s, ctx := openStore(t), within(t)
 	add := func(e kv.Entry) ([]byte, error) {
@@ -76,7 +76,7 @@ func TestUpdateOutcomes(t *testing.T) {
 	wantErr(t, "Update with a negative ttl", err, kv.ErrInvalid)
 	_, err = s.Update(ctx, "", returns("", nil))
 	wantErr(t, "Update of no key", err, kv.ErrInvalid)
-	for range 2 { // it is there, and is not
+	for range 2 { // with the key, then without it
 		if w, err := s.Update(ctx, "k", returns("", kv.ErrDelete)); err != nil || w != (kv.Written{}) {
 			t.Errorf("Update that deletes = %+v, %v", w, err)
 		}
@@ -85,7 +85,7 @@ func TestUpdateOutcomes(t *testing.T) {
 	wantErr(t, "Get of what was deleted", err, kv.ErrNotFound)
 }
 
-// TestUpdateEnds: one who always comes too late goes on until its context ends.
+// TestUpdateEnds: an Update that always conflicts tries again until its context ends.
 func TestUpdateEnds(t *testing.T) {
 	s := openStore(t)
 	ctx, cancel := context.WithCancel(within(t))
@@ -179,8 +179,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestViewOfSomethingElse: what is no value of the type is an error that names the key, wherever it
-// is read.
+// TestViewOfSomethingElse: reading a value of another type fails with an error that names the key,
+// in every read.
 func TestViewOfSomethingElse(t *testing.T) {
 	node, ctx := open(t, floe.Config{Shards: 1}), within(t)
 	users := kv.JSON[user](node.KV("default"))

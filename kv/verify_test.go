@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// newFilledRig has keys of every kind: of one version and of more than the history keeps, that
-// expire, were deleted, have expired and were forgotten, in two namespaces; "n" is number 0.
+// newFilledRig has keys of every kind in two namespaces; "n" is number 0. They have one version or
+// more than the history keeps, and some expire, are deleted, expired or forgotten.
 func newFilledRig(t *testing.T) *recounted {
 	t.Helper()
 	r := newRig(t, 1)
@@ -47,7 +47,7 @@ func newFilledRig(t *testing.T) *recounted {
 	return r
 }
 
-// tamperer changes rows behind the machine's back.
+// tamperer changes rows without the machine.
 type tamperer struct {
 	t *testing.T
 	r *recounted
@@ -79,7 +79,7 @@ func (w tamperer) delete(row string) {
 	}
 }
 
-// get returns a row, which has to be there.
+// get returns a row that must exist.
 func (w tamperer) get(row string) []byte {
 	w.t.Helper()
 	value, closer, err := w.r.DB().Get([]byte(row))
@@ -121,7 +121,7 @@ func (w tamperer) change(row string, f func(*kv.Row)) {
 	w.set(row, v.Encode())
 }
 
-// timer returns the one timer row whose key ends so.
+// timer returns the only timer row whose key has this suffix.
 func (w tamperer) timer(end string) string {
 	w.t.Helper()
 	for _, r := range w.r.Rows(0) {
@@ -236,8 +236,7 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestVerifyFarApart has revisions that do not fit into one window of the search for those used
-// twice.
+// TestVerifyFarApart has revisions that do not fit into one window of the search for duplicates.
 func TestVerifyFarApart(t *testing.T) {
 	r := newFilledRig(t)
 	r.Entry(0, engine.Skip(3<<30))
@@ -252,7 +251,7 @@ func TestVerifyFarApart(t *testing.T) {
 	}
 }
 
-// TestVerifyReportsWhatMemoryMissed changes a row that Apply would look for in the tables only.
+// TestVerifyReportsWhatMemoryMissed changes a row that Apply would look up in the tables only.
 func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 	r := newFilledRig(t)
 	if err := r.DB().Flush(); err != nil {
@@ -274,8 +273,8 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 	}
 }
 
-// TestOldTablesGo has tables merged that Apply looks rows up in: they are kept until it is told, or
-// has nothing more to look up.
+// TestOldTablesGo: tables in which Apply looks up rows are kept after a merge until Merged is
+// called, or until there are no more lookups.
 func TestOldTablesGo(t *testing.T) {
 	r := newFilledRig(t)
 	x := r.Executor(0)
@@ -304,7 +303,7 @@ func TestOldTablesGo(t *testing.T) {
 				return
 			}
 			select {
-			case <-again.C: // Pebble itself looks at tables too, for its statistics
+			case <-again.C: // Pebble reads tables too, for its statistics
 			case <-patience:
 				t.Fatalf("%d old tables are kept, want some: %v", n, want)
 			}
@@ -321,7 +320,7 @@ func TestOldTablesGo(t *testing.T) {
 	put("b")
 	merge()
 	release()
-	kept(true) // in use, and nobody has said that they are old
+	kept(true) // in use, and not yet reported as old
 	x.Merged()
 	release()
 	kept(false)
@@ -331,7 +330,7 @@ func TestOldTablesGo(t *testing.T) {
 	release()
 	kept(true)
 	release()
-	kept(false) // not used since
+	kept(false) // unused since then
 	for _, k := range []string{"a", "b", "c", "d"} {
 		if w := must(r.store("n").Put(t.Context(), k, []byte("2"))); w.Version != 2 {
 			t.Errorf("%s has version %d after the second put, want 2", k, w.Version)
@@ -339,7 +338,7 @@ func TestOldTablesGo(t *testing.T) {
 	}
 }
 
-// TestVerifyReportsStaleMemory changes rows that are kept in memory.
+// TestVerifyReportsStaleMemory changes rows that are cached in memory.
 func TestVerifyReportsStaleMemory(t *testing.T) {
 	r := newRig(t, 1)
 	r.Rig = machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: primitives, CacheBytes: 16 << 20})
@@ -365,8 +364,8 @@ func TestVerifyReportsStaleMemory(t *testing.T) {
 	}
 }
 
-// TestDamageIsReported: a row that does not decode is an error of whatever reads it, never a key
-// that is not there.
+// TestDamageIsReported: a row that does not decode makes every read of it fail, instead of looking
+// like a missing key.
 func TestDamageIsReported(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	for name, c := range map[string]struct {
@@ -406,7 +405,7 @@ func TestDamageIsReported(t *testing.T) {
 	}
 }
 
-// TestPageOfTwoShards: a page has the keys of all shards in order, also of as few as two.
+// TestPageOfTwoShards: a page has the keys of all shards in order, even with only two shards.
 func TestPageOfTwoShards(t *testing.T) {
 	for shards := 1; shards <= 3; shards++ {
 		r := newRig(t, shards)

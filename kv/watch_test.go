@@ -23,7 +23,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// follow is a watch that is taken step by step.
+// follow is a watch that is stepped explicitly.
 type follow struct {
 	t    *testing.T
 	next func() (kv.Event, error, bool)
@@ -36,7 +36,7 @@ func watch(t *testing.T, ctx context.Context, s *kv.Store, prefix string, opts .
 	return follow{t, next, stop}
 }
 
-// want takes as many events as are given and compares type, key and value.
+// want reads as many events as are given and compares type, key and value.
 func (f follow) want(events ...string) {
 	f.t.Helper()
 	for _, want := range events {
@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("watch: got %v, want %q among them", seen, want)
 		}
 	}
-	// A touch is no change.
+	// A touch is not a change.
 	if err := s.Touch(ctx, "a/1", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 	w.want("delete a/1=")
 }
 
-// TestWatchResume resumes at every revision of a history, from memory and, after a restart, from
+// TestWatchResume resumes at every revision of a history: from memory and, after a restart, from
 // the keys.
 func TestWatchResume(t *testing.T) {
 	r := newRig(t, 1)
@@ -167,7 +167,7 @@ func TestWatchResume(t *testing.T) {
 	}
 }
 
-// impatient is a door whose queries end when they have found nothing and are about to wait.
+// impatient is a door whose queries end when they have found nothing and would wait.
 type impatient struct{ *machinetest.Rig }
 
 func (d impatient) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
@@ -175,15 +175,15 @@ func (d impatient) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 	defer cancel()
 	looks := 0
 	return d.Executor(shard).Query(ctx, q, engine.Replica{Now: d.Now, May: func() error {
-		if looks++; looks == 2 { // the first one has found nothing
+		if looks++; looks == 2 { // the first look found nothing
 			cancel()
 		}
 		return nil
 	}})
 }
 
-// TestWatchSlow: the consumer stands still while more changes happen than are remembered, so it has
-// to look at the keys.
+// TestWatchSlow: a consumer that stalls during more changes than memory holds makes the watch scan
+// the keys.
 func TestWatchSlow(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("n"), within(t)
@@ -211,14 +211,14 @@ func TestWatchSlow(t *testing.T) {
 			w.want(fmt.Sprintf("put k%04d%s=%d", i, padding, round))
 		}
 	}
-	// 65 changes of one key are more than its history holds: then it is all there is, anew.
+	// 65 changes of one key exceed its history: the watch sends the current state anew.
 	for i := range kv.MaxVersions + 1 {
 		must(s.Put(ctx, "k0", fmt.Append(nil, 100+i)))
 	}
 	w.want("compacted =", "put k0=164", fmt.Sprintf("put k0000%s=%d", padding, rounds-1))
 }
 
-// TestWatchLongKeys has keys whose bytes go around the memory of recent changes more than once.
+// TestWatchLongKeys has keys whose bytes wrap around the memory of recent changes more than once.
 func TestWatchLongKeys(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("n"), within(t)
@@ -242,8 +242,8 @@ func TestWatchLongKeys(t *testing.T) {
 	}
 }
 
-// TestWatchConcurrently has writers while watches start, at random moments and with different
-// prefixes. Each watch must see every key's changes in order, and the last one of each key.
+// TestWatchConcurrently starts watches during writes, at random moments and with different
+// prefixes. Each watch must return every key's changes in order, including the last one.
 func TestWatchConcurrently(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprintf("spread=%v", spread), func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestWatchConcurrently(t *testing.T) {
 				}
 			}
 			s := node.KV("n")
-			const keys = 700 // more than two pages of a snapshot
+			const keys = 700 // more than two snapshot pages
 			for i := range keys {
 				must(s.Put(ctx, fmt.Sprint("k", i), []byte("0")))
 			}
@@ -285,7 +285,7 @@ func TestWatchConcurrently(t *testing.T) {
 	}
 }
 
-// checkWatch watches until every key has come to its end.
+// checkWatch watches until every key has reached its end.
 func checkWatch(t *testing.T, ctx context.Context, s *kv.Store, keys int) {
 	type state struct{ revision, version uint64 }
 	last := make(map[string]state)
@@ -310,7 +310,7 @@ func checkWatch(t *testing.T, ctx context.Context, s *kv.Store, keys int) {
 	}
 }
 
-// TestWatchEnds: break, a done ctx and Close release everything, in one shard and in many.
+// TestWatchEnds: break, a done ctx and Close release everything, with one shard and with many.
 func TestWatchEnds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	node, err := floe.Open(floe.Config{Shards: 3})
@@ -349,7 +349,7 @@ func TestWatchEnds(t *testing.T) {
 		wantErr(t, ns+": a watch whose ctx is cancelled", last, context.Canceled)
 		// Nothing runs before the first step.
 		_ = s.Watch(t.Context(), "")
-		// A leader begins its duties when it likes.
+		// A leader may start its duties at any time.
 		if err := goleak.Find(before, goleak.IgnoreAnyFunction("github.com/floedb/floe/internal/shard.(*dutyRunner).do")); err != nil {
 			t.Errorf("%s: %v", ns, err)
 		}
@@ -378,8 +378,8 @@ func TestWatchOfSpreadCannotResume(t *testing.T) {
 	}
 }
 
-// TestWatchBeforeNamespace: who waits in a namespace that does not exist yet hears of it wherever
-// it is created.
+// TestWatchBeforeNamespace: a watch of a namespace that does not exist yet receives its changes,
+// wherever the namespace is created.
 func TestWatchBeforeNamespace(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprintf("spread=%v", spread), func(t *testing.T) {
@@ -468,8 +468,8 @@ func TestWaitChange(t *testing.T) {
 	}
 }
 
-// TestWaitChangeAhead: a revision that the shard has not come to is refused, as Watch does it; it
-// was waited for without end.
+// TestWaitChangeAhead: a revision that the shard has not reached is refused, as in Watch.
+// WaitChange used to wait forever.
 func TestWaitChangeAhead(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	put := must(s.Put(ctx, "k", []byte("1")))
@@ -480,8 +480,8 @@ func TestWaitChangeAhead(t *testing.T) {
 	}
 }
 
-// TestWaitChangeOfForgotten: a change is told once. A key whose tombstone is forgotten, or that
-// never was, does not change again and again.
+// TestWaitChangeOfForgotten: a change is returned once. A key that never existed, or whose
+// tombstone is forgotten, does not appear to change repeatedly.
 func TestWaitChangeOfForgotten(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("n"), within(t)
@@ -507,7 +507,7 @@ func TestWaitChangeOfForgotten(t *testing.T) {
 	}
 }
 
-// awaitWaiters returns once n queries wait, so that what follows finds them waiting.
+// awaitWaiters returns once n queries wait, so that later writes find them waiting.
 func awaitWaiters(t *testing.T, node *floe.Node, n int) {
 	t.Helper()
 	for ctx := within(t); ctx.Err() == nil; {
@@ -523,19 +523,19 @@ func awaitWaiters(t *testing.T, node *floe.Node, n int) {
 	t.Fatalf("there are never %d queries that wait", n)
 }
 
-// behind reads of replicas that may lag.
+// behind reads from replicas that may lag.
 type behind struct{ *recounted }
 
 func (b behind) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	return b.Executor(shard).Query(ctx, q, engine.Replica{Now: b.Now, Stale: true})
 }
 
-// TestWatchOfAReplicaBehind: a watch that goes on at a replica which has not come to its revision
-// yet waits for it; it ended with ErrInvalid.
+// TestWatchOfAReplicaBehind: a watch resumed on a replica that has not reached its revision yet
+// waits for it. It used to end with ErrInvalid.
 func TestWatchOfAReplicaBehind(t *testing.T) {
 	ctx, r := within(t), newRig(t, 1)
 	s := r.store("n")
-	from := must(s.Put(ctx, "k", []byte("0"))).Revision + 1 // as told by a replica that had come further
+	from := must(s.Put(ctx, "k", []byte("0"))).Revision + 1 // as returned by a replica ahead
 	got := make(chan string, 1)
 	go func() {
 		for e, err := range engine.StoreOf[kv.Store](engine.NewRouter(behind{r}), "n", 0).Watch(ctx, "", kv.FromRevision(from)) {

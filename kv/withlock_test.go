@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// inBubble runs a test with a node of its own in a bubble.
+// inBubble runs a test in a synctest bubble with its own node.
 func inBubble(t *testing.T, f func(t *testing.T, node *floe.Node, s *kv.Store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,7 +23,7 @@ func inBubble(t *testing.T, f func(t *testing.T, node *floe.Node, s *kv.Store)) 
 	})
 }
 
-// TestWithLock: one at a time, for as long as it takes, with tokens that increase.
+// TestWithLock: functions run one at a time, for as long as they take, with increasing tokens.
 func TestWithLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node, s *kv.Store) {
 		var inside atomic.Int32
@@ -40,7 +40,7 @@ func TestWithLock(t *testing.T) {
 						t.Errorf("LockOf = %+v after token %d", l, last)
 					}
 					last = l.Token()
-					<-time.After(time.Minute) // twenty times its ttl
+					<-time.After(time.Minute) // twenty times its TTL
 					inside.Add(-1)
 					_, err := node.Txn("n").If(l.Held()).Do(kv.PutOp("x", nil)).Commit(ctx)
 					return err
@@ -60,7 +60,7 @@ func TestWithLock(t *testing.T) {
 	})
 }
 
-// TestWithLockLost: the function learns that the lock is gone, and so does the caller.
+// TestWithLockLost: both the function and the caller are notified that the lock is lost.
 func TestWithLockLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node, s *kv.Store) {
 		ctx := t.Context()
@@ -80,7 +80,7 @@ func TestWithLockLost(t *testing.T) {
 			t.Errorf("WithLock = %v, want ErrConflict", err)
 		}
 		if err := s.WithLock(ctx, "m", time.Hour, func(ctx context.Context) error {
-			must(s.Delete(ctx, "m")) // and it returns before anybody has noticed
+			must(s.Delete(ctx, "m")) // and return before the loss is detected
 			return nil
 		}); !errors.Is(err, kv.ErrConflict) {
 			t.Errorf("WithLock = %v, want ErrConflict", err)
@@ -88,7 +88,7 @@ func TestWithLockLost(t *testing.T) {
 	})
 }
 
-// TestWithLockGivesBack: however the function ends, the next one gets the lock at once.
+// TestWithLockGivesBack: however the function ends, the next caller gets the lock at once.
 func TestWithLockGivesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node, s *kv.Store) {
 		free := func(after string) {
@@ -133,8 +133,8 @@ func TestWithLockGivesBack(t *testing.T) {
 	})
 }
 
-// TestWithLockInAnOutage: when nobody answers, the lock is taken for lost before another one can
-// have it.
+// TestWithLockInAnOutage: without answers from the shard, the lock counts as lost before another
+// caller can acquire it.
 func TestWithLockInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node, s *kv.Store) {
 		began := time.Now()
