@@ -10,10 +10,10 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// callers is how many goroutines call a store in the benchmarks.
+// callers is the number of goroutines that call a store in the benchmarks.
 const callers = 64
 
-// parallel runs f in so many goroutines, on a node on disk.
+// parallel runs f in that many goroutines, on a node on disk.
 func parallel(b *testing.B, prepare func(node *floe.Node), f func(node *floe.Node) error) {
 	node := open(b, floe.Config{DataDir: b.TempDir(), Shards: 1})
 	prepare(node)
@@ -33,7 +33,7 @@ func parallel(b *testing.B, prepare func(node *floe.Node), f func(node *floe.Nod
 
 var payload = bytes.Repeat([]byte("01234567"), 32)
 
-// BenchmarkPut is what the others are compared with.
+// BenchmarkPut is the baseline for the other benchmarks.
 func BenchmarkPut(b *testing.B) {
 	keys := make(chan string, callers)
 	for i := range callers {
@@ -54,7 +54,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
-// BenchmarkRoundTrip is a message from enqueue to ack, each in a call of its own, with others
+// BenchmarkRoundTrip takes a message from enqueue to ack, one call per step, with other messages
 // behind it.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, behind := range []int{0, 1_000_000} {
@@ -76,7 +76,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkBatches is the same, ten messages at a time.
+// BenchmarkBatches is the same with ten messages per call.
 func BenchmarkBatches(b *testing.B) {
 	messages := make([]queue.NewMessage, 10)
 	for i := range messages {
@@ -100,7 +100,7 @@ func BenchmarkBatches(b *testing.B) {
 	})
 }
 
-// fillQueue adds n messages, less urgent than others.
+// fillQueue adds n messages of lower priority than others.
 func fillQueue(tb testing.TB, jobs *queue.Store, n int) {
 	messages := make([]queue.NewMessage, min(n, queue.MaxBatch))
 	for i := range messages {

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// largest returns the most that commands of a kind have taken.
+// largest returns the largest effort of a command kind.
 func largest(t *testing.T, r *machinetest.Rig, command string) engine.Effort {
 	t.Helper()
 	return effortOf(t, r.Efforts(), command)
@@ -31,7 +31,7 @@ func effortOf(t *testing.T, all []engine.Effort, command string) engine.Effort {
 }
 
 // TestLargeLeasesThatEndTogether: messages of a megabyte that become dead letters together are
-// moved a few at a time; 600 of them wrote 2.2 GB in one command.
+// moved a few at a time. Moving 600 of them used to write 2.2 GB in one command.
 func TestLargeLeasesThatEndTogether(t *testing.T) {
 	const n, size = 30, 1 << 20
 	r := newRig(t, 1)
@@ -52,10 +52,9 @@ func TestLargeLeasesThatEndTogether(t *testing.T) {
 	}
 }
 
-// TestManyQueuesAreDueTogether: each Fire ends when it has written enough, whichever queues it is
-// about, and what it looks at grows with what it writes. Every iterator used to sort all that had
-// been written before it: N queues with 1,000 due messages each took 0.15, 0.58, 1.8, 7.0 s for N =
-// 25, 50, 100, 200.
+// TestManyQueuesAreDueTogether: each Fire ends when it has written enough, whatever the number of
+// queues. Its reads grow with its writes. Every iterator used to sort all earlier writes: N queues
+// with 1,000 due messages each took 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200.
 func TestManyQueuesAreDueTogether(t *testing.T) {
 	const queues, messages = 40, 250
 	r := newRig(t, 1)
@@ -78,9 +77,9 @@ func TestManyQueuesAreDueTogether(t *testing.T) {
 	}
 }
 
-// TestTakingPassesNothingOver: what a dequeue looks at grows with what it takes, not with how many
-// messages are delayed or were delivered, also when the queue was not in memory. With 100,000
-// delayed messages of 10 KB it read a gigabyte, while its shard stood still.
+// TestTakingPassesNothingOver: a dequeue's reads grow with the messages it takes, not with the
+// number of delayed or already delivered ones. That also holds when the queue was not in memory.
+// With 100,000 delayed messages of 10 KB it used to read a gigabyte and block its shard.
 func TestTakingPassesNothingOver(t *testing.T) {
 	for _, others := range []int{100, 30_000} {
 		r := newRig(t, 1)
@@ -90,7 +89,7 @@ func TestTakingPassesNothingOver(t *testing.T) {
 		for left := others; left > 0; {
 			left -= len(must(s.Dequeue(ctx, "q", queue.Max(min(left, queue.MaxBatch)), queue.Lease(time.Second))))
 		}
-		r.Advance(1000) // all of them wait for their second attempt
+		r.Advance(1000) // all of them are waiting for their second attempt
 		delayed := make([]queue.NewMessage, min(others, queue.MaxBatch))
 		for i := range delayed {
 			delayed[i] = queue.NewMessage{Options: []queue.EnqueueOption{queue.Delay(time.Hour)}}
@@ -114,8 +113,8 @@ func TestTakingPassesNothingOver(t *testing.T) {
 	}
 }
 
-// TestTakingReadsAhead: the window reads about as many messages as are taken, and in a long run of
-// small calls ever more at a time.
+// TestTakingReadsAhead: the window reads about as many messages as are taken, and more at a time
+// during a long run of small calls.
 func TestTakingReadsAhead(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -134,8 +133,8 @@ func TestTakingReadsAhead(t *testing.T) {
 	}
 }
 
-// TestDeletedQueuesLeaveNoRanges: a range that was deleted costs every later iterator, so queues
-// with few messages are deleted row by row, and an empty one without any.
+// TestDeletedQueuesLeaveNoRanges: a deleted range slows down every later iterator. Queues with few
+// messages are therefore deleted row by row. Neither they nor empty queues leave ranges.
 func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
 	ranges := func(r *machinetest.Rig) (n uint64) {
 		must(0, r.DB().Flush())
@@ -173,8 +172,8 @@ func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
 	}
 }
 
-// TestLeasesAreNotLoadedByCommands: what the first command about a queue looks at after a restart
-// does not grow with the queue's leases. Loading a million of them stopped the shard.
+// TestLeasesAreNotLoadedByCommands: the first command on a queue after a restart reads the same
+// amount, whatever the number of leases. Loading a million leases used to block the shard.
 func TestLeasesAreNotLoadedByCommands(t *testing.T) {
 	looks := func(n int) (most int64) {
 		r := newRig(t, 1)

@@ -20,19 +20,19 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// consuming is a Consume under way.
+// consuming is a running Consume.
 type consuming struct {
 	stop  context.CancelCauseFunc
 	ended chan error
 }
 
-// consume begins to consume a queue, in a bubble.
+// consume starts consuming a queue, in a bubble.
 func consume(t *testing.T, s *queue.Store, name string, handle func(context.Context, queue.Message) error,
 	opts ...queue.ConsumeOption) *consuming {
 	return begun(t, func(ctx context.Context) error { return s.Consume(ctx, name, handle, opts...) })
 }
 
-// begun is some Consume that has been begun.
+// begun starts a consume function.
 func begun(t *testing.T, consume func(ctx context.Context) error) *consuming {
 	ctx, stop := context.WithCancelCause(t.Context())
 	c := &consuming{stop, make(chan error, 1)}
@@ -40,7 +40,7 @@ func begun(t *testing.T, consume func(ctx context.Context) error) *consuming {
 	return c
 }
 
-// end ends it, as it should end.
+// end ends it and checks that it ends as it should.
 func (c *consuming) end(t *testing.T) {
 	t.Helper()
 	c.stop(errEnough)
@@ -51,7 +51,7 @@ func (c *consuming) end(t *testing.T) {
 
 var errEnough = errors.New("that is enough")
 
-// inBubble runs a test with a node of its own in a bubble.
+// inBubble runs a test in a synctest bubble with its own node.
 func inBubble(t *testing.T, f func(t *testing.T, node *floe.Node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,13 +61,13 @@ func inBubble(t *testing.T, f func(t *testing.T, node *floe.Node)) {
 	})
 }
 
-// pass lets time go by, and what it brings about happen.
+// pass advances time and waits for the effects.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// TestConsumeOutcomes: what becomes of a message, by what its handler returns.
+// TestConsumeOutcomes: the handler's result decides what happens to a message.
 func TestConsumeOutcomes(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		ctx, jobs := t.Context(), node.Queue("default")
@@ -131,8 +131,8 @@ func TestConsumeOutcomes(t *testing.T) {
 	})
 }
 
-// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is
-// an OnError that panics.
+// TestConsumeHostileErrors: an error whose methods panic counts as an ordinary failure, and so does
+// a panic in OnError.
 func TestConsumeHostileErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		jobs, hostile := node.Queue("default"), machinetest.HostileErrors()
@@ -158,7 +158,7 @@ func TestConsumeHostileErrors(t *testing.T) {
 	})
 }
 
-// TestConsumeHoldsLeases: a handler that outlasts its lease keeps its message.
+// TestConsumeHoldsLeases: a handler that runs longer than its lease keeps its message.
 func TestConsumeHoldsLeases(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		ctx, jobs := t.Context(), node.Queue("default")
@@ -183,7 +183,7 @@ func TestConsumeHoldsLeases(t *testing.T) {
 	})
 }
 
-// TestConsumeLosesLease: a handler whose message is gone is told so.
+// TestConsumeLosesLease: a handler whose message is gone is notified.
 func TestConsumeLosesLease(t *testing.T) {
 	for name, lose := range map[string]func(ctx context.Context, s *queue.Store) error{
 		"purge":  func(ctx context.Context, s *queue.Store) error { _, err := s.Purge(ctx, "q"); return err },
@@ -217,7 +217,7 @@ func TestConsumeLosesLease(t *testing.T) {
 	}
 }
 
-// TestConsumeDrains: what is not finished in time was not delivered.
+// TestConsumeDrains: a message whose handler does not finish in time counts as not delivered.
 func TestConsumeDrains(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		ctx, jobs := t.Context(), node.Queue("default")
@@ -252,8 +252,8 @@ func TestConsumeDrains(t *testing.T) {
 	})
 }
 
-// TestConsumeLeavesBlockedHandlers: a handler that ignores its context does not keep Consume, and
-// its message is free.
+// TestConsumeLeavesBlockedHandlers: a handler that ignores its context does not block Consume, and
+// its message is released.
 func TestConsumeLeavesBlockedHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		ctx, jobs := t.Context(), node.Queue("default")
@@ -275,8 +275,8 @@ func TestConsumeLeavesBlockedHandlers(t *testing.T) {
 	})
 }
 
-// TestConsumeTenThousand: ten thousand messages that become ready at one time, in namespaces of
-// both kinds, with several consumers.
+// TestConsumeTenThousand: ten thousand messages become ready at the same time, in plain and spread
+// namespaces, with several consumers.
 func TestConsumeTenThousand(t *testing.T) {
 	for name, opts := range map[string][]floe.NamespaceOption{"plain": nil, "spread": {floe.Spread()}} {
 		t.Run(name, func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestConsumeRefuses(t *testing.T) {
 	}
 }
 
-// TestConsumeIsObserved: who looks at the loops of a process sees this one.
+// TestConsumeIsObserved: an observer of a process's work loops sees this one.
 func TestConsumeIsObserved(t *testing.T) {
 	router := newRig(t, 1).Router()
 	seen := &observer{joined: make(chan func() workloop.Status, 1)}

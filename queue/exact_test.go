@@ -9,11 +9,11 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// manyDue is more than a command does of what is due at once: what is behind that is still as it
-// was, and must not be taken for it.
+// manyDue exceeds what one command processes of the items due at once. Items beyond that are
+// unchanged, and must not be used as if they were.
 const manyDue = 2500
 
-// leaseMany fills a queue and leases all of it, for a second.
+// leaseMany fills a queue and leases all messages, for a second.
 func leaseMany(t *testing.T, s *queue.Store, settings queue.Settings) (leased []queue.Message) {
 	t.Helper()
 	ctx := t.Context()
@@ -35,8 +35,8 @@ func leaseMany(t *testing.T, s *queue.Store, settings queue.Settings) (leased []
 	return leased
 }
 
-// TestAckExactlyAtTheEnd: a lease that ends now has ended, also if more end now than one command
-// takes back.
+// TestAckExactlyAtTheEnd: a lease that ends now has ended, even if more leases end now than one
+// command processes.
 func TestAckExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()
@@ -61,8 +61,8 @@ func TestAckExactlyAtTheEnd(t *testing.T) {
 	r.Verify()
 }
 
-// TestDequeueExactlyAtTheEnd: without a pause between attempts a message is there again the moment
-// its lease ends.
+// TestDequeueExactlyAtTheEnd: without a back-off, a message is available again at the instant its
+// lease ends.
 func TestDequeueExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()
@@ -79,8 +79,8 @@ func TestDequeueExactlyAtTheEnd(t *testing.T) {
 	r.Verify()
 }
 
-// TestDedupExactlyAtTheEnd: a key whose window ends now stands for nothing, also if the windows of
-// more keys end now than one command forgets.
+// TestDedupExactlyAtTheEnd: a key whose window ends now no longer counts, even if more windows end
+// now than one command processes.
 func TestDedupExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()
@@ -110,8 +110,8 @@ func TestDedupExactlyAtTheEnd(t *testing.T) {
 	r.Verify()
 }
 
-// TestRedriveStopsWhereTheQueueIsFull: a dead letter that does not fit is not left out for a
-// smaller one behind it.
+// TestRedriveStopsWhereTheQueueIsFull: a dead letter that does not fit is not skipped in favour of
+// a smaller one behind it.
 func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()

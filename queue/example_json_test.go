@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// A view has messages be Go values, as JSON.
+// A view encodes and decodes messages as JSON of a Go type.
 func ExampleJSON() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -37,8 +37,8 @@ func Example() {
 	// 1: newsletter
 }
 
-// Consume works a queue off, several messages at a time, until its context ends; it returns when
-// all that was begun is settled.
+// Consume handles a queue's messages, several at a time, until its context ends. It returns once
+// all started messages are settled.
 func ExampleStore_Consume() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -71,8 +71,7 @@ func ExampleStore_Consume() {
 	// 2 acked, 1 dead
 }
 
-// A message that can not be dealt with is delivered again, and is a dead letter after its last
-// attempt.
+// A message that fails is delivered again, and becomes a dead letter after its last attempt.
 func Example_deadLetters() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -104,8 +103,8 @@ func Example_deadLetters() {
 	// requeued: 1
 }
 
-// An order and the job to ship it come into being together, and the job ends together with what it
-// has done, if its lease has not ended before.
+// An order and the job to ship it are created together. The job ends together with its effects, if
+// its lease has not ended before.
 func Example_transaction() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

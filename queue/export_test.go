@@ -6,12 +6,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// What the tests, which are users of the package, need to see of its inside.
+// Internals for the tests, which otherwise are users of the package.
 
-// NumKinds is the highest kind of a command.
+// NumKinds is the highest command kind.
 var NumKinds = uint8(len(table().Commands))
 
-// Numbers of the machine.
+// Constants of the machine.
 const (
 	KindEnqueue = kindEnqueue
 	KindDequeue = kindDequeue
@@ -19,26 +19,25 @@ const (
 	MaxDue      = maxDue
 )
 
-// NewForgetful returns a machine that remembers next to nothing, so that it has to look into the
-// state often.
+// NewForgetful returns a machine with a tiny cache, which must often read the state.
 func NewForgetful() engine.Machine {
 	return newMachineOf(limits{items: 3, bytes: 1000, row: 300, queues: 2000})
 }
 
-// NewCramped returns a machine whose shard takes up to 5 leases.
+// NewCramped returns a machine whose shard allows up to 5 leases.
 func NewCramped() engine.Machine {
 	m := newMachine().(*machine)
 	m.maxInflight = 5
 	return m
 }
 
-// DecodeBody decodes a command's body and says whether that worked.
+// DecodeBody decodes a command's body and returns the error, if any.
 func DecodeBody(kind uint8, b []byte) error {
 	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 
-// RenewOp renews leases; the value of its result is a []bool, which of them have not ended.
+// RenewOp renews leases. Its result is a []bool that reports which of them have not ended.
 func RenewOp(name string, lease time.Duration, receipts ...Receipt) engine.Op {
 	op := renewOp(name, lease, receipts)
 	op.Decode = func(b []byte) (any, error) {
@@ -53,7 +52,7 @@ func RedriveOp(name string, after, until uint64, text string) engine.Op {
 	return redrive.Op(name, redriveBody{after, until, []byte(text)}, nil)
 }
 
-// Recode decodes a row and encodes it again; ok is false if it is none.
+// Recode decodes a row and encodes it again; ok is false if it does not decode.
 func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	switch kind {
 	case 'q':
@@ -75,11 +74,12 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	return nil, false
 }
 
-// Remembered returns how many queues a machine remembers, and about how many bytes they take.
+// Remembered returns the number of queues that a machine caches, and their approximate size in
+// bytes.
 func Remembered(m engine.Machine) (queues, bytes int) {
 	s := m.(*machine).queues
 	return s.Len(), s.Weight()
 }
 
-// MaxRemembered is about how many bytes a machine's queues take at most.
+// MaxRemembered is the approximate limit in bytes on a machine's cached queues.
 var MaxRemembered = standardLimits.queues

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: a call returns the error of any request to a shard that fails.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r, ctx := newRig(t, 3), t.Context()
@@ -25,7 +25,7 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *queue.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf[queue.Store](engine.NewRouter(d), "n", 0)) }
 		}
-		// what is asked for does not exist, unless the question fails
+		// the thing does not exist, unless the request fails
 		missing := func(err error) error { return machinetest.Except(err, queue.ErrNotFound) }
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Configure":     call(func(s *queue.Store) error { return s.Configure(ctx, "q", queue.Settings{MaxLen: 1000}) }),

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// BenchmarkDeliver delivers and acknowledges a message when few were before it and are behind it,
-// and when many were and are: it costs the same.
+// BenchmarkDeliver delivers and acknowledges a message, with few and with many messages before and
+// behind it. The cost is the same.
 func BenchmarkDeliver(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
@@ -39,8 +39,8 @@ func takeBatch(t testing.TB, jobs *queue.Store, n int) {
 	must(jobs.Ack(t.Context(), "q", receipts...))
 }
 
-// TestIdleQueues has more queues than are remembered: memory stays bounded, and after a restart
-// only those that are used are read.
+// TestIdleQueues has more queues than are cached: memory stays bounded, and after a restart only
+// the queues in use are read.
 func TestIdleQueues(t *testing.T) {
 	const queues = 60_000
 	var machine engine.Machine
@@ -69,7 +69,7 @@ func TestIdleQueues(t *testing.T) {
 	}
 }
 
-// TestAllocations pins what the hot path allocates in Apply, beside what the rig itself does.
+// TestAllocations pins the allocations of the hot path in Apply, apart from the rig's own.
 func TestAllocations(t *testing.T) {
 	r := newRig(t, 1)
 	enqueue := command(t, queue.EnqueueOp("q", payload))

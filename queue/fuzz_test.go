@@ -22,8 +22,8 @@ func command(tb testing.TB, op engine.Operation) engine.Command {
 	return cmd
 }
 
-// someOps are operations that succeed one after the other in an empty namespace, each as an entry:
-// they leave a queue with messages in every state.
+// someOps returns operations that succeed one after another in an empty namespace, each as an
+// entry. They leave a queue with messages in every state.
 func someOps() []engine.Operation {
 	return []engine.Operation{
 		queue.ConfigureOp("q", queue.Settings{MaxLen: 100, MaxBytes: 10_000, MaxAttempts: 2, DeadRetention: time.Hour}),
@@ -46,7 +46,7 @@ func someOps() []engine.Operation {
 	}
 }
 
-// otherOps are more of them, for bodies to begin with.
+// otherOps returns further operations, as seed bodies.
 func otherOps() []engine.Operation {
 	return []engine.Operation{
 		queue.PurgeOp("q"), queue.DeleteOp("q"), queue.RequeueOp("q", 1), queue.DeleteDeadOp("q", 1), queue.RedriveOp("q", 0, 0, "d"),
@@ -56,9 +56,9 @@ func otherOps() []engine.Operation {
 	}
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing
-// panics but for a body that does not decode and is not admitted, and all rows still make sense.
-// What Admit lets through is not malformed when it is applied. Time goes by between the commands.
+// FuzzApplyCommand applies arbitrary bodies: each is refused or carried out, and all rows stay
+// consistent. Only a body that does not decode and was not admitted may panic. A command that Admit
+// accepts is not malformed when it is applied. Time passes between the commands.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range append(someOps(), otherOps()...) {
 		cmd := command(f, op)
@@ -107,7 +107,7 @@ func FuzzApplyCommand(f *testing.F) {
 	})
 }
 
-// FuzzDecodeRow decodes rows of all kinds; what can be decoded is encoded as it was.
+// FuzzDecodeRow decodes rows of all kinds; a row that decodes is encoded identically.
 func FuzzDecodeRow(f *testing.F) {
 	r := newRig(f, 1)
 	for _, op := range someOps() {
@@ -125,7 +125,7 @@ func FuzzDecodeRow(f *testing.F) {
 	})
 }
 
-// FuzzDecodeResult decodes results that no machine has made.
+// FuzzDecodeResult decodes results that no machine produced.
 func FuzzDecodeResult(f *testing.F) {
 	r := newRig(f, 1)
 	for _, op := range someOps() {

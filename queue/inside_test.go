@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
+// TestQueriesArriveAsTheyWere: queries and their results survive encoding between processes.
 func TestQueriesArriveAsTheyWere(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	stats := Stats{
@@ -90,8 +90,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	})
 }
 
-// TestLimitsOfOtherProcesses: a command that another process made has the limits of one that was
-// made here.
+// TestLimitsOfOtherProcesses: a command made by another process has the same limits as a local one.
 func TestLimitsOfOtherProcesses(t *testing.T) {
 	bytes := func(n int64) []byte { return make([]byte, n) }
 	receipts := func(n int64) (all []receipt) {
@@ -165,11 +164,11 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// roomQuery asks for the room of a queue as duties of other machines do, and waits for some.
+// roomQuery reads a queue's free room as duties of other machines do, and can wait for some.
 type roomQuery struct {
 	engine.Query
 	name  string
-	asked chan struct{} // nil: it does not wait
+	asked chan struct{} // nil: do not wait
 	room  protocol.QueueRoom
 }
 
@@ -194,7 +193,7 @@ func (m *machine) queryRoom(v *engine.View, room *roomQuery) (err error) {
 	return err
 }
 
-// newInsideRig returns a rig, the machine in it, and a function that does an operation there.
+// newInsideRig returns a rig, its machine, and a function that applies operations.
 func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...engine.Operation)) {
 	m := newMachine().(*machine)
 	p := table()
@@ -216,8 +215,8 @@ func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...engine.Oper
 	}
 }
 
-// TestRoom: how much a queue takes is what its bounds leave, and whoever waits for some hears of
-// all that makes room.
+// TestRoom: a queue's free room is what its bounds leave. A query waiting for room is notified by
+// every change that makes room.
 func TestRoom(t *testing.T) {
 	r, _, do := newInsideRig(t)
 	roomOf := func(name string) protocol.QueueRoom {
@@ -286,8 +285,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestVerifyReportsValues changes one value of a row, or of what is remembered, at a time: Verify
-// has to say so.
+// TestVerifyReportsValues changes one value of a row or of the cache at a time; Verify must report
+// it.
 func TestVerifyReportsValues(t *testing.T) {
 	type damage struct {
 		*machinetest.Rig

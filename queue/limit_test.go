@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestInvalid names what is wrong with arguments, its value and the limit.
+// TestInvalid: an error for invalid arguments names the argument, its value and the limit.
 func TestInvalid(t *testing.T) {
 	ctx, node := within(t), open(t, floe.Config{Shards: 1, MaxValueSize: 1000})
 	jobs := node.Queue("default")
@@ -118,7 +118,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestManyDue lets more leases end at once than one firing of the timer takes.
+// TestManyDue: more leases end at once than one firing of the timer processes.
 func TestManyDue(t *testing.T) {
 	const n = 2*queue.MaxDue + 10
 	r := newRig(t, 1)
@@ -154,7 +154,7 @@ func TestManyDue(t *testing.T) {
 	r.Verify()
 }
 
-// TestMaxInflight has as many leases as a shard takes, over several queues.
+// TestMaxInflight: a shard reaches its limit of leases, over several queues.
 func TestMaxInflight(t *testing.T) {
 	r := newRigOf(t, 1, queue.NewCramped)
 	jobs, other, ctx := storeOf(r, "n"), storeOf(r, "other"), within(t)
@@ -184,7 +184,7 @@ func TestMaxInflight(t *testing.T) {
 	r.Verify()
 }
 
-// TestManyKeys deletes a queue with more dedup keys than are forgotten at once.
+// TestManyKeys deletes a queue with more dedup keys than one command forgets.
 func TestManyKeys(t *testing.T) {
 	r := newRig(t, 1)
 	jobs, ctx := storeOf(r, "n"), within(t)
@@ -210,7 +210,7 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// TestDequeueBytes bounds what one call returns.
+// TestDequeueBytes: the bytes that one call returns are bounded.
 func TestDequeueBytes(t *testing.T) {
 	r := newRig(t, 1)
 	jobs, ctx := storeOf(r, "n"), within(t)
@@ -233,8 +233,8 @@ func TestDequeueBytes(t *testing.T) {
 	}
 }
 
-// TestWaitersTakeTurns has more consumers waiting than there are messages: as many get one, those
-// who came first, and all others go on waiting.
+// TestWaitersTakeTurns has more waiting consumers than messages. The consumers that came first get
+// one message each; the others keep waiting.
 func TestWaitersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := must(floe.Open(floe.Config{Shards: 1}))
@@ -279,7 +279,7 @@ func TestWaitersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPauseAndResume has a consumer that waits for a paused queue, until it is resumed.
+// TestPauseAndResume: a consumer waits while its queue is paused, until it is resumed.
 func TestPauseAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := must(floe.Open(floe.Config{Shards: 1}))
@@ -304,8 +304,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// TestShortMaxBackoff: a BackoffMax below the default of BackoffMin was refused, and the error
-// named a BackoffMin of 0s.
+// TestShortMaxBackoff: a BackoffMax below the default of BackoffMin is accepted. It used to be
+// refused, with an error that named a BackoffMin of 0s.
 func TestShortMaxBackoff(t *testing.T) {
 	jobs, ctx := openStore(t), within(t)
 	must(0, jobs.Configure(ctx, "q", queue.Settings{BackoffMax: 500 * time.Millisecond}))
@@ -314,7 +314,8 @@ func TestShortMaxBackoff(t *testing.T) {
 	}
 }
 
-// TestLongWaits: a wait of more than 100 years was refused through a Client, and not by a Node.
+// TestLongWaits: a Node and a Client both accept a wait of more than 100 years. The Client used to
+// refuse it.
 func TestLongWaits(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
 	ctx := within(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestLimits tries all documented limits of the store, and what is beside them. That of leases is
-// tried by TestMaxInflight.
+// TestLimits tries all documented limits of the store, and values beside them. TestMaxInflight
+// covers the limit on leases.
 func TestLimits(t *testing.T) {
 	const most = 5000 // bytes of a payload
 	ctx, node := within(t), open(t, floe.Config{Shards: 1, MaxValueSize: most})
@@ -140,7 +140,7 @@ func TestLimits(t *testing.T) {
 	machinetest.DocumentLimits(t, "package queue", machinetest.Bounds(limits))
 }
 
-// batchOf returns messages that count as so many bytes together, 16 of them for each beside its
+// batchOf returns messages whose sizes total n bytes. Each counts 16 bytes in addition to its
 // payload.
 func batchOf(n int64) (all []queue.NewMessage) {
 	for n > 0 {
@@ -150,7 +150,7 @@ func batchOf(n int64) (all []queue.NewMessage) {
 	return all
 }
 
-// fill puts messages of a size into a queue with settings.
+// fill configures a queue and adds messages of the given size.
 func fill(ctx context.Context, s *queue.Store, name string, c queue.Settings, messages, size int) error {
 	if err := s.Configure(ctx, name, c); err != nil {
 		return err

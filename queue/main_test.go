@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a node that is closed with the test, which must not have failed by then.
+// open opens a node and closes it with the test; the node must not have failed by then.
 func open(t testing.TB, c floe.Config) *floe.Node {
 	t.Helper()
 	node, err := floe.Open(c)
@@ -34,12 +34,12 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 	return node
 }
 
-// newRig returns a rig that has key-value too, for transactions over both.
+// newRig returns a rig that also has key-value, for transactions over both.
 func newRig(t testing.TB, shards int) *machinetest.Rig {
 	return newRigOf(t, shards, engine.TableOf[queue.Store]().New)
 }
 
-// newRigOf returns one whose queues have a machine of their own.
+// newRigOf is newRig with the given queue machine.
 func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *machinetest.Rig {
 	return machinetest.Open(t, machinetest.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
 }
@@ -54,10 +54,10 @@ func storeOf(r *machinetest.Rig, namespace string) *queue.Store {
 	return engine.StoreOf[queue.Store](r.Router(), namespace, 0)
 }
 
-// openStore opens a store in memory.
+// openStore opens an in-memory store.
 func openStore(t testing.TB) *queue.Store { return open(t, floe.Config{Shards: 1}).Queue("default") }
 
-// within bounds everything a test waits for; reaching it is a failure.
+// within bounds all waiting in a test; exceeding it is a failure.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// drawDead requeues or deletes a dead letter.
+// drawDead draws an operation that requeues or deletes a dead letter.
 func (m *model) drawDead(name string) modelOp {
 	seq := uint64(1 + m.rng.IntN(5))
 	if q := m.queues[name]; q != nil {
@@ -40,7 +40,7 @@ func (m *model) drawDead(name string) modelOp {
 	}}
 }
 
-// drawDelete deletes a message by its seq, in any state.
+// drawDelete draws an operation that deletes a message by its seq, in any state.
 func (m *model) drawDelete(name string) modelOp {
 	seq := uint64(m.rng.IntN(5))
 	if q := m.queues[name]; q != nil && m.rng.IntN(10) > 0 {

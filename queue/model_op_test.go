@@ -14,15 +14,15 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// modelOp is an operation: what it does to the model, and what it has to return or be refused with.
+// modelOp is an operation, its effect on the model, and its expected result or error.
 type modelOp struct {
 	name  string
 	op    engine.Operation
 	apply func() (want any, err error)
-	done  func(got any) // takes over what the model can not know
+	done  func(got any) // copies values that the model can not know
 }
 
-// one does one operation, with a method of the store.
+// one runs one operation, with a method of the store.
 func (m *model) one() {
 	o := m.draw()
 	m.last = o.name
@@ -58,7 +58,7 @@ func (m *model) result(o modelOp, got any, err error, want any, wantErr error) {
 	}
 }
 
-// scrub takes out of a result what the model can not know.
+// scrub removes from a result the values that the model can not know.
 func scrub(v any) any {
 	switch v := v.(type) {
 	case queue.Enqueued:
@@ -80,8 +80,7 @@ func scrub(v any) any {
 	return v
 }
 
-// txn does several operations in a transaction, which is taken back as a whole if one of them
-// fails.
+// txn runs several operations in a transaction, and restores the model if one of them fails.
 func (m *model) txn() {
 	m.settle()
 	before := m.snapshot()
@@ -96,7 +95,7 @@ func (m *model) txn() {
 		ops = append(ops, o)
 		txn.Do(o.op)
 		if wantErr == nil {
-			m.settle() // the operation before may have made something due
+			m.settle() // the previous operation may have made something due
 			var want any
 			want, wantErr = o.apply()
 			wants = append(wants, want)
@@ -123,7 +122,7 @@ func (m *model) txn() {
 	}
 }
 
-// name draws a queue; in a spread namespace all of them are in one shard, so that transactions are
+// name draws a queue. In a spread namespace all queues share a shard, so that transactions are
 // possible.
 func (m *model) name() string { return "{t}" + string(rune('a'+m.rng.IntN(3))) }
 
@@ -159,7 +158,7 @@ func (m *model) payload() []byte {
 	return fmt.Appendf(nil, "%d", m.rng.IntN(1000))
 }
 
-// newMessage draws a message, and what adding it does.
+// newMessage draws a message, and returns a function that adds it to the model.
 func (m *model) newMessage() (n queue.NewMessage, text string, add func(q *modelQueue) (queue.Enqueued, error)) {
 	msg := queue.Message{Priority: queue.DefaultPriority, Payload: m.payload(), State: queue.Ready}
 	n.Payload = msg.Payload
@@ -214,7 +213,7 @@ func (m *model) newMessage() (n queue.NewMessage, text string, add func(q *model
 	}
 }
 
-// open returns a queue of the model, which it creates.
+// open returns a queue of the model, and creates it if necessary.
 func (m *model) open(name string) *modelQueue {
 	if m.queues[name] == nil {
 		m.queues[name] = newModelQueue(m.now())
@@ -285,8 +284,8 @@ func (m *model) drawDequeue(name string) modelOp {
 	}
 }
 
-// receipt draws a receipt, which may be good, stale or nonsense, and says whose it is when it is
-// looked at.
+// receipt draws a receipt, which may be valid, stale or nonsense. The returned function looks up
+// its message in the model.
 func (m *model) receipt(name string) (queue.Receipt, func() *modelMessage) {
 	r := queue.Receipt("1-1")
 	if q := m.queues[name]; q != nil {

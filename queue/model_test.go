@@ -16,9 +16,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestModel does random operations and transactions, many of them failing, on nodes that restart
-// and crash at random, and compares every result, error, count and listing with those of plain
-// maps.
+// TestModel runs random operations and transactions, many of them failing, on nodes that restart
+// and crash at random. It compares every result, error, count and listing with those of plain maps.
 //
 //	go test -run TestModel -seed 7 -runs 1600 ./queue
 func TestModel(t *testing.T) {
@@ -31,7 +30,7 @@ func TestModel(t *testing.T) {
 	}.Run(t)
 }
 
-// model is a namespace as maps. Everything in it happens at the time at which it is due.
+// model is a namespace as maps. Everything happens at exactly the time it is due.
 type model struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -40,7 +39,7 @@ type model struct {
 	store  *queue.Store
 	spread bool
 	queues map[string]*modelQueue
-	last   string // the operation, for messages
+	last   string // the last operation, for messages
 }
 
 type modelQueue struct {
@@ -49,7 +48,7 @@ type modelQueue struct {
 	seq      uint64
 	messages map[uint64]*modelMessage
 	keys     map[string]modelKey
-	stats    queue.Stats // the counters of what ever was
+	stats    queue.Stats // counters since the beginning
 	old      []queue.Receipt
 }
 
@@ -103,7 +102,7 @@ func (q *modelQueue) clone() *modelQueue {
 	return &c
 }
 
-// settle does what is due: leases end, the dead are forgotten.
+// settle processes everything due: leases end, dead letters are forgotten.
 func (q *modelQueue) settle(now int64) {
 	for _, seq := range slices.Sorted(maps.Keys(q.messages)) {
 		msg := q.messages[seq]
@@ -152,7 +151,7 @@ func (q *modelQueue) in(states ...queue.State) (found []*modelMessage) {
 	return found
 }
 
-// count returns the stats as they are now.
+// count returns the current stats.
 func (q *modelQueue) count(name string) queue.Stats {
 	s := q.stats
 	s.Name, s.Paused, s.Settings = name, q.paused, q.settings
@@ -164,8 +163,8 @@ func (q *modelQueue) count(name string) queue.Stats {
 	return s
 }
 
-// bytesOf returns what counts of a message: its payload, and its headers with a length of one byte,
-// or two, before each name and value.
+// bytesOf returns the counted size of a message: its payload and headers, with a length prefix of
+// one or two bytes for each name and value.
 func bytesOf(m *queue.Message) int64 {
 	n := len(m.Payload)
 	for name, value := range m.Headers {
@@ -174,14 +173,14 @@ func bytesOf(m *queue.Message) int64 {
 	return int64(n)
 }
 
-// full reports whether a message more is too much.
+// full reports whether one more message would exceed the bounds.
 func (q *modelQueue) full(m *queue.Message) bool {
 	s := q.count("")
 	held := s.Ready + s.Delayed + s.Inflight
 	return q.settings.MaxLen > 0 && held >= q.settings.MaxLen || q.settings.MaxBytes > 0 && s.Bytes+bytesOf(m) > q.settings.MaxBytes
 }
 
-// Step does something.
+// Step runs one random step.
 func (m *model) Step() {
 	switch n := m.rng.IntN(100); {
 	case n < 60:
@@ -199,7 +198,7 @@ func (m *model) Step() {
 	}
 }
 
-// let lets time go by.
+// let advances time.
 func (m *model) let() {
 	m.last = "let time go by"
 	millis := int64(m.rng.IntN(3000))
@@ -226,7 +225,7 @@ func (m *model) snapshot() map[string]*modelQueue {
 	return all
 }
 
-// Compare compares all that can be asked for.
+// Compare compares everything that can be read.
 func (m *model) Compare() {
 	m.last += ", then compare"
 	m.ground.Fire()
@@ -251,7 +250,7 @@ func (m *model) Compare() {
 	}
 }
 
-// compareBySeq looks some messages up, also some that do not exist.
+// compareBySeq looks up some messages, including some that do not exist.
 func (m *model) compareBySeq(name string, q *modelQueue) {
 	for range 3 {
 		seq := uint64(m.rng.IntN(int(q.seq) + 2))

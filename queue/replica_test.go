@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestReplicasAreEqual applies one random log on replicas that commit at different times, remember
-// different amounts, and start anew in the middle: all rows and the state's hash are equal.
+// TestReplicasAreEqual applies one random log on replicas that commit at different times, have
+// different cache sizes, and restart midway. All rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 2000)
 	forgetful := primitives(queue.NewForgetful)
@@ -24,7 +24,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	)
 }
 
-// randomLog does random operations and transactions, many of them failing, on queues and returns
+// randomLog runs random operations and transactions on queues, many of them failing, and returns
 // the entries.
 func randomLog(t *testing.T, rng *rand.Rand, steps int) [][]byte {
 	r := newRig(t, 1)

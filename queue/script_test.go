@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestScripts runs the scripts in testdata. Each line of a "run" is a call of the store, answered
-// by one or more lines; after each line all rows are verified. Time is given by "at" and moves
-// nothing by itself: timers go off when the script says "fire".
+// TestScripts runs the scripts in testdata. Each line of a "run" is a store call, answered by one
+// or more lines. After each line all rows are verified. "at" sets the time without other effects:
+// timers go off only at "fire".
 //
 //	at 10s                                       the time since the beginning
 //	enqueue q body prio=5 delay=1s key=k attempts=2 header=name:value

@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// entries returns how many entries the logs of a node hold.
+// entries returns the number of entries in a node's logs.
 func entries(t testing.TB, node *floe.Node) (n uint64) {
 	t.Helper()
 	for _, s := range must(node.Stats(t.Context())).Shards {
@@ -21,13 +21,13 @@ func entries(t testing.TB, node *floe.Node) (n uint64) {
 	return n
 }
 
-// handles is what Node and Client share here.
+// handles is the part of Node and Client used here.
 type handles interface {
 	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
 }
 
-// TestEmptyPollsWriteNothing: of 100 polls through fresh handles each wrote an entry, even of a
-// namespace that does not exist.
+// TestEmptyPollsWriteNothing: empty polls write no entry. Each of 100 polls through fresh handles
+// used to write one, even in a namespace that does not exist.
 func TestEmptyPollsWriteNothing(t *testing.T) {
 	node := open(t, floe.Config{Shards: 2, Listen: "127.0.0.1:0"})
 	ctx := within(t)
@@ -48,8 +48,8 @@ func TestEmptyPollsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestManyConsumersFewEntries has 100 consumers wait for 7 messages: each message and its delivery
-// are one entry.
+// TestManyConsumersFewEntries has 100 consumers waiting for 7 messages: each message and its
+// delivery take one entry.
 func TestManyConsumersFewEntries(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
 	ctx := within(t)
@@ -89,7 +89,7 @@ func TestManyConsumersFewEntries(t *testing.T) {
 	}
 }
 
-// awaitWaiting returns when so many calls wait at a node.
+// awaitWaiting returns when the given number of calls wait at a node.
 func awaitWaiting(ctx context.Context, t testing.TB, node *floe.Node, want int) {
 	t.Helper()
 	for {
@@ -103,8 +103,8 @@ func awaitWaiting(ctx context.Context, t testing.TB, node *floe.Node, want int) 
 	}
 }
 
-// TestTakeOfALostCaller: a consumer that was gone must not get a message, nor keep it from the one
-// behind.
+// TestTakeOfALostCaller: a consumer that has gone neither gets a message nor keeps it from the next
+// consumer.
 func TestTakeOfALostCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := must(floe.Open(floe.Config{Shards: 1}))
@@ -132,7 +132,7 @@ func TestTakeOfALostCaller(t *testing.T) {
 	})
 }
 
-// TestTakeInTransaction: what a transaction enqueues is delivered by the same entry.
+// TestTakeInTransaction: messages that a transaction enqueues are delivered by the same entry.
 func TestTakeInTransaction(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1})
 	ctx := within(t)
@@ -150,8 +150,8 @@ func TestTakeInTransaction(t *testing.T) {
 	}
 }
 
-// TestPulledTakeMakesNoNamespace: a take that waited in a namespace that there is not was pulled
-// behind a command that was refused, and its own empty outcome made the namespace.
+// TestPulledTakeMakesNoNamespace: a waiting take does not create its namespace. It used to be
+// pulled behind a refused command, and its own empty outcome created the namespace.
 func TestPulledTakeMakesNoNamespace(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1})
 	ctx := within(t)

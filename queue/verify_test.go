@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// newFilledRig has queues with messages in every state, dead letters, dedup keys, and one that was
-// deleted and is not forgotten yet.
+// newFilledRig has queues with messages in every state, dead letters and dedup keys. One queue is
+// deleted but not forgotten yet.
 func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := newRig(t, 1)
@@ -29,10 +29,10 @@ func newFilledRig(t *testing.T) *machinetest.Rig {
 	return r
 }
 
-// damaged is a rig whose rows are changed.
+// damaged is a rig for changing rows.
 type damaged struct{ *machinetest.Rig }
 
-// find returns a row of the machine by how its key begins.
+// find returns the first row of the machine whose key has the prefix.
 func (r damaged) find(prefix string) machinetest.Row {
 	for _, row := range r.Rows(0) {
 		if row.Machine == engine.MachineQueue && bytes.HasPrefix(row.Key, []byte(prefix)) {
@@ -64,19 +64,19 @@ func (r damaged) move(prefix string, f func(k []byte) []byte) {
 	r.set(f(slices.Clone(row.Key)), row.Value)
 }
 
-// timer sets one, due at once.
+// timer sets a timer that is due at once.
 func (r damaged) timer(token string) {
 	k := append([]byte("t\xff\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00"), token...)
 	r.Tamper(0, machinetest.Row{Key: k, Value: []byte{}})
 }
 
-// last changes the last byte.
+// last changes the last byte of b.
 func last(b []byte) []byte {
 	b[len(b)-1] ^= 1
 	return b
 }
 
-// TestVerifyReports damages rows: Verify has to say so.
+// TestVerifyReports damages rows; Verify must report each damage.
 func TestVerifyReports(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(r damaged)
@@ -140,8 +140,8 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestRequeueIntoEmptyQueue: a queue that became empty has forgotten its priorities, and knows that
-// of a dead letter again when it is requeued.
+// TestRequeueIntoEmptyQueue: an emptied queue has forgotten its priorities, and learns that of a
+// dead letter again when it is requeued.
 func TestRequeueIntoEmptyQueue(t *testing.T) {
 	r := newRig(t, 1)
 	for _, op := range []engine.Operation{queue.EnqueueOp("q", nil, queue.Priority(7)), queue.DequeueOp("q"),
