@@ -12,7 +12,7 @@ func TestWrite(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	write(t, s, point("a", 1000, 1.5), point("b", 1000, 2.5), point("a", 2000, 3))
-	write(t, s, point("a", 2000, 4), point("c", 500, -1)) // a known series, and a new one
+	write(t, s, point("a", 2000, 4), point("c", 500, -1)) // a known series and a new one
 	check(t, r, "cpu host=a; value 1000 1.5", "cpu host=a; value 2000 4", "cpu host=b; value 1000 2.5", "cpu host=c; value 500 -1")
 	r.Restart()
 	write(t, s, point("b", 3000, 7))
@@ -54,7 +54,7 @@ log,a=1 text="only" 1000000002000
 	}
 }
 
-// TestNoGarbageOfPoints: what a known series costs to write does not grow with its points.
+// TestNoGarbageOfPoints: allocations for writing a known series do not grow with its points.
 func TestNoGarbageOfPoints(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	batch := func(steps int) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// lines writes points of some series in the line protocol, of one time each step: a random walk of
-// two decimals, or numbers of all digits.
+// lines returns points of several series in the line protocol, one text per time step. Values are a
+// random walk with two decimals or, with full set, use all digits.
 func lines(series, steps int, start time.Time, full bool) [][]byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	values := make([]float64, series)
@@ -36,8 +36,8 @@ func lines(series, steps int, start time.Time, full bool) [][]byte {
 	return all
 }
 
-// BenchmarkWriteLine writes batches of 5,000 points of 1,000 series, and reports points per second
-// and how many bytes of log commands they are.
+// BenchmarkWriteLine writes batches of 5,000 points of 1,000 series. It reports points per second
+// and bytes of log commands.
 func BenchmarkWriteLine(b *testing.B) {
 	for _, full := range []bool{false, true} {
 		b.Run(fmt.Sprintf("full=%v", full), func(b *testing.B) {
@@ -62,8 +62,8 @@ func BenchmarkWriteLine(b *testing.B) {
 	}
 }
 
-// TestBytesPerPoint: gauges of two decimals take little more than a byte a point when they are
-// sealed and merged, and numbers of all digits about six.
+// TestBytesPerPoint: sealed and merged gauges with two decimals take little more than a byte per
+// point. Values with all digits take about six.
 func TestBytesPerPoint(t *testing.T) {
 	for _, c := range []struct {
 		name          string

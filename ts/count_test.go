@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// counted fails unless the measurement counts so many points.
+// counted fails unless the measurement counts the given number of points.
 func counted(t *testing.T, r *machinetest.Rig, s *ts.Store, want int64) {
 	t.Helper()
 	if m, err := s.Get(t.Context(), "cpu"); err != nil || m.Points != want {
@@ -20,7 +20,7 @@ func counted(t *testing.T, r *machinetest.Rig, s *ts.Store, want int64) {
 	r.Verify()
 }
 
-// TestCountOfSparseFields: a point counts once, however many fields it has, and whichever.
+// TestCountOfSparseFields: a point counts once, whatever its fields and their number.
 func TestCountOfSparseFields(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -43,14 +43,14 @@ func TestCountOfSparseFields(t *testing.T) {
 	write(t, s, sparse(100, 130)...)
 	r.Advance(5 * minute)
 	counted(t, r, s, 140)
-	r.Advance(10 * minute) // nothing was added: they are counted, and not merged yet
+	r.Advance(10 * minute) // no new points: the pages are counted but not merged yet
 	counted(t, r, s, 130)
 	r.Advance(2 * day)
 	rows(t, r, ts.RowChunk, 8)
 	counted(t, r, s, 130)
 }
 
-// TestCountOfDeletedSeries: their points leave the count as they leave the disk, of measurements
+// TestCountOfDeletedSeries: deleted points leave the count as they leave the disk, in measurements
 // with one field and with several.
 func TestCountOfDeletedSeries(t *testing.T) {
 	for fields := range 3 {
@@ -73,9 +73,9 @@ func TestCountOfDeletedSeries(t *testing.T) {
 	}
 }
 
-// TestLongerRetention: points that were too old when a longer retention was set do not come back,
-// wherever they are: in blocks, pages, or pages that are merged with later ones. What is written
-// from then on stays.
+// TestLongerRetention: points that were too old when a longer retention was set do not come back.
+// They may be in blocks, in pages, or in pages merged with later ones. Points written afterwards
+// stay.
 func TestLongerRetention(t *testing.T) {
 	for name, steps := range map[string][4]int64{
 		"in a block":                     {0, 0, 0, 0},
@@ -132,8 +132,8 @@ func TestLongerRetention(t *testing.T) {
 	}
 }
 
-// TestLongerRetentionAgain: what each of many changes has left too old is told apart, and there is
-// a bound.
+// TestLongerRetentionAgain: the points that each of many retention changes left too old are
+// distinguished, up to a bound.
 func TestLongerRetentionAgain(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -146,7 +146,7 @@ func TestLongerRetentionAgain(t *testing.T) {
 	must(0, set(2*time.Hour)) // b is gone
 	write(t, s, point("b", -31*minute, 2), point("b", -30*minute, 3))
 	r.Pass(45 * minute)
-	must(0, set(3*time.Hour)) // those of b are not: they are 116 and 115 minutes old
+	must(0, set(3*time.Hour)) // those of b remain: they are 116 and 115 minutes old
 	check := func() {
 		t.Helper()
 		if got := collect(s.Read(t.Context(), "cpu", "value")); len(got) != 3 {
@@ -157,7 +157,7 @@ func TestLongerRetentionAgain(t *testing.T) {
 	r.Advance(5 * minute)
 	check()
 	r.Pass(2 * hour)
-	must(0, set(0)) // now they are, and a is not
+	must(0, set(0)) // now they are gone, and a is not
 	write(t, s, point("c", -10*hour, 1))
 	r.Advance(day)
 	r.Advance(hour)

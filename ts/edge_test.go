@@ -19,7 +19,7 @@ var (
 	stormFlag    = flag.Int("storm", 30, "batches of late points that TestLateStorm writes")
 )
 
-// TestBackfill writes ten years, a point a day: a block is sealed into a bounded number of
+// TestBackfill writes ten years with a point per day. A block is sealed into a bounded number of
 // partitions, so the call is split.
 func TestBackfill(t *testing.T) {
 	r := newRig(t, 1)
@@ -48,8 +48,8 @@ func TestBackfill(t *testing.T) {
 	r.Verify()
 }
 
-// TestManyFields: a measurement has up to 1,024 fields, however few of them a point has; points
-// with more are refused, and others written.
+// TestManyFields: a measurement has up to 1,024 fields, however few fields each point has. Points
+// that exceed it are refused, and others written.
 func TestManyFields(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -90,7 +90,7 @@ func TestManyFields(t *testing.T) {
 	r.Verify()
 }
 
-// TestRefusals: what can not be written is refused for itself, by an error that says why.
+// TestRefusals: each invalid point is refused on its own, with an error that gives the reason.
 func TestRefusals(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -149,8 +149,8 @@ func TestRefusals(t *testing.T) {
 	check(t, r, "cpu host=a; value 0 1")
 }
 
-// TestLateStorm writes points into buckets that have been computed long ago, over and over: all six
-// aggregates are always those of the points.
+// TestLateStorm repeatedly writes points into buckets computed long ago. All six aggregates always
+// match the points.
 func TestLateStorm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
@@ -178,7 +178,7 @@ func TestLateStorm(t *testing.T) {
 	compareRollup(t, r, 2, 7*hour)
 }
 
-// compareRollup compares a tier with what the points say.
+// compareRollup compares a tier with aggregates of the points.
 func compareRollup(t *testing.T, r *machinetest.Rig, tier uint16, every int64) {
 	t.Helper()
 	type bucket struct{ count, least, most, first, last, firstAt, lastAt float64 }
@@ -218,7 +218,7 @@ func compareRollup(t *testing.T, r *machinetest.Rig, tier uint16, every int64) {
 	}
 }
 
-// TestSealedAlike: the same points, in any order and however they were sealed, are the same.
+// TestSealedAlike: the same points give the same result, in any order and however they were sealed.
 func TestSealedAlike(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	var all []ts.Point
@@ -247,8 +247,8 @@ func TestSealedAlike(t *testing.T) {
 	}
 }
 
-// TestTransactionIsWhole: a transaction at the limits of one write stores every point of it; one
-// beyond a limit is refused, and stores nothing.
+// TestTransactionIsWhole: a transaction at the limits of one write stores all its points. One
+// beyond a limit is refused and stores nothing.
 func TestTransactionIsWhole(t *testing.T) {
 	many := func(n int, of func(i int) ts.Point) []ts.Point {
 		all := make([]ts.Point, n)
@@ -262,7 +262,7 @@ func TestTransactionIsWhole(t *testing.T) {
 		p.Measurement = fmt.Sprint("m", i)
 		return p
 	}
-	wide := func(i int) ts.Point { // 64 values, so that 1,024 of them are as many as a write holds
+	wide := func(i int) ts.Point { // 64 values, so that 1,024 points fill a write
 		p := point("a", int64(i)*second, 0)
 		for f := range 64 {
 			p.Fields[fmt.Sprint("f", f)] = math.Sqrt(float64(i*64 + f))
@@ -297,7 +297,7 @@ func TestTransactionIsWhole(t *testing.T) {
 		}},
 		"points": {1024, func(n int) []ts.Point { return many(n, wide) }},
 		"fields": {ts.MaxFields, fields},
-		"bytes": {1 << 16, func(n int) []ts.Point { // points that do not pack
+		"bytes": {1 << 16, func(n int) []ts.Point { // incompressible points
 			rng := rand.New(rand.NewPCG(1, 1))
 			return many(n, func(i int) ts.Point {
 				return point(fmt.Sprint("h", i%1000), -rng.Int64N(1000*day), math.Float64frombits(rng.Uint64()>>2|1<<52))
@@ -340,8 +340,8 @@ func TestTransactionIsWhole(t *testing.T) {
 	}
 }
 
-// TestOneLineOfTooManyFields: a point of more fields than a measurement can have is refused alone,
-// wherever it stands among others.
+// TestOneLineOfTooManyFields: a point with more fields than a measurement can have is refused
+// alone, wherever it is in the batch.
 func TestOneLineOfTooManyFields(t *testing.T) {
 	line := func(fields int, prefix string, at int) string {
 		var b strings.Builder
@@ -358,7 +358,7 @@ func TestOneLineOfTooManyFields(t *testing.T) {
 		!strings.Contains(result.Errors[0].Err.Error(), "1024 fields") {
 		t.Errorf("WriteLine = %+v, %v, want line 2 refused", result, err)
 	}
-	// Points that the shard refuses leave the room of their fields to those behind them.
+	// Points that the shard refuses do not use up the room for fields of later points.
 	old := ts.Retention{RawTTL: time.Hour}
 	if err := s.SetRetention(t.Context(), "cpu", old); err != nil {
 		t.Fatal(err)
@@ -380,8 +380,8 @@ func TestOneLineOfTooManyFields(t *testing.T) {
 	}
 }
 
-// TestTimesBeyondMilliseconds: a time that no integer of ms can hold is refused like others out of
-// range. It was taken for another time.
+// TestTimesBeyondMilliseconds: a time outside the integer range of milliseconds is refused like
+// others out of range. It used to be stored as another time.
 func TestTimesBeyondMilliseconds(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

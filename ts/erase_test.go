@@ -10,9 +10,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestDeleteRange: points of a range are gone at once, in blocks, in pages and in rollups, those of
-// the series asked for only, and stay so through seals, purges and restarts; what is written
-// afterwards is there.
+// TestDeleteRange: points of a range are gone at once, in blocks, pages and rollups, for the
+// selected series only. They stay deleted through seals, purges and restarts; points written
+// afterwards remain.
 func TestDeleteRange(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		for _, sealed := range []bool{false, true} {
@@ -25,7 +25,7 @@ func TestDeleteRange(t *testing.T) {
 				must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: time.Minute}}}))
 				r.Deliver()
 				start := minute - machinetest.Epoch%minute - day
-				for i := range int64(60) { // two points a minute
+				for i := range int64(60) { // two points per minute
 					write(t, s, point("a", start+i*30*second, float64(i)), point("b", start+i*30*second, float64(i)))
 				}
 				if sealed {
@@ -105,8 +105,8 @@ func TestDeleteRange(t *testing.T) {
 	}
 }
 
-// TestDeleteRangeOfRollups: where the points are gone, buckets go that are wholly in the range, and
-// others stay; where they are there, buckets are computed anew.
+// TestDeleteRangeOfRollups: where points are gone, buckets wholly in the range are deleted and
+// others stay. Where points exist, buckets are recomputed.
 func TestDeleteRangeOfRollups(t *testing.T) {
 	h := newHistory(t)
 	must(0, h.s.SetRetention(t.Context(), "cpu",
@@ -129,7 +129,7 @@ func TestDeleteRangeOfRollups(t *testing.T) {
 		return n
 	}
 	before := hours()
-	begin := at(-30*hour + (hour-machinetest.Epoch%hour)%hour + 20*minute) // in a bucket
+	begin := at(-30*hour + (hour-machinetest.Epoch%hour)%hour + 20*minute) // in the middle of a bucket
 	if _, err := h.s.DeleteRange(t.Context(), "cpu", begin, begin.Add(4*time.Hour), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,8 @@ func TestDeleteRangeRefused(t *testing.T) {
 	r.Verify()
 }
 
-// TestExtentAfterDeletions: the oldest and newest time of a measurement, and its number of points,
-// are those of what can be read, after deletions of ranges, by the retention, and of all.
+// TestExtentAfterDeletions: a measurement's oldest and newest time and its number of points match
+// the readable points. That holds after deletions of ranges, by retention, and of everything.
 func TestExtentAfterDeletions(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

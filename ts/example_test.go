@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// Points are written in batches, and series listed by their tags.
+// Points are written in batches, and series are listed by their tags.
 func Example() {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{})
@@ -44,7 +44,7 @@ func Example() {
 	// map[host:web-01] <nil>
 }
 
-// Lines of the line protocol are written or refused each for itself.
+// Each line of the line protocol is written or refused on its own.
 func ExampleStore_WriteLine() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

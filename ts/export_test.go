@@ -11,28 +11,28 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// What the tests, which are users of the package, need to see of its inside.
+// Internals for the tests, which otherwise are users of the package.
 
-// LastPage is how many series a page of Last has.
+// LastPage is the number of series in a page of Last.
 const LastPage = lastPage
 
-// NumKinds is the highest kind of a command.
+// NumKinds is the highest command kind.
 var NumKinds = uint8(len(table().Commands))
 
-// NewCramped returns a machine whose shard takes so many bytes that are not sealed.
+// NewCramped returns a machine whose shard accepts the given number of unsealed bytes.
 func NewCramped(bytes int64) engine.Machine {
 	m := newMachine().(*machine)
 	m.unsealedBound = bytes
 	return m
 }
 
-// DecodeBody decodes a command's body, and says whether that worked.
+// DecodeBody decodes a command's body and returns the error, if any.
 func DecodeBody(kind uint8, b []byte) error {
 	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 
-// Recode decodes a row and encodes it again; ok is false if it is none.
+// Recode decodes a row and encodes it again; ok is false if it does not decode.
 func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	switch kind {
 	case rowMeasurement:
@@ -75,7 +75,7 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	return nil, false
 }
 
-// Rows of kinds, for tests that count or damage them.
+// Row kinds, for tests that count or damage rows.
 const (
 	RowBlock     = rowBlock
 	RowChunk     = rowChunk
@@ -83,14 +83,14 @@ const (
 	RowPartition = rowPartition
 )
 
-// At is where a value is.
+// At is the position of a value.
 type At struct {
 	Measurement, Tags, Field string
 	Time                     int64
 }
 
-// Contents reads all values from the rows of a shard, as the layout says what is there: blocks
-// before pages, later generations before earlier ones. It is written apart from what queries do.
+// Contents reads all values from the rows of a shard, as the layout defines: blocks before pages,
+// later generations before earlier ones. It is independent of the query code.
 func Contents(r *machinetest.Rig, shard engine.ShardID, tier uint16, col uint8) map[At]float64 {
 	type stored struct {
 		inc        incarnation
@@ -171,7 +171,7 @@ func Contents(r *machinetest.Rig, shard engine.ShardID, tier uint16, col uint8) 
 	return found
 }
 
-// CountRows returns how many rows of a kind a shard has, and their bytes.
+// CountRows returns the number of a shard's rows of a kind, and their total bytes.
 func CountRows(r *machinetest.Rig, shard engine.ShardID, kind byte) (rows, bytes int) {
 	for _, row := range r.Rows(shard) {
 		if row.Machine == engine.MachineTS && row.Key[0] == kind {
@@ -181,7 +181,7 @@ func CountRows(r *machinetest.Rig, shard engine.ShardID, kind byte) (rows, bytes
 	return rows, bytes
 }
 
-// CountErased returns how many deletions of time ranges a shard has not purged.
+// CountErased returns the number of deletions of time ranges that a shard has not purged.
 func CountErased(r *machinetest.Rig, shard int) int {
 	n, _ := CountRows(r, engine.ShardID(shard), rowErased)
 	return n

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: a call returns the error of any request to a shard that fails.
 func TestEachFailure(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		r := newRig(t, shards)

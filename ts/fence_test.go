@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// catcher is a door for a duty that keeps what it proposes.
+// catcher is a duty's door that records the proposed commands.
 type catcher struct {
 	*machinetest.Rig
 	caught []engine.Command
@@ -18,7 +18,7 @@ type catcher struct {
 
 var errCaught = errors.New("caught")
 
-// Propose keeps the command.
+// Propose records the command.
 func (c *catcher) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
 	c.caught = append(c.caught, cmd)
 	return nil, errCaught
@@ -27,7 +27,7 @@ func (c *catcher) Propose(_ context.Context, cmd engine.Command) ([]byte, error)
 // Sleep ends the duty.
 func (c *catcher) Sleep(context.Context, <-chan struct{}, int64) error { return errCaught }
 
-// proposed returns what the duty of the rig's shard would propose now, in a term.
+// proposed returns the command that the duty of the rig's shard would propose now, in a term.
 func proposed(t *testing.T, r *machinetest.Rig, term uint64) engine.Command {
 	t.Helper()
 	c := &catcher{Rig: r}
@@ -42,8 +42,8 @@ func proposed(t *testing.T, r *machinetest.Rig, term uint64) engine.Command {
 	return c.caught[0]
 }
 
-// TestOvertakenSeal: a seal that was computed from a view is refused once something has changed
-// that it rests on, and changes nothing then.
+// TestOvertakenSeal: a seal computed from a view is refused, and changes nothing, if its inputs
+// have changed since.
 func TestOvertakenSeal(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"sealed": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
@@ -79,8 +79,8 @@ func TestOvertakenSeal(t *testing.T) {
 	}
 }
 
-// TestOvertakenMerge: pages that were merged in a view are not put in the place of others, nor
-// where none are any more.
+// TestOvertakenMerge: pages merged in a view do not replace other pages, or pages that no longer
+// exist.
 func TestOvertakenMerge(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"merged": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
@@ -115,8 +115,8 @@ func TestOvertakenMerge(t *testing.T) {
 	}
 }
 
-// TestOvertakenCount: points of a partition that were counted in a view are not taken for those
-// that there are when something was sealed, or removed, meanwhile.
+// TestOvertakenCount: a partition's count computed from a view is not stored if points were sealed
+// or removed meanwhile.
 func TestOvertakenCount(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"sealed": func(r *machinetest.Rig, s *ts.Store) {
@@ -131,7 +131,7 @@ func TestOvertakenCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
 			s := storeOf(r, "n")
-			for range 2 { // the second time the same points
+			for range 2 { // the same points the second time
 				write(t, s, point("a", 0, 1), point("b", 0, 1))
 				r.Advance(6 * minute)
 			}

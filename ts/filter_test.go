@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestFilters: listings, reads and deletions take the filters of queries, and select the same
+// TestFilters: listings, reads and deletions accept the filters of queries, and select the same
 // series.
 func TestFilters(t *testing.T) {
 	_, s := newSpread(t, 3)
@@ -41,7 +41,7 @@ func TestFilters(t *testing.T) {
 	}
 	one := collect(s.Series("cpu").All(t.Context(), ts.Tags(map[string]string{"zone": "z1"}),
 		ts.Matching(must(floql.ParseFilters("host=~*1"))...)))
-	if len(one) != 2 { // 1 and 31 would be, were there as many; 11 and 21 are of other zones
+	if len(one) != 2 { // with more hosts, 1 and 31 would match; 11 and 21 are in other zones
 		hosts := []string{}
 		for _, m := range one {
 			hosts = append(hosts, m.Tags["host"])
@@ -80,8 +80,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestDeletedBetweenPages: a listing does not go on with the series of a measurement that was made
-// since.
+// TestDeletedBetweenPages: a listing does not continue with the series of a measurement that was
+// created again since.
 func TestDeletedBetweenPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -107,15 +107,15 @@ func TestDeletedBetweenPages(t *testing.T) {
 	}
 }
 
-// TestLateAnnouncement: what other shards have told the home of a measurement arrives when it has
-// been deleted, and leaves nothing.
+// TestLateAnnouncement: an announcement that reaches a measurement's home after its deletion has no
+// effect.
 func TestLateAnnouncement(t *testing.T) {
 	r, s := newSpread(t, 3)
 	count := func() int64 {
 		t.Helper()
 		return must(engine.NewNamespaces(r.Router()).Get(t.Context(), "n")).Counts.Measurements
 	}
-	away := point("a", 0, 1) // a series that is not at home
+	away := point("a", 0, 1) // a series outside the home shard
 	for i := 0; engine.NameShard("n", "cpu,host="+away.Tags["host"], 3) == engine.NameShard("n", "cpu", 3); i++ {
 		away = point(fmt.Sprint("h", i), 0, 1)
 	}
@@ -129,7 +129,7 @@ func TestLateAnnouncement(t *testing.T) {
 	}
 	r.Verify()
 
-	// One that was made anew since is not taken away.
+	// A measurement created again since is not removed.
 	write(t, s, away)
 	r.Hold(true)
 	must(0, s.Delete(t.Context(), "cpu"))

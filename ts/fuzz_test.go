@@ -12,19 +12,19 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// recorder is a door that keeps the commands that users send.
+// recorder is a door that records the commands that users send.
 type recorder struct {
 	*machinetest.Rig
 	commands []engine.Command
 }
 
-// Propose keeps the command, and passes it on.
+// Propose records the command and forwards it.
 func (r *recorder) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	r.commands = append(r.commands, cmd)
 	return r.Rig.Propose(ctx, shard, cmd)
 }
 
-// someCommands are commands of users of every kind, in an order in which they succeed.
+// someCommands returns user commands of every kind, in an order in which they succeed.
 func someCommands(tb testing.TB) []engine.Command {
 	door := &recorder{Rig: newRig(tb, 1)}
 	s := engine.StoreOf[ts.Store](engine.NewRouter(door), "n", 0)
@@ -44,8 +44,8 @@ func someCommands(tb testing.TB) []engine.Command {
 	return door.commands
 }
 
-// FuzzApplyCommand applies bodies that Admit lets through: each is refused or carried out, nothing
-// panics, neither then nor when the duty makes pages of it, and all rows still make sense.
+// FuzzApplyCommand applies bodies that Admit accepts: each is refused or carried out, and all rows
+// stay consistent. Nothing panics, neither then nor when the duty makes pages of them.
 func FuzzApplyCommand(f *testing.F) {
 	commands := someCommands(f)
 	for _, cmd := range commands {
@@ -80,12 +80,12 @@ func FuzzApplyCommand(f *testing.F) {
 	})
 }
 
-// engineRefusal reports whether an error says that a command is malformed.
+// engineRefusal reports whether the error means a malformed command.
 func engineRefusal(err error) bool {
 	return bytes.Contains([]byte(err.Error()), []byte("malformed"))
 }
 
-// FuzzRow decodes rows that nobody encoded: what is one is encoded as it was.
+// FuzzRow decodes arbitrary rows; a row that decodes is encoded identically.
 func FuzzRow(f *testing.F) {
 	r := newRig(f, 1)
 	for i, cmd := range someCommands(f) {
@@ -106,7 +106,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// TestHostileWrites: writes that no function of this package makes are refused before they get into
+// TestHostileWrites: writes that no function of this package makes are refused before they reach
 // the log.
 func TestHostileWrites(t *testing.T) {
 	good := someCommands(t)[1]

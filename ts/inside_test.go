@@ -18,13 +18,13 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// recoded returns what a value is encoded and decoded as.
+// recoded encodes a value and returns the decoded result.
 func recoded[T any](v T, code func(*T, *codec.Coder)) (T, error) {
 	return decode(encode(nil, &v, code), "test", code)
 }
 
-// TestRowLimits: what exceeds a limit, or is out of order, is no row; what is just within is read
-// as it was written.
+// TestRowLimits: a row that exceeds a limit or is out of order does not decode. A row just within
+// the limits decodes to what was written.
 func TestRowLimits(t *testing.T) {
 	type result struct {
 		same bool
@@ -154,7 +154,7 @@ func TestRowLimits(t *testing.T) {
 	}
 }
 
-// TestContent checks what rows of contents compute.
+// TestContent checks the values that content rows compute.
 func TestContent(t *testing.T) {
 	n := newContent()
 	n.closed = []closing{{before: 10, upTo: 5, tiers: 2}, {before: 30, upTo: 8, tiers: 3}, {before: 20, upTo: 9, tiers: 1}}
@@ -226,8 +226,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestWriteBodies: a write that exceeds a limit is refused before it gets into the log; one just
-// within is taken.
+// TestWriteBodies: a write that exceeds a limit is refused before it reaches the log; one just
+// within the limits is accepted.
 func TestWriteBodies(t *testing.T) {
 	one := span{1, 0, 0}
 	tags := func(n int) (all tagList) {
@@ -238,7 +238,7 @@ func TestWriteBodies(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(w *writeBody, s *section)
-		says   string // "" if it is taken
+		says   string // "" if it is accepted
 	}{
 		"as it is":      {func(*writeBody, *section) {}, ""},
 		"no section":    {func(w *writeBody, _ *section) { w.sections = nil }, "0 sections are not in 1-1000"},
@@ -323,7 +323,7 @@ func TestWriteBodies(t *testing.T) {
 	}
 }
 
-// TestPrecisions: precisions have the names of the line protocol.
+// TestPrecisions: precisions use the names of the line protocol.
 func TestPrecisions(t *testing.T) {
 	for p, name := range []string{"ns", "us", "ms", "s"} {
 		if got, err := ParsePrecision(name); err != nil || got != Precision(p) || got.String() != name {
@@ -346,7 +346,7 @@ func TestPrecisions(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// sampleQuery reads points as duties of other machines do.
+// sampleQuery reads points as the duties of other machines do.
 type sampleQuery struct {
 	engine.Query
 	protocol.Samples
@@ -373,8 +373,8 @@ func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	return err
 }
 
-// TestSamplesForOtherMachines: what other machines read is what a Read would, and points that come
-// late are counted for as long as they are in blocks.
+// TestSamplesForOtherMachines: other machines read the same points as Read. Late points are counted
+// as long as they are in blocks.
 func TestSamplesForOtherMachines(t *testing.T) {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryLast+1, "sample", (*machine).querySample))
@@ -418,7 +418,7 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "a", 21, 22), since: lsn()}, "", 0)
 	ask(&sampleQuery{Samples: samplesOf("cpu", "none", "", 0, 100)}, "", 0)
 	ask(&sampleQuery{Samples: samplesOf("none", "v", "", 0, 100)}, "", 0)
-	r.Advance(6 * 60_000) // all is sealed
+	r.Advance(6 * 60_000) // everything is sealed
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 20, 21)}, "20=4[[dc x] [host a]]", 0)
 	put("b", 15, 6)
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "b", 20, 21)}, "", 1)
@@ -428,8 +428,8 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: with a namespace go its retention and its limit, which are there without any
-// point.
+// TestNamespaceGoes: deleting a namespace also deletes its retention and its limit, which exist
+// even without points.
 func TestNamespaceGoes(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
@@ -455,7 +455,7 @@ func TestNamespaceGoes(t *testing.T) {
 	}
 }
 
-// TestRetentionTimer: a measurement has a timer for as long as it has a retention.
+// TestRetentionTimer: a measurement has a timer as long as it has a retention.
 func TestRetentionTimer(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf[Store](r.Router(), "n", 0)

@@ -13,13 +13,13 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// limit is a number that a call takes within bounds.
+// limit is a bounded number that a call accepts.
 type limit struct {
 	what        string
 	least, most int64
-	says        string // of the error: the limit as its reader knows it
+	says        string // part of the error: the limit in the reader's terms
 	call        func(n int64) error
-	large       bool // the number is a count of things, which is not tried with MaxInt64
+	large       bool // the number is a count, so MaxInt64 is not tried
 }
 
 // TestLimits tries each documented limit at its last value, beside it, and at both ends of its
@@ -145,7 +145,7 @@ func TestLimits(t *testing.T) {
 			var all []ts.Point
 			for i := range n {
 				p := point(fmt.Sprint("s", i), 0, 1)
-				p.Measurement = fmt.Sprint("m", n) // all new
+				p.Measurement = fmt.Sprint("m", n) // all are new
 				all = append(all, p)
 			}
 			_, err := r.Txn("n").Do(ts.WriteOp(all...)).Commit(t.Context())
@@ -154,7 +154,7 @@ func TestLimits(t *testing.T) {
 	}
 	var bounds []machinetest.Bound
 	for _, l := range limits {
-		if l.what != "time of a point, ms" { // it depends on the retention, and on the time
+		if l.what != "time of a point, ms" { // depends on the retention and the current time
 			bounds = append(bounds, machinetest.Bound{What: l.what, Least: l.least, Most: l.most})
 		}
 		tried := map[int64]bool{l.least: true, l.least + 1: true, l.most - 1: true, l.most: true}
@@ -169,7 +169,7 @@ func TestLimits(t *testing.T) {
 			tried[math.MaxInt64] = l.most == math.MaxInt64
 		}
 		for n, taken := range tried {
-			if l.what == "ms of RawTTL" && n == 0 { // for ever
+			if l.what == "ms of RawTTL" && n == 0 { // forever
 				continue
 			}
 			switch err := l.call(n); {
@@ -185,7 +185,7 @@ func TestLimits(t *testing.T) {
 	machinetest.DocumentLimits(t, "package ts", bounds)
 }
 
-// TestLimitsOfState: limits of what is stored already.
+// TestLimitsOfState: limits on stored data.
 func TestLimitsOfState(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -217,7 +217,7 @@ func TestLimitsOfState(t *testing.T) {
 		t.Errorf("after the purge: %v", err)
 	}
 
-	must(0, s.SetSeriesLimit(t.Context(), 4)) // there is one
+	must(0, s.SetSeriesLimit(t.Context(), 4)) // one exists already
 	fill("series", 3, func(i int) error {
 		p := point(fmt.Sprint(i), 3*hour, 1)
 		p.Time = time.UnixMilli(r.Now())
@@ -226,7 +226,7 @@ func TestLimitsOfState(t *testing.T) {
 	})
 }
 
-// TestLimitsOfAnswers: what is cut at a number, and says so.
+// TestLimitsOfAnswers: answers are truncated at a limit, and report it.
 func TestLimitsOfAnswers(t *testing.T) {
 	for d := -1; d <= 1; d++ {
 		s := storeOf(newRig(t, 1), "n")
@@ -245,7 +245,7 @@ func TestLimitsOfAnswers(t *testing.T) {
 		if err != nil || len(tags) != 1 || len(tags[0].Values) != min(len(good), ts.MaxTagValues) || tags[0].Truncated != (d > 0) {
 			t.Errorf("%d values: %d, truncated %t, %v", len(good), len(tags[0].Values), tags[0].Truncated, err)
 		}
-		// Of a query: series, points, and points of the result.
+		// Limits of a query: series, points, and result points.
 		for _, l := range []struct {
 			what   floql.Limit
 			limits floql.Limits

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a node that is closed with the test, which must not have failed by then.
+// open opens a node and closes it with the test; the node must not have failed by then.
 func open(t testing.TB, c floe.Config) *floe.Node {
 	t.Helper()
 	node, err := floe.Open(c)
@@ -41,7 +41,7 @@ func newRig(t testing.TB, shards int) *machinetest.Rig {
 	return newRigOf(t, shards, engine.TableOf[ts.Store]().New)
 }
 
-// newRigOf returns one whose time series have a machine of their own.
+// newRigOf returns a rig with the given time-series machine.
 func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *machinetest.Rig {
 	return machinetest.Open(t, machinetest.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
 }
@@ -56,7 +56,7 @@ func storeOf(r *machinetest.Rig, namespace string) *ts.Store {
 	return engine.StoreOf[ts.Store](r.Router(), namespace, 0)
 }
 
-// within bounds everything a test waits for; reaching it is a failure.
+// within bounds all waiting in a test; exceeding it is a failure.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -77,15 +77,15 @@ func collect[T any](all func(func(T, error) bool)) (items []T) {
 	return items
 }
 
-// at is a time of a rig, which begins in 2001.
+// at returns a time of a rig, relative to the rig's start in 2001.
 func at(millis int64) time.Time { return time.UnixMilli(machinetest.Epoch + millis) }
 
-// point is one with a single field "value".
+// point returns a point with a single field "value".
 func point(host string, millis int64, value float64) ts.Point {
 	return ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"value": value}, Time: at(millis)}
 }
 
-// write writes points, and none is refused.
+// write writes points and fails the test if any is refused.
 func write(t testing.TB, s *ts.Store, points ...ts.Point) {
 	t.Helper()
 	if result, err := s.Write(t.Context(), points...); err != nil || result.Written != len(points) {

@@ -22,7 +22,7 @@ const (
 	day    = 24 * hour
 )
 
-// rows fails unless there are so many rows of a kind.
+// rows fails unless there are exactly the given number of rows of a kind.
 func rows(t testing.TB, r *machinetest.Rig, kind byte, want int) {
 	t.Helper()
 	if n, _ := ts.CountRows(r, 0, kind); n != want {
@@ -50,7 +50,7 @@ func TestSealAndMerge(t *testing.T) {
 	if m := must(s.Get(t.Context(), "cpu")); m.Points != 8 || m.Series != 3 {
 		t.Errorf("Measurement = %+v, want 8 points before the merge", m)
 	}
-	r.Advance(2 * day) // the partition is over
+	r.Advance(2 * day) // the partition has ended
 	rows(t, r, ts.RowChunk, 1)
 	check(t, r, before)
 	if m := must(s.Get(t.Context(), "cpu")); m.Points != 7 {
@@ -59,8 +59,8 @@ func TestSealAndMerge(t *testing.T) {
 	r.Verify()
 }
 
-// TestManySealsAndMerges writes points in any order, and lets the duty do its work at any time:
-// what is there is always the same.
+// TestManySealsAndMerges writes points in any order and runs the duty at any time. The contents are
+// always the same.
 func TestManySealsAndMerges(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
@@ -86,7 +86,7 @@ func TestManySealsAndMerges(t *testing.T) {
 		}
 	}
 	r.Advance(4 * day) // seals
-	r.Advance(hour)    // merges what has been quiet for long enough
+	r.Advance(hour)    // merges partitions that have been quiet long enough
 	compare(t, r, want)
 	if _, bytes := ts.CountRows(r, 0, ts.RowPartition); bytes == 0 {
 		t.Error("there are no partitions")
@@ -189,7 +189,7 @@ func TestDeleteSeries(t *testing.T) {
 		t.Errorf("DeleteSeries = %d, %v", n, err)
 	}
 	check(t, r, "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
-	write(t, s, point("a", 2*second, 5)) // its number is not what it was
+	write(t, s, point("a", 2*second, 5)) // its number has changed
 	check(t, r, "cpu host=a; value 2000 5", "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
 	r.Advance(6 * minute)
 	check(t, r, "cpu host=a; value 2000 5", "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
@@ -215,14 +215,14 @@ func TestDeleteMeasurement(t *testing.T) {
 	for _, kind := range []byte("bcdefghmnpqrstvxy") {
 		rows(t, r, kind, 0)
 	}
-	write(t, s, point("a", second, 2)) // the cache knows it under another number
+	write(t, s, point("a", second, 2)) // the cache has it under another number
 	check(t, r, "cpu host=a; value 1000 2")
 	r.Verify()
 }
 
-// TestPurgeRefused: when a step of the walk over the pages of deleted series is refused, because
-// something has changed meanwhile, those pages are not taken for clean. It was found by a
-// simulation: the duty went on behind them, and left points of series that were forgotten.
+// TestPurgeRefused: if a concurrent change makes a step of the purge walk over pages fail, its
+// pages do not count as clean. A simulation found this: the duty went on after them and left points
+// of forgotten series.
 func TestPurgeRefused(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -247,7 +247,7 @@ func TestPurgeRefused(t *testing.T) {
 	}
 }
 
-// meddler is the door of a duty, who does something before a command of it is applied.
+// meddler is a duty's door that runs a function before each command is applied.
 type meddler struct {
 	ground *machinetest.Rig
 	before func(engine.Command)
@@ -272,9 +272,9 @@ func (d *meddler) Sleep(_ context.Context, wake <-chan struct{}, until int64) er
 	return errEnough
 }
 
-// TestPurgeOfSecondRetention: while a walk over the pages waits for a block, a longer retention is
-// set once more, and makes a rollup due. The points that are gone since then do not get into the
-// rollup, though that walk knew nothing of them.
+// TestPurgeOfSecondRetention: while a purge walk waits for a block, a second longer retention is
+// set and makes a rollup due. Points that expired in between do not reach the rollup, although the
+// walk did not cover them.
 func TestPurgeOfSecondRetention(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -292,7 +292,7 @@ func TestPurgeOfSecondRetention(t *testing.T) {
 		func() {
 			set(time.Hour)
 			r.Pass(3 * minute)
-			set(2*time.Hour, ts.Downsample{Every: time.Minute}) // and the second
+			set(2*time.Hour, ts.Downsample{Every: time.Minute}) // the second is gone too
 		},
 	}
 	door := &patient{ground: r, steps: steps}
@@ -313,7 +313,7 @@ func TestPurgeOfSecondRetention(t *testing.T) {
 	counted(t, r, s, 2)
 }
 
-// patient is the door of one duty that goes on: when it has nothing to do the next step is taken.
+// patient is the door of a single continuing duty: whenever the duty is idle, the next step runs.
 type patient struct {
 	ground *machinetest.Rig
 	steps  []func()

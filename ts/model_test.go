@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestModel writes, deletes and reads at random, on nodes that restart and crash at random while
-// the duty seals, merges, rolls up and clears away, and compares every result with plain maps.
+// TestModel writes, deletes and reads at random, on nodes that restart and crash at random.
+// Meanwhile the duty seals, merges, rolls up and purges. Every result is compared with plain maps.
 //
 //	go test -run TestModel -seed 7 -runs 400 ./ts
 func TestModel(t *testing.T) {
@@ -36,7 +36,7 @@ func TestModel(t *testing.T) {
 	}.Run(t)
 }
 
-// oneByOne is a door for a ground that takes its steps in the goroutine that asks it.
+// oneByOne is a door for a ground that runs its steps in the calling goroutine.
 type oneByOne struct {
 	mu sync.Mutex
 	engine.Door
@@ -96,7 +96,7 @@ func (m *model) Step() {
 	}
 }
 
-// let lets time go by, and the leaders do their duties.
+// let advances time and runs the leaders' duties.
 func (m *model) let() {
 	m.last = "let time go by"
 	m.ground.Pass(m.rng.Int64N(20 * minute))
@@ -109,7 +109,7 @@ func (m *model) let() {
 	m.ground.Fire()
 }
 
-// maintain runs the duties of all shards until they are idle; sometimes it stops before that.
+// maintain runs the duties of all shards until they are idle, or sometimes stops earlier.
 func (m *model) maintain() {
 	m.maintainUpTo(func() int {
 		if m.rng.IntN(3) == 0 {
@@ -211,7 +211,7 @@ func (m *model) point() ts.Point {
 	return p
 }
 
-// fits reports whether the retention takes a point.
+// fits reports whether the retention accepts a point.
 func (m *model) fits(p ts.Point) bool {
 	now, at := m.ground.Now(), p.Time.UnixMilli()
 	ttl := m.ttl[p.Measurement]
@@ -312,25 +312,25 @@ func (m *model) setRetention() {
 	now, was := m.ground.Now(), m.ttl[name]
 	switch err := m.store.SetRetention(m.t.Context(), name, r); {
 	case errors.Is(err, ts.ErrBusy):
-		return // it has been made longer very often
+		return // the retention was extended very often
 	case err != nil:
 		m.errorf("SetRetention: %v", err)
 	}
 	m.settle()
-	// What was too old does not come back.
+	// Points that were too old do not come back.
 	if was > 0 {
 		maps.DeleteFunc(m.points, func(k ts.At, _ float64) bool { return k.Measurement == name && k.Time < now-was })
 	}
 	m.ttl[name] = r.RawTTL.Milliseconds()
 }
 
-// settle has what shards tell each other told: on a rig it is at once.
+// settle delivers all messages between shards; on a rig they arrive at once.
 func (m *model) settle() {
 	m.ground.Fire()
 	m.deliver()
 }
 
-// deliver hands over the messages between shards.
+// deliver delivers the messages between shards.
 func (m *model) deliver() {
 	g, ok := m.ground.(*machinetest.Stepped)
 	if !ok {
@@ -388,8 +388,7 @@ func (m *model) read() {
 	}
 }
 
-// count compares how many points are counted when nothing is left to do, of measurements that keep
-// all of them.
+// count compares the number of points once no work is left, for measurements that keep all points.
 func (m *model) count() {
 	for _, name := range measurements {
 		want := make(map[ts.At]bool)
@@ -408,7 +407,7 @@ func (m *model) count() {
 	}
 }
 
-// Compare compares all that can be asked for, and looks at all rows.
+// Compare compares everything that can be read, and checks all rows.
 func (m *model) Compare() {
 	m.last += ", then compare"
 	m.read()

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestOptionsOutOfLimits: what a node of another process would refuse to decode is refused by the
-// Store, with the name of what is wrong.
+// TestOptionsOutOfLimits: options that a node of another process would fail to decode are refused
+// by the Store, with an error that names them.
 func TestOptionsOutOfLimits(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	write(t, s, point("a", 0, 1))
@@ -48,12 +48,12 @@ func TestOptionsOutOfLimits(t *testing.T) {
 			}
 		}
 	}
-	// A filter that was not made by NewFilter is one all the same.
+	// A filter that was not made by NewFilter works too.
 	if err := errors.Join(list(ts.Matching(floql.Filter{Tag: "host", Op: floql.Match, Value: "a*"})),
 		read(ts.Matching(floql.Filter{Tag: "host", Op: floql.Match, Value: "a*"}))); err != nil {
 		t.Error(err)
 	}
-	// Times far away are before or behind all points.
+	// Times far away are before or after all points.
 	past, future := time.Unix(math.MinInt64/2, 0), time.Unix(math.MaxInt64/2, 0)
 	for _, c := range []struct {
 		from, to time.Time

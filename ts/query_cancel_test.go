@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// planned is a source that wants to know what it is asked for.
+// planned is a source that records the request it receives.
 type planned struct {
 	floql.Source
 	sel  floql.Selection
@@ -25,7 +25,7 @@ func (p *planned) Aggregate(_ context.Context, sel floql.Selection, partial push
 	return nil
 }
 
-// looked is a context that is looked at: it is done from the n-th time on.
+// looked is a context that counts checks: it is done from the n-th one on.
 type looked struct {
 	context.Context
 	times, until int
@@ -38,8 +38,8 @@ func (l *looked) Err() error {
 	return nil
 }
 
-// TestQueriesEndSoon: a query over many points in few rows looks at its caller every few
-// milliseconds, and ends the first time that he is gone.
+// TestQueriesEndSoon: a query over many points in few rows checks its context every few
+// milliseconds, and ends at the first check after cancellation.
 func TestQueriesEndSoon(t *testing.T) {
 	r := machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: []engine.Primitive{table()}, CacheBytes: 4 << 20})
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
@@ -58,8 +58,8 @@ func TestQueriesEndSoon(t *testing.T) {
 	}
 }
 
-// endsSoon asks a query that looks at its caller so many times or more, and ends it at some of
-// them.
+// endsSoon runs a query that must check its context at least want times, and cancels it at some of
+// the checks.
 func endsSoon(t *testing.T, r *machinetest.Rig, query string, want int) {
 	t.Helper()
 	asks := new(planned)

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestLast compares the newest points of series with those of all that Read reads: in blocks and
-// pages, for series that stopped long ago, after deletions, of rollups and of ranges.
+// TestLast compares the newest points of series with those among the points of Read. It covers
+// blocks and pages, series that ended long ago, deletions, rollups and ranges.
 func TestLast(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// TestLastPages: more series than a page has, each told once, and a measurement that is deleted
-// between two pages.
+// TestLastPages: with more series than fit in a page, each is returned once. A measurement may be
+// deleted between two pages.
 func TestLastPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -116,7 +116,7 @@ func TestLastPages(t *testing.T) {
 	}
 }
 
-// TestLastOfNothing: what does not exist has no newest points, and names are checked.
+// TestLastOfNothing: a missing measurement has no newest points, and names are checked.
 func TestLastOfNothing(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	write(t, s, point("a", 0, 1))

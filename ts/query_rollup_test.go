@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// shown is a result as the test language writes it.
+// shown formats a result as the test language does.
 func shown(r *floql.Result) string {
 	var lines []string
 	for _, s := range r.Series {
@@ -23,8 +23,8 @@ func shown(r *floql.Result) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestRollupsReplacePoints: when the points are gone, a query gives the same answer from rollups,
-// or says that it can not.
+// TestRollupsReplacePoints: once points are gone, a query returns the same result from rollups, or
+// an error that it can not.
 func TestRollupsReplacePoints(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRollupsReplacePoints(t *testing.T) {
 					t.Fatalf("%s finds nothing", q)
 				}
 			}
-			// An end that no rollup has: until now there are points.
+			// An end that matches no rollup: the points still exist here.
 			open := "cpuOPEN | window(1h) | group_by(host) | sum()"
 			unaligned := func() (string, error) {
 				return ask(strings.ReplaceAll(open, "OPEN", fmt.Sprintf("[%d..%d]", start-day-(start-day)%hour, start+17*minute+1)))
@@ -88,7 +88,7 @@ func TestRollupsReplacePoints(t *testing.T) {
 			for _, q := range refused {
 				must(ask(q))
 			}
-			// The points of the first half are gone, then all, then the finer rollups too.
+			// First the earlier half of the points is gone, then all, then the finer rollups too.
 			for n, pass := range []int64{24 * hour, 24 * hour, 3 * day} {
 				for end := r.Now() + pass; r.Now() < end; {
 					r.Advance(hour)
@@ -108,7 +108,7 @@ func TestRollupsReplacePoints(t *testing.T) {
 					}
 				}
 			}
-			// Rollups by their names.
+			// Rollups by name.
 			for _, agg := range []string{"count", "sum", "min", "max", "first", "last"} {
 				named := must(ask("cpu:1h:" + agg + "{host=h2}RANGE | alias(cpu)"))
 				if want := must(ask("cpu{host=h2}RANGE | window(1h) | group_by(*) | " + agg + "()")); named != want {
@@ -134,8 +134,8 @@ func TestRollupsReplacePoints(t *testing.T) {
 	}
 }
 
-// TestTiersThatCameLater: rollups that are added when points or finer rollups are gone do not take
-// the place of those that still have them.
+// TestTiersThatCameLater: rollups added after points or finer rollups are gone do not replace those
+// that still have them.
 func TestTiersThatCameLater(t *testing.T) {
 	const days = 40
 	hourly, minutely := ts.Downsample{Every: time.Hour}, ts.Downsample{Every: 5 * time.Minute}

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestSelect compares what the index selects with what filters say of each series.
+// TestSelect compares the index's selection with the filters applied to each series.
 func TestSelect(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 5))
 	for _, shards := range []int{1, 4} {
@@ -92,8 +92,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestReadInPages reads more than a page holds, of several series, fields and days, while all of it
-// is in blocks, in pages, and in both.
+// TestReadInPages reads several pages of several series, fields and days, with the points in
+// blocks, in pages, and in both.
 func TestReadInPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -172,8 +172,8 @@ func TestReadInPages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfQueries exceeds each limit by one, in the shards and where their answers come
-// together.
+// TestLimitsOfQueries exceeds each limit by one, in the shards and where their answers are
+// combined.
 func TestLimitsOfQueries(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r := newRig(t, shards)
@@ -215,8 +215,8 @@ func TestLimitsOfQueries(t *testing.T) {
 	}
 }
 
-// TestTooManyPointsAreNotRead: a query of more points than it may read is refused before it reads
-// them, if that is known.
+// TestTooManyPointsAreNotRead: a query over its limit of points is refused before it reads them, if
+// the number is known.
 func TestTooManyPointsAreNotRead(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -239,7 +239,7 @@ func TestTooManyPointsAreNotRead(t *testing.T) {
 	}
 }
 
-// TestBlocksInBudget: what a query holds of what is not sealed yet is part of its memory, to the
+// TestBlocksInBudget: the unsealed blocks that a query holds count towards its memory limit, to the
 // byte.
 func TestBlocksInBudget(t *testing.T) {
 	r := newRig(t, 1)
@@ -265,14 +265,14 @@ func TestBlocksInBudget(t *testing.T) {
 	if err := ask(8 * int64(bytes)); err != nil {
 		t.Errorf("a query in enough memory = %v", err)
 	}
-	r.Advance(5 * minute) // sealed, it reads one page after the other
+	r.Advance(5 * minute) // sealed: it reads one page at a time
 	if err := ask(int64(bytes) / 2); err != nil {
 		t.Errorf("the query over pages = %v", err)
 	}
 }
 
-// TestLittleAnswersNeedNoSlot: a query that goes over many points and answers with few keeps little
-// of them, and takes none of the slots of large reads. One that answers with all of them does.
+// TestLittleAnswersNeedNoSlot: a query over many points with a small answer needs little memory and
+// no slot of the large reads. One that returns all points does need a slot.
 func TestLittleAnswersNeedNoSlot(t *testing.T) {
 	const n = 50_000
 	r := newRig(t, 1)
@@ -284,7 +284,7 @@ func TestLittleAnswersNeedNoSlot(t *testing.T) {
 	if _, err := s.WriteLine(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds); err != nil {
 		t.Fatal(err)
 	}
-	r.Advance(10 * minute) // sealed: what is not is held by a query
+	r.Advance(10 * minute) // sealed, because a query holds unsealed blocks
 	readers := engine.NewReaders(0)
 	ask := func(ctx context.Context, stages string) error {
 		ctx, end := readers.Begin(ctx)

@@ -15,9 +15,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestFloQL runs the test language of FloQL on a rig: with one shard and with several, and with the
-// points in blocks, in pages that were just sealed, and in merged ones. All have to agree with what
-// the files expect, to the last bit.
+// TestFloQL runs the test language of FloQL on a rig, with one shard and with several. The points
+// are in blocks, in freshly sealed pages, or in merged pages. All results match the files to the
+// last bit.
 func TestFloQL(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		for _, state := range []string{"blocks", "both", "sealed", "merged"} {
@@ -42,14 +42,14 @@ type tested struct {
 	state string
 }
 
-// Load writes points in some order, in a few batches.
+// Load writes points in a random order, in a few batches.
 func (s *tested) Load(t *testing.T, points []floqltest.Point) {
 	t.Helper()
 	type seriesTime struct {
 		series string
 		at     int64
 	}
-	latest := make(map[seriesTime]float64) // shuffled, the later of two would not be the later any more
+	latest := make(map[seriesTime]float64) // once shuffled, the later of two duplicates would no longer win
 	var all []ts.Point
 	for _, p := range points {
 		latest[seriesTime{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}] = p.Value
@@ -80,7 +80,7 @@ func (s *tested) Eval(ctx context.Context, query string, opts floql.Options) (*f
 	return s.store.Query(ctx, query, opts)
 }
 
-// spread creates a namespace that is spread over the shards.
+// spread creates a namespace spread over the shards.
 func spread(t *testing.T, r *machinetest.Rig, namespace string) {
 	t.Helper()
 	if _, err := r.Propose(t.Context(), engine.HomeShard(namespace, r.Shards()), engine.CreateNamespace(namespace, true)); err != nil {
@@ -88,8 +88,8 @@ func spread(t *testing.T, r *machinetest.Rig, namespace string) {
 	}
 }
 
-// TestFailingExpression: an expression that fails for a point fails the query where it stands in
-// its text, though it ran in a shard.
+// TestFailingExpression: an expression that fails for a point fails the query with its position in
+// the text, although it ran in a shard.
 func TestFailingExpression(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	write(t, s, point("a", 0, 1))

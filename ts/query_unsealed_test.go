@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// apart writes writes of points that are a day apart each, so that each lies in as many partitions,
-// and returns what was written as a source of its own.
+// apart makes writes of points that are a day apart, so that each write covers many partitions. It
+// returns the written points as a source of their own.
 func apart(t testing.TB, s *ts.Store, writes, days int) *floql.Slice {
 	t.Helper()
 	var all floql.Slice
@@ -36,8 +36,8 @@ func apart(t testing.TB, s *ts.Store, writes, days int) *floql.Slice {
 	return &all
 }
 
-// TestUnsealedPartitions: blocks over many partitions give the points that were written, whatever
-// part of them a query takes.
+// TestUnsealedPartitions: queries over any part of blocks that cover many partitions return the
+// written points.
 func TestUnsealedPartitions(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	all := apart(t, s, 20, 40)
@@ -58,9 +58,8 @@ func TestUnsealedPartitions(t *testing.T) {
 	}
 }
 
-// TestReadUnsealedPages: blocks over many partitions are read in pages, each of which holds what it
-// needs: no point is left out or comes twice, and a series is read without writing those of the
-// others anew.
+// TestReadUnsealedPages: blocks over many partitions are read in pages that each hold what they
+// need. No point is missing or repeated, and reading a series does not rewrite the other series.
 func TestReadUnsealedPages(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	const points, days = 150_000, 1000
@@ -96,7 +95,7 @@ func TestReadUnsealedPages(t *testing.T) {
 	}
 }
 
-// BenchmarkQueryUnsealed aggregates blocks that lie in many partitions each.
+// BenchmarkQueryUnsealed aggregates blocks that each cover many partitions.
 func BenchmarkQueryUnsealed(b *testing.B) {
 	s := storeOf(newRig(b, 1), "n")
 	apart(b, s, 50, 360)
@@ -108,8 +107,8 @@ func BenchmarkQueryUnsealed(b *testing.B) {
 	}
 }
 
-// TestSeriesWithoutPoints: series that have no points in the range do not count towards the limit
-// of series, and the memory of a query bounds how many are looked at.
+// TestSeriesWithoutPoints: series without points in the range do not count towards the limit of
+// series. The query's memory limit bounds how many are examined.
 func TestSeriesWithoutPoints(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	var batch []ts.Point
@@ -133,8 +132,8 @@ func TestSeriesWithoutPoints(t *testing.T) {
 	}
 }
 
-// TestRollupsNotComputed: buckets that are older than the points are kept, and whose rollups are
-// not computed, come from the points that are still there.
+// TestRollupsNotComputed: buckets older than the points' retention whose rollups are not computed
+// yet are read from the points that still exist.
 func TestRollupsNotComputed(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

@@ -37,7 +37,7 @@ func exampleRead(t testing.TB) (asked, answered *readQuery) {
 	return asked, answered
 }
 
-// TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
+// TestQueriesArriveAsTheyWere: queries and their results survive encoding between processes.
 func TestQueriesArriveAsTheyWere(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{table()})
 	read, readAnswer := exampleRead(t)
@@ -92,8 +92,8 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestRangesOfOtherProcesses: a selection that nobody here makes, and a limit of memory that would
-// take all of it.
+// TestRangesOfOtherProcesses: a selection that this process never makes is refused, and an
+// unlimited memory limit is capped.
 func TestRangesOfOtherProcesses(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{table()})
 	arrives := func(q engine.Query) error {
@@ -147,7 +147,7 @@ func TestRangesOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestNamesOfTypesAndRollups: what types of fields and lengths of rollups are called.
+// TestNamesOfTypesAndRollups checks the names of field types and rollup lengths.
 func TestNamesOfTypesAndRollups(t *testing.T) {
 	for typ, want := range map[FieldType]string{0: "unknown", Float: "float", Integer: "integer", Boolean: "boolean",
 		Boolean + 1: "unknown"} {
@@ -168,7 +168,7 @@ func TestNamesOfTypesAndRollups(t *testing.T) {
 	}
 }
 
-// FuzzReadAnswer decodes answers that come from another process.
+// FuzzReadAnswer decodes answers of another process.
 func FuzzReadAnswer(f *testing.F) {
 	_, answer := exampleRead(f)
 	f.Add(engine.AppendResults(nil, answer))
@@ -191,8 +191,8 @@ func FuzzReadAnswer(f *testing.F) {
 	})
 }
 
-// TestHeldBlockInOrder: a block whose series are in any order is read like one in which they
-// ascend.
+// TestHeldBlockInOrder: a block with series in any order reads the same as one with ascending
+// series.
 func TestHeldBlockInOrder(t *testing.T) {
 	var e points.Encoder
 	e.Float(0, 0, 1, 70)
@@ -225,7 +225,7 @@ func TestHeldBlockInOrder(t *testing.T) {
 	}
 }
 
-// TestDecodeSelection: what no query selects is refused, and the longest selection is not.
+// TestDecodeSelection: an invalid selection is refused, and the longest selection is accepted.
 func TestDecodeSelection(t *testing.T) {
 	var back floql.Selection
 	for what, sel := range map[string]floql.Selection{

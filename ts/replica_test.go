@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestReplicasAreEqual applies one random log, with all that the duty proposes, on replicas that
-// commit at different times and start anew in the middle: all rows and the state's hash are equal.
+// TestReplicasAreEqual applies one random log, with all of the duty's proposals, on replicas that
+// commit at different times and restart midway. All rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)

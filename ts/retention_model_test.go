@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestRetentionModel changes how long points and rollups are kept at random, while points are
-// written and deleted and time passes. A rollup of an hour is kept for ever, so each query in
-// windows of hours has the answer of a map with all points, or is refused while rollups are being
+// TestRetentionModel changes the retention of points and rollups at random, while points are
+// written and deleted and time passes. An hourly rollup is kept forever. Each query in windows of
+// hours therefore has the answer of a map with all points, or is refused while rollups are being
 // computed.
 //
 //	go test -run TestRetentionModel -seed 7 ./ts
@@ -48,7 +48,7 @@ type retentionModel struct {
 	points    map[hostTime]float64
 	retention ts.Retention
 	first     int64 // no point is earlier
-	final     int64 // buckets before are final: they were too old when a longer retention was set
+	final     int64 // earlier buckets are final: they were too old when a longer retention was set
 	log       []string
 }
 
@@ -57,7 +57,7 @@ type hostTime struct {
 	at   int64
 }
 
-// bucket6 is a multiple of all buckets of the model.
+// bucket6 is a multiple of all bucket lengths of the model.
 const bucket6 = 6 * hour
 
 func newRetentionModel(t *testing.T, rng *rand.Rand) *retentionModel {
@@ -137,7 +137,7 @@ func (m *retentionModel) set(to ts.Retention) {
 	m.note("set retention to %v", to)
 	switch err := m.s.SetRetention(m.t.Context(), "cpu", to); {
 	case errors.Is(err, ts.ErrBusy):
-		return // it has been made longer very often
+		return // the retention was extended very often
 	case err != nil:
 		m.t.Errorf("SetRetention: %v", err)
 	}
@@ -174,7 +174,7 @@ func (m *retentionModel) delete() {
 	}
 }
 
-// ask compares the answer to a query that rollups of an hour can answer.
+// ask compares the answer to a query that hourly rollups can answer.
 func (m *retentionModel) ask(settled bool) {
 	window := []int64{6, 12, 24}[m.rng.IntN(3)]
 	from, to := floor(m.first+m.rng.Int64N(2)*day, window*hour), floor(m.r.Now()+2*day, window*hour)
@@ -199,8 +199,8 @@ func (m *retentionModel) ask(settled bool) {
 	}
 }
 
-// TestLongerBeforeRolledUp: points that were too old when a longer retention was set count for
-// their buckets as long as these are still to be computed.
+// TestLongerBeforeRolledUp: points that were too old when a longer retention was set count in their
+// buckets until these are computed.
 func TestLongerBeforeRolledUp(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

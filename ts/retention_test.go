@@ -18,7 +18,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// history is points of a measurement, and what rollups of them have to say.
+// history holds the points of a measurement, to check rollups of them.
 type history struct {
 	t      *testing.T
 	r      *machinetest.Rig
@@ -43,7 +43,7 @@ func (h *history) write(points ...ts.Point) {
 	}
 }
 
-// years writes points over three years, two hosts in turns.
+// years writes points over three years, alternating between two hosts.
 func (h *history) years() {
 	var batch []ts.Point
 	for at := -3 * 365 * day; at < 0; at += 7 * hour {
@@ -63,8 +63,8 @@ func (h *history) maintain(steps int) {
 	}
 }
 
-// check compares the buckets of a tier that are over with a fold of all points; buckets before a
-// time need not be there.
+// check compares the completed buckets of a tier with aggregates of all points. Buckets before a
+// time may be missing.
 func (h *history) check(tier uint16, every, from int64) {
 	h.t.Helper()
 	counts, sums := make(map[ts.At]float64), make(map[ts.At]float64)
@@ -92,7 +92,7 @@ func (h *history) check(tier uint16, every, from int64) {
 	}
 }
 
-// kept checks that raw points from before a time are gone.
+// kept checks that there are no raw points before a time.
 func (h *history) kept(from int64) {
 	h.t.Helper()
 	for k := range ts.Contents(h.r, 0, 0, 0) {
@@ -110,9 +110,8 @@ var history3 = ts.Retention{
 	},
 }
 
-// TestRetentionWithRollups: a retention that brings rollups with it loses nothing of what was
-// there: points go when the buckets that they are in are made, however the duty is interrupted,
-// whether they were sealed or not, and however long the buckets are.
+// TestRetentionWithRollups: a retention with rollups loses no data. Points expire only once their
+// buckets are made, however the duty is interrupted, sealed or not, and whatever the bucket length.
 func TestRetentionWithRollups(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, steps := range []int{1, 3, 1 << 30} {
@@ -131,7 +130,7 @@ func TestRetentionWithRollups(t *testing.T) {
 					if rng.IntN(4) == 0 {
 						h.r.Restart()
 					}
-					// Points that are as late as they may be.
+					// Points that are as late as allowed.
 					late := h.r.Now() - machinetest.Epoch - 7*day + rng.Int64N(day)
 					h.write(point("late", late, float64(late/second%100)))
 				}
@@ -150,8 +149,7 @@ func TestRetentionWithRollups(t *testing.T) {
 	}
 }
 
-// TestHeldBack: a measurement names the rollup for which points stay on disk after their time, and
-// how many.
+// TestHeldBack: a measurement names the rollup that keeps expired points on disk, and their number.
 func TestHeldBack(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		r := newRig(t, shards)
@@ -180,7 +178,7 @@ func TestHeldBack(t *testing.T) {
 		hours, months := ts.Downsample{Every: time.Hour, TTL: 15 * 24 * time.Hour}, ts.Downsample{Every: 30 * 24 * time.Hour}
 		must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 7 * 24 * time.Hour, Downsample: []ts.Downsample{hours}}))
 		r.Deliver()
-		check("to be rolled up", 80, 80, hours) // before 15 days no rollup needs them
+		check("to be rolled up", 80, 80, hours) // beyond 15 days no rollup needs them
 		r.Advance(2 * hour)
 		check("rolled up", 80, 0, ts.Downsample{})
 		must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 3 * 24 * time.Hour, Downsample: []ts.Downsample{hours, months}}))
@@ -190,8 +188,8 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestRetentionChangesWhileRollingUp: what is still to be rolled up is kept through changes of the
-// retention, also such as make it longer and bring tiers back.
+// TestRetentionChangesWhileRollingUp: points not yet rolled up survive changes of the retention,
+// including longer ones and ones that restore tiers.
 func TestRetentionChangesWhileRollingUp(t *testing.T) {
 	h := newHistory(t)
 	h.years()
@@ -207,22 +205,21 @@ func TestRetentionChangesWhileRollingUp(t *testing.T) {
 	set(10*24*time.Hour, hours, days)
 	set(20*24*time.Hour, hours, days) // longer
 	set(20*24*time.Hour, days)
-	set(5*24*time.Hour, hours, days) // the hours are tier 3
+	set(5*24*time.Hour, hours, days) // the hourly rollup is tier 3
 	for range 10 {
 		h.r.Advance(day)
 	}
 	h.r.Advance(hour)
 	h.check(2, day, -1<<50)
 	h.kept(h.r.Now() - 7*day)
-	// Tier 3 was made of the points that were left: all but those that a longer retention had left
-	// out.
+	// Tier 3 was computed from the remaining points: all except those that were too old at a change
+	// to a longer retention.
 	h.check(3, hour, machinetest.Epoch-8*day)
 	h.r.Verify()
 }
 
-// TestExactSumsOfRollups: the sum of a bucket is that of its points, rounded once, whatever they
-// are, and so is a sum over many buckets whose points are gone, also when late points have changed
-// how many parts a sum takes.
+// TestExactSumsOfRollups: a bucket's sum is that of its points, rounded once. So is a sum over many
+// buckets whose points are gone, also if late points changed the number of parts of a sum.
 func TestExactSumsOfRollups(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -252,7 +249,7 @@ func TestExactSumsOfRollups(t *testing.T) {
 		put(batch...)
 	}
 	r.Advance(4 * hour)
-	for i := range int64(20) { // late: some sums take fewer parts now
+	for i := range int64(20) { // late points: some sums now have fewer parts
 		for k := range int64(12) {
 			put(point("a", start+10*i*minute+k*second, float64(i)))
 		}
@@ -285,7 +282,7 @@ func TestExactSumsOfRollups(t *testing.T) {
 	}
 }
 
-// flaky is a door whose node is away now and then, and seals only after a while.
+// flaky is a door whose node is sometimes unavailable, and seals only after a while.
 type flaky struct {
 	*machinetest.Rig
 	calls int
@@ -296,7 +293,7 @@ func (f *flaky) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Co
 	switch f.calls % 5 {
 	case 1:
 		return nil, engine.ErrUnavailable
-	case 2: // written, and nobody knows
+	case 2: // written, but not reported
 		_, _ = f.Rig.Propose(ctx, shard, cmd)
 		return nil, engine.ErrUnavailable
 	case 3:
@@ -306,8 +303,8 @@ func (f *flaky) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Co
 	return f.Rig.Propose(ctx, shard, cmd)
 }
 
-// TestImportWaits: an import goes on when the node was away, or had too much that was not sealed;
-// it ends with its context.
+// TestImportWaits: an import continues after the node was unavailable or had too many unsealed
+// bytes. It ends with its context.
 func TestImportWaits(t *testing.T) {
 	r := newRigOf(t, 1, func() engine.Machine { return ts.NewCramped(100_000) })
 	var lines strings.Builder
@@ -330,9 +327,9 @@ func TestImportWaits(t *testing.T) {
 	})
 }
 
-// TestTagsOfTelegraf: a backslash stands for itself unless it is before a comma, a space or an
-// equals sign, as in models/points.go of InfluxDB and plugins/serializers/influx/escape.go of
-// Telegraf; a NUL does not make a line another series.
+// TestTagsOfTelegraf: a backslash is literal unless it precedes a comma, a space or an equals sign.
+// That follows models/points.go of InfluxDB and plugins/serializers/influx/escape.go of Telegraf. A
+// NUL does not turn a line into another series.
 func TestTagsOfTelegraf(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

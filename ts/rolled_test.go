@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestQueriesOverRollups: where points are gone, rollups answer for them, though now is no multiple
-// of their buckets, and windows are longer than what is kept; the result is that of all points.
+// TestQueriesOverRollups: where points are gone, rollups give the result of all points. Here now is
+// no multiple of the buckets, and windows are longer than the retention.
 func TestQueriesOverRollups(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -61,7 +61,7 @@ func TestQueriesOverRollups(t *testing.T) {
 	}
 	for _, query := range []string{
 		"cpu[6h] | window(10m) | median()", "cpu[6h] | where(value > 3) | window(10m) | max()", "cpu[6h] | window(7s) | avg()", "cpu[6h]",
-		// The end of a range all of which is gone has to be one of a bucket.
+		// If all points of a range are gone, the range must end with a bucket.
 		fmt.Sprintf("cpu[%d..%d] | window(10m) | sum()", machinetest.Epoch-machinetest.Epoch%(10*minute), machinetest.Epoch+90*minute+1),
 	} {
 		if _, err := s.Query(t.Context(), query, floql.Options{Now: now}); !errors.Is(err, ts.ErrInvalid) {

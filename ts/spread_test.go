@@ -21,7 +21,7 @@ func newSpread(t *testing.T, shards int) (*machinetest.Rig, *ts.Store) {
 	return r, storeOf(r, "n")
 }
 
-// TestSpread: series are spread over all shards, whose policies and limits are those of their home.
+// TestSpread: series are spread over all shards, and the home's policies and limits apply to them.
 func TestSpread(t *testing.T) {
 	r, s := newSpread(t, 4)
 	var batch []ts.Point
@@ -90,8 +90,8 @@ func TestSpreadLimit(t *testing.T) {
 	r.Verify()
 }
 
-// TestSpreadTransaction: points of series with a common tag are written together; others have no
-// common shard.
+// TestSpreadTransaction: points of series with a common tag are written together; others share no
+// shard.
 func TestSpreadTransaction(t *testing.T) {
 	r, s := newSpread(t, 4)
 	if _, err := r.Txn("n").Do(ts.WriteOp(point("{a}1", 0, 1), point("{a}2", 0, 2))).Commit(t.Context()); err != nil {
@@ -108,8 +108,8 @@ func TestSpreadTransaction(t *testing.T) {
 	}
 }
 
-// TestNamespaceBecomesSpread: a caller that has known a namespace as one that does not exist sorts
-// its points again when it has come to be a spread one.
+// TestNamespaceBecomesSpread: a caller that cached a namespace as missing distributes its points
+// anew once the namespace exists and is spread.
 func TestNamespaceBecomesSpread(t *testing.T) {
 	r := newRig(t, 4)
 	s := storeOf(r, "n")
@@ -127,7 +127,7 @@ func TestNamespaceBecomesSpread(t *testing.T) {
 	}
 }
 
-// TestListings: pages of measurements over shards that have some of them each.
+// TestListings: pages of measurements over shards that each hold some of them.
 func TestListings(t *testing.T) {
 	_, s := newSpread(t, 3)
 	var want []string

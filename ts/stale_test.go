@@ -12,15 +12,14 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// turn is a door that leads elsewhere when it is turned: to a node that has lost its tail, was
-// restored, or is another one.
+// turn is a door that can be redirected: to a node that lost its tail, was restored, or is another
+// one.
 type turn struct{ *machinetest.Rig }
 
-// TestStaleNumbers: a caller that knows series by the numbers of another state never writes to
-// wrong ones.
+// TestStaleNumbers: a caller with series numbers of another state never writes to wrong series.
 func TestStaleNumbers(t *testing.T) {
 	for name, other := range map[string]func(first *machinetest.Rig, kept int) *machinetest.Rig{
-		// The tail with series b and c is lost, and others get their numbers.
+		// The tail with series b and c is lost, and other series get their numbers.
 		"tail lost": func(first *machinetest.Rig, kept int) *machinetest.Rig {
 			r := newRig(t, 1)
 			for _, e := range first.Log(0)[:kept] {
@@ -56,15 +55,15 @@ func TestStaleNumbers(t *testing.T) {
 			}
 			write(t, s, batch...)
 			compare(t, door.Rig, want)
-			write(t, s, batch...) // by the right numbers
+			write(t, s, batch...) // with the right numbers
 			compare(t, door.Rig, want)
 			door.Verify()
 		})
 	}
 }
 
-// TestDeletedAndMadeAgain: series and measurements that were deleted and made again have other
-// numbers, whatever a caller remembers.
+// TestDeletedAndMadeAgain: series and measurements that are deleted and created again get other
+// numbers, whatever a caller has cached.
 func TestDeletedAndMadeAgain(t *testing.T) {
 	r := newRig(t, 1)
 	one, two := engine.StoreOf[ts.Store](r.Router(), "n", 0), engine.StoreOf[ts.Store](r.Router(), "n", 0)
@@ -81,8 +80,8 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	r.Verify()
 }
 
-// TestSameNumberOfTwoIncarnations: two series of a batch that a caller remembers by one number,
-// from before a measurement was made again and from behind, are not taken for one.
+// TestSameNumberOfTwoIncarnations: a caller may cache two series of a batch under one number, from
+// before and after their measurement was created again. They are not confused.
 func TestSameNumberOfTwoIncarnations(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -93,7 +92,7 @@ func TestSameNumberOfTwoIncarnations(t *testing.T) {
 	check(t, r, "cpu host=a; value 1000 4", "cpu host=b; value 0 2", "cpu host=b; value 1000 3")
 }
 
-// TestCallersDefineTheSame: callers that define the same thousand series at once get the same
+// TestCallersDefineTheSame: callers that concurrently define the same thousand series get the same
 // numbers.
 func TestCallersDefineTheSame(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1})
@@ -118,8 +117,8 @@ func TestCallersDefineTheSame(t *testing.T) {
 	}
 }
 
-// TestSeriesLimit: at the limit new series are refused by an error that says where they come from,
-// and those that exist are written as before.
+// TestSeriesLimit: at the limit, new series are refused with an error that names their source.
+// Existing series are written as before.
 func TestSeriesLimit(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -144,7 +143,7 @@ func TestSeriesLimit(t *testing.T) {
 		t.Errorf("Write beyond the limit = %+v, %v (%+v), want 2 written: a known series, and the one that there is room for", result, err,
 			full)
 	}
-	var lasting interface{ Lasts() bool } // what the engine asks: nothing from another shard waits until there is room
+	var lasting interface{ Lasts() bool } // checked by the engine: messages from other shards do not wait for room
 	if !errors.As(err, &lasting) || !lasting.Lasts() {
 		t.Errorf("%v does not last: what comes from another shard would wait for ever", err)
 	}
@@ -162,7 +161,7 @@ func TestSeriesLimit(t *testing.T) {
 	if n := len(r.Log(0)); n != entries {
 		t.Errorf("%d entries of the log for series without room, want none", n-entries)
 	}
-	write(t, fresh, point("h1", second, 5), flood[0]) // they exist
+	write(t, fresh, point("h1", second, 5), flood[0]) // existing series
 	must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "h0"}))
 	write(t, fresh, point("new", 0, 1))
 	r.Verify()
@@ -186,11 +185,12 @@ func TestChurn(t *testing.T) {
 	if m.Series > 41 {
 		t.Errorf("%d series: those without points have not left", m.Series)
 	}
-	write(t, s, point("d0-1", 12*day, 1)) // one that has left comes back
+	write(t, s, point("d0-1", 12*day, 1)) // one that left returns
 	r.Verify()
 }
 
-// TestTooMuchUnsealed: a shard takes so many bytes of blocks, and no more until they are sealed.
+// TestTooMuchUnsealed: a shard accepts a limited number of unsealed bytes, and more once they are
+// sealed.
 func TestTooMuchUnsealed(t *testing.T) {
 	r := newRigOf(t, 1, func() engine.Machine { return ts.NewCramped(2000) })
 	s := storeOf(r, "n")

@@ -30,7 +30,7 @@ func newFilledRig(t *testing.T) *machinetest.Rig {
 	return r
 }
 
-// damaged is a rig whose rows are changed.
+// damaged is a rig for changing rows.
 type damaged struct{ *machinetest.Rig }
 
 // find returns the first row of a kind.
@@ -76,7 +76,7 @@ func last(b []byte) []byte {
 
 func cut(b []byte) []byte { return b[:len(b)-1] }
 
-// TestVerifyReports damages rows: Verify has to say so.
+// TestVerifyReports damages rows; Verify must report each damage.
 func TestVerifyReports(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(r damaged)

@@ -15,16 +15,16 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// What happens while something else is under way: between a view and what is proposed from it,
-// between two pages of a read, between a look for room and the series that take it.
+// Concurrent changes: between a view and the command proposed from it, between two pages of a read,
+// and between a check for room and the series that use it.
 
-// ahead is a door where somebody else is quicker, once.
+// ahead is a door that runs a concurrent change once, before a command.
 type ahead struct {
 	*machinetest.Rig
 	do func()
 }
 
-// Propose lets the other one do his part first.
+// Propose runs the concurrent change first.
 func (a *ahead) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if do := a.do; do != nil {
 		a.do = nil
@@ -33,7 +33,7 @@ func (a *ahead) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Co
 	return a.Rig.Propose(ctx, shard, cmd)
 }
 
-// TestCallersAtTheLimit: callers that have all seen the same room do not get more than there is.
+// TestCallersAtTheLimit: callers that all saw the same free room do not exceed the limit.
 func TestCallersAtTheLimit(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -51,8 +51,8 @@ func TestCallersAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestWrittenWhileRetired: a series without points is looked at once more when nobody can write to
-// it any more: what came in between stays, and so does what comes while it is being retired.
+// TestWrittenWhileRetired: a series without points is checked again once writes to it are
+// impossible. Points written in between stay, and so do points written while it is being retired.
 func TestWrittenWhileRetired(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		r := newRig(t, 1)
@@ -83,8 +83,8 @@ func TestWrittenWhileRetired(t *testing.T) {
 	}
 }
 
-// TestChurnAtTheLimit: a namespace that is full refuses new series, goes on with those that there
-// are, and has room again as soon as retention has removed all points of some, day after day.
+// TestChurnAtTheLimit: a full namespace refuses new series and accepts points of existing ones. It
+// has room again as soon as retention has removed all points of some series, day after day.
 func TestChurnAtTheLimit(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -111,8 +111,8 @@ func TestChurnAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestMergeOfMany merges more than one step takes: pages that go over the end of a step are cut
-// there, and nothing of them is lost.
+// TestMergeOfMany merges more than one step processes: pages that cross the end of a step are cut
+// there without loss.
 func TestMergeOfMany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
@@ -152,8 +152,8 @@ func TestMergeOfMany(t *testing.T) {
 	}
 }
 
-// TestDeletedInBlock: the walk over the pages of a series that was deleted waits for the blocks
-// that have points of it. These get into no page.
+// TestDeletedInBlock: the purge walk for a deleted series waits for the blocks that have points of
+// it. These points reach no page.
 func TestDeletedInBlock(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -172,21 +172,20 @@ func TestDeletedInBlock(t *testing.T) {
 	counted(t, r, s, 2)
 }
 
-// paged is how many points are read before and behind a change: more than a page has in all.
+// paged is the number of points read before and after a change: more than fit in a page in total.
 const paged = 75_000
 
-// minTime is before all times of the test.
+// minTime is earlier than all times of the test.
 const minTime = -100 * day
 
-// TestReadWhileItChanges: what happens between the pages of a read makes no point come twice or in
-// the wrong order, and none is missing that is there all the time. A measurement that was deleted
-// meanwhile ends it.
+// TestReadWhileItChanges: changes between the pages of a read neither repeat nor reorder points. No
+// point that exists throughout is missing. Deleting the measurement ends the read.
 func TestReadWhileItChanges(t *testing.T) {
 	hosts := []string{"a", "b", "c"}
 	kept := map[string]int64{"a": minTime, "b": minTime, "c": minTime}
 	for name, change := range map[string]struct {
 		do   func(r *machinetest.Rig, s *ts.Store)
-		kept map[string]int64 // from when on there are points behind the change
+		kept map[string]int64 // from when on points exist after the change
 		err  error
 	}{
 		"sealed, restarted and written": {func(r *machinetest.Rig, s *ts.Store) {
