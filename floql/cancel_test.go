@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// patience is a context that is done when it has been asked a number of times, so that a test can
-// end a query at each of its looks.
+// patience is a context that is done after a number of checks, so that a test can end a query at
+// each of them.
 type patience struct {
 	context.Context
 	left, asked int
@@ -35,13 +35,13 @@ func long(t *testing.T) *floql.Slice {
 	return s
 }
 
-// TestCancel ends queries wherever they look whether they should: they return the error of the
-// context and nothing else.
+// TestCancel cancels queries at each of their checks: they return the context's error and nothing
+// else.
 func TestCancel(t *testing.T) {
 	source := long(t)
 	for query, looks := range map[string]int{
 		"m[0..70000000] | math(value * 2 + 1) | max()": 24, // every 4,096 points
-		// every 32,768 values that are sorted, and again when they are merged
+		// every 32,768 values while sorting, and again while merging
 		"m[0..70000000] | median()":                                          13,
 		"m[0..70000000] | window(20s, 1s) | group_by(k) | avg()":             50,
 		"m[0..70000000] | window(1s, tz=Europe/Berlin) | sum()":              300, // every 256 bounds of a calendar, every 32 buckets

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// TestErrors checks whole messages with their places.
+// TestErrors checks whole messages including their positions.
 func TestErrors(t *testing.T) {
 	for query, want := range map[string]string{
 		"m[0..9] | where(value > \"a)":                      `col 25: found no end of the string that begins here, expected "`,
@@ -121,8 +121,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSteps: a stage that comes from another process has to be one for points, and no more than
-// that.
+// TestSteps: a stage from another process must be a single stage for points.
 func TestSteps(t *testing.T) {
 	for text, want := range map[string]string{
 		"abs()":                               "none",
@@ -167,7 +166,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestSelects: what fields and filters say of a series.
+// TestSelects: which fields and filters select a series.
 func TestSelects(t *testing.T) {
 	series := Series{Field: "v", Tags: []Tag{{"host", "web-1"}, {"region", "eu"}}}
 	for text, want := range map[string]bool{
@@ -200,7 +199,7 @@ func TestSelects(t *testing.T) {
 	}
 }
 
-// TestResultJSON: a result is written as encoding/json would.
+// TestResultJSON: a result is encoded as by encoding/json.
 func TestResultJSON(t *testing.T) {
 	text := "a\"\\\n\t\r\x00\x01\x0f\x10\x1f\x7f\u00e9\U0001f600"
 	at := func(millis int64) time.Time { return time.UnixMilli(millis) }
@@ -238,7 +237,7 @@ func TestResultJSON(t *testing.T) {
 	}
 }
 
-// TestSuggest: the nearest of the known names is named, if it is near enough.
+// TestSuggest: the nearest known name is suggested, if it is near enough.
 func TestSuggest(t *testing.T) {
 	for _, c := range []struct {
 		a, b      string
@@ -277,8 +276,8 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// TestCosts: what an expression costs, in steps for a point, decides how many points go between two
-// looks at the context.
+// TestCosts: the cost of an expression, in steps per point, determines the number of points between
+// two context checks.
 func TestCosts(t *testing.T) {
 	for steps, want := range map[int64]int{0: chunk, 1: chunk, chunkSteps / chunk: chunk, chunkSteps/chunk + 1: chunk - 1,
 		chunkSteps / 7: 7, chunkSteps: 1, chunkSteps + 1: 1, math.MaxInt64: 1} {
@@ -335,8 +334,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestResultLimits: points of a result, and the memory of what a query has read beside that of its
-// aggregations, are limited.
+// TestResultLimits: a query's result points are limited, and so is its memory for data apart from
+// its aggregations.
 func TestResultLimits(t *testing.T) {
 	var source Slice
 	for i := range int64(200) {

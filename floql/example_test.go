@@ -92,7 +92,7 @@ func ExampleLimits() {
 	// the query exceeds the limit of 20 points
 }
 
-// wave is a source that computes its points: a Source need not store any.
+// wave is a source that computes its points instead of storing them.
 type wave struct{}
 
 func (wave) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.Column, error] {

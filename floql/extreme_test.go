@@ -15,9 +15,9 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// lookedAt is a context that notes the longest time between two looks at it, and ends after a
-// while. It counts what the process takes of its processors: on a busy machine the clock goes on
-// while the process waits.
+// lookedAt is a context that records the longest time between two checks, and ends after a while.
+// It measures the CPU time of the process, because wall time passes while a busy machine makes the
+// process wait.
 type lookedAt struct {
 	context.Context
 	end, latest, longest time.Duration
@@ -32,7 +32,7 @@ func (l *lookedAt) Err() error {
 	return nil
 }
 
-// processTime returns how long the process has run on all processors.
+// processTime returns the CPU time of the process, on all processors.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -41,15 +41,15 @@ func processTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// evalExtreme evaluates a query, which has to look at its context at least every so often and to
-// allocate no more than so much, whatever comes of it.
+// evalExtreme evaluates a query, which must check its context often enough and allocate a bounded
+// amount, whatever its outcome.
 func evalExtreme(t *testing.T, source floql.Source, query string, limits floql.Limits) error {
 	t.Helper()
 	const (
-		pause  = 200 * time.Millisecond // the collector and other tests count too
-		memory = 1 << 30                // also of what is garbage soon
+		pause  = 200 * time.Millisecond // garbage collection and other tests count too
+		memory = 1 << 30                // includes short-lived garbage
 	)
-	limits.Time = -1 // so that it is this context that is looked at
+	limits.Time = -1 // so that only this context ends the query
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	now := processTime()
@@ -66,7 +66,8 @@ func evalExtreme(t *testing.T, source floql.Source, query string, limits floql.L
 	return err
 }
 
-// wide is a source with a series, with many, and with points as far apart as can be.
+// wide is a source with a single series, with many series, and with points as far apart as
+// possible.
 func wide(t *testing.T) *floql.Slice {
 	t.Helper()
 	s := new(floql.Slice)
@@ -87,8 +88,8 @@ func wide(t *testing.T) *floql.Slice {
 	return s
 }
 
-// TestExtremeCounts: the products of counts are bounded before anything is allocated, with no
-// series, one, and many.
+// TestExtremeCounts: the products of counts are bounded before allocations, with no series, one,
+// and many.
 func TestExtremeCounts(t *testing.T) {
 	source := wide(t)
 	limits := floql.Limits{Bytes: 8 << 20, ResultPoints: 100_000}
@@ -127,7 +128,7 @@ func TestExtremeCounts(t *testing.T) {
 		!strings.Contains(err.Error(), "expected no earlier than") {
 		t.Errorf("a range before all times: %v", err)
 	}
-	// Without limits the context ends what has no end.
+	// Without limits, the context ends an endless query.
 	none := floql.Options{Limits: floql.Limits{Bytes: -1, ResultPoints: -1, Time: -1}}
 	_, err := floql.Eval(&patience{Context: t.Context(), left: 1000}, source, "one[0..9007199254740991] | window(1ms) | sum() | fill(0)",
 		none)
@@ -136,7 +137,7 @@ func TestExtremeCounts(t *testing.T) {
 	}
 }
 
-// TestExtremeCosts: what a value costs is bounded, or the query is refused.
+// TestExtremeCosts: the cost per value is bounded, or the query is refused.
 func TestExtremeCosts(t *testing.T) {
 	source := wide(t)
 	joined := func(n int) string { return "tags.k" + strings.Repeat("+tags.k", n) }
@@ -169,8 +170,8 @@ func TestExtremeCosts(t *testing.T) {
 	}
 }
 
-// TestParseCosts: the memory that a query takes to parse, and with it the time, grows with its text
-// and not with the text times the number of stages. Parse has no context.
+// TestParseCosts: the memory for parsing a query, and with it the time, grows with its text, not
+// with text times number of stages. Parse has no context.
 func TestParseCosts(t *testing.T) {
 	nested := func(stage string, n int) string {
 		part := "m" + strings.Repeat("|"+stage, 90)
@@ -193,7 +194,7 @@ func TestParseCosts(t *testing.T) {
 	}
 }
 
-// TestLongArguments: an error does not repeat what is long, wherever it stands.
+// TestLongArguments: an error does not repeat a long argument, in any position.
 func TestLongArguments(t *testing.T) {
 	x := strings.Repeat("x", 60_000)
 	for _, query := range []string{
@@ -210,8 +211,8 @@ func TestLongArguments(t *testing.T) {
 	}
 }
 
-// TestExtremeQueries evaluates queries made of stages by chance, with numbers and durations at both
-// ends.
+// TestExtremeQueries evaluates queries of random stages, with numbers and durations at both ends of
+// their ranges.
 func TestExtremeQueries(t *testing.T) {
 	source := wide(t)
 	seed := rand.Uint64()

@@ -12,20 +12,20 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// queries are where fuzzing begins; those of internal/test/floqltest are added by
-// TestParsePrintParse of package floql_test, which may import it.
+// queries are fuzzing seeds. TestParsePrintParse of package floql_test adds those of
+// internal/test/floqltest, which it may import.
 var queries = []string{
 	`cpu{host=a, region!="x y", h=~web-*, i!~"[a-z]{1,2}"}[1h] | window(5m, 1m) | avg()`,
 	`"a b"[now-1h..now-30m] | where(value > 3 && tags.host in ["a"]) | group_by(*) | rate(1m) | sum() | fill(linear)`,
 	`m[0..2024-01-01T00:00:00Z] | window(1mo, tz=Europe/Berlin) | percentile(99.9) | topk(3, by=max) | sort(desc) | limit(10)`,
 	`m | field(a, "b c") | math(round(value ** 2) / 3) | round(-2) | clamp(-1, 1e9) | alias(x) | join(/, (n{k=""} | shift(1d) | cumsum()))`,
 	"m # a comment\n\t| moving_avg(3) | delta() | derivative(1s) | abs()",
-	// did not end: what ZoneBounds says of the last days of leap years
+	// did not end because of ZoneBounds for the last days of leap years
 	`m[0..2054-01-01T00:00:00Z] | window(1mo, tz=Europe/Berlin) | max()`,
 	`m[0..100000] | window(7s, 3s) | stddev() | fill(-1.5) | increase(20s) | median()`,
 }
 
-// withoutPositions returns a query without what depends on how it was written.
+// withoutPositions returns a query without the parts that depend on its spelling.
 func withoutPositions(q *Query) *Query {
 	c := *q
 	c.text, c.plan, c.stages = "", nil, nil
@@ -69,7 +69,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// few is a source of a few points near the epoch and near 2024.
+// few is a source with a few points near the epoch and near 2024.
 func few(tb testing.TB) *Slice {
 	s := new(Slice)
 	for i := range int64(40) {
@@ -84,8 +84,8 @@ func few(tb testing.TB) *Slice {
 	return s
 }
 
-// FuzzEval evaluates whatever parses: without panic, within limits, and only with errors that say
-// what is wrong.
+// FuzzEval evaluates every query that parses: without panic, within limits, and only with errors
+// that give a reason.
 func FuzzEval(f *testing.F) {
 	for _, q := range queries {
 		f.Add(q)
@@ -121,7 +121,7 @@ func FuzzEval(f *testing.F) {
 	})
 }
 
-// FuzzPartial merges what may have been encoded elsewhere, into plans of every function.
+// FuzzPartial merges encodings as from another process into plans of every function.
 func FuzzPartial(f *testing.F) {
 	var plans [][]byte
 	for _, stages := range []string{
@@ -159,7 +159,7 @@ func FuzzPartial(f *testing.F) {
 		}
 		for range 2 {
 			if err := twice.Merge(encoded); err != nil {
-				return // counts beyond what can be
+				return // counts overflow
 			}
 		}
 		if _, err := twice.Encode(t.Context(), nil); err != nil {
@@ -196,7 +196,7 @@ func FuzzNewPartial(f *testing.F) {
 	})
 }
 
-// spy is a source that keeps the plan of an aggregation, and the states.
+// spy is a source that records the plan and the states of an aggregation.
 type spy struct {
 	*Slice
 	plan, encoded []byte

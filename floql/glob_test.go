@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// randomGlob returns a pattern, and a regular expression that matches the same.
+// randomGlob returns a pattern and an equivalent regular expression.
 func randomGlob(rng *rand.Rand, depth int) (glob, expr string) {
 	const literals = "abé-*?[]{}\\,!"
 	literal := func() string {
@@ -75,8 +75,7 @@ func TestGlobLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestCut: what is shown of a long text is as much of it as has 200 bytes, and ends with a whole
-// character.
+// TestCut: a long text is cut to at most 200 bytes, at the end of a character.
 func TestCut(t *testing.T) {
 	for at := range 4 {
 		text := strings.Repeat("a", at) + strings.Repeat("漢", 100)
@@ -90,8 +89,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestEscapes: a backslash takes the character behind it as it is, and one at the end of the text
-// leaves the string open.
+// TestEscapes: a backslash makes the next character literal. One at the end of the text leaves the
+// string unterminated.
 func TestEscapes(t *testing.T) {
 	for text, want := range map[string]string{`host="a\"b"`: `a"b`, `host="a\\"`: `a\`, `host='\''`: `'`} {
 		if all, err := ParseFilters(text); err != nil || len(all) != 1 || all[0].Value != want {
@@ -105,8 +104,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestTakesRollups: rollups stand for points only where no stage changes points before they are
-// aggregated, and where windows are made of whole buckets.
+// TestTakesRollups: rollups replace points only if no stage changes points before aggregation and
+// windows consist of whole buckets.
 func TestTakesRollups(t *testing.T) {
 	for query, want := range map[string]bool{
 		"cpu[0..3600000] | window(5m) | sum()": true, "cpu[0..3600000] | sum()": true,
@@ -121,7 +120,7 @@ func TestTakesRollups(t *testing.T) {
 	}
 }
 
-// rollupSource asks of a query whether it takes rollups of minutes.
+// rollupSource records whether a query accepts rollups of a minute.
 type rollupSource struct {
 	Slice
 	asked, takes bool

@@ -9,8 +9,7 @@ import (
 	"github.com/floedb/floe/internal/test/floqltest"
 )
 
-// TestCanonicalForm: what is printed is read as the same query, for all queries of the test
-// language.
+// TestCanonicalForm: the printed form of each query of the test language parses to the same query.
 func TestCanonicalForm(t *testing.T) {
 	for _, text := range floqltest.Queries(t) {
 		q, err := floql.Parse(text)
@@ -72,7 +71,8 @@ func TestErrorPositions(t *testing.T) {
 	}
 }
 
-// TestStages: what completion shows is complete, and every stage can be written as it says.
+// TestStages: the completion data is complete, and every stage can be written as its signature
+// says.
 func TestStages(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range floql.Stages() {

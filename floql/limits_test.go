@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// TestLimits tries each limit of the language at its last value, beside it, and with the greatest
+// TestLimits tries each limit of the language at its last value, beside it, and with the largest
 // numbers.
 func TestLimits(t *testing.T) {
 	repeat := func(s string, n int64) string { return strings.Repeat(s, int(n)) }
@@ -40,7 +40,7 @@ func TestLimits(t *testing.T) {
 		least, most int64
 		says        string
 		call        func(n int64) error
-		large       bool // a count of things, which is not tried with MaxInt64
+		large       bool // a count, so MaxInt64 is not tried
 	}{
 		{"bytes of a query", 1, 64 << 10, "expected no more than 65536", func(n int64) error { return eval("m" + repeat(" ", n-1)) }, true},
 		{"bytes of filters", 0, 64 << 10, "expected no more than 65536",
@@ -101,8 +101,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// pattern returns a regular expression that counts as so many instructions: a{999} counts as 3,000,
-// letters as one each and one, and all together as one more.
+// pattern returns a regular expression that counts as n instructions. a{999} counts as 3,000,
+// letters as one each plus one, and the whole as one more.
 func pattern(n int64) string {
 	repeated := (n - 3) / 3000
 	if repeated == 0 {

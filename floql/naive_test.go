@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe/internal/test/floqltest"
 )
 
-// The naive evaluator: the words of the reference, one after the other, over all points at once, in
-// rational numbers. It shares nothing with the package that it is compared with, not even the
-// parser: a query is a list of steps, which can print themselves.
+// The naive evaluator applies the stages of the reference one after another, over all points at
+// once, in rational numbers. It shares no code with the package under test, not even the parser: a
+// query is a list of steps that can print themselves.
 
 type naivePoint struct {
 	t    int64
@@ -29,19 +29,19 @@ type naiveSeries struct {
 	points []naivePoint
 }
 
-// naiveBucket is a bucket: [from, to), and what it is called by.
+// naiveBucket is a bucket [from, to) and the time that names it.
 type naiveBucket struct{ start, from, to int64 }
 
-// naive is what is between two steps.
+// naive is the state between two steps.
 type naive struct {
 	all       []floqltest.Point
 	from, to  int64
-	rangeFrom int64 // as the query has it
+	rangeFrom int64 // as in the query
 	shift     int64
 	fields    []string
 	series    []*naiveSeries
-	buckets   []naiveBucket // of what has been aggregated last
-	window    *naiveWindow  // whose aggregation is to come
+	buckets   []naiveBucket // of the last aggregation
+	window    *naiveWindow  // for the next aggregation
 	by        []string
 	byAll     bool
 	lookBack  int64
@@ -60,7 +60,7 @@ func key(tags map[string]string) string {
 	return b.String()
 }
 
-// load selects points: all of [from, to), and those of look-back before.
+// load selects points: all in [from, to), and those of the look-back before it.
 func (n *naive) load(filter func(map[string]string) bool) {
 	found := make(map[string]*naiveSeries)
 	for _, p := range n.all {
@@ -119,8 +119,7 @@ func float(r *big.Rat) float64 {
 	return v
 }
 
-// naiveAggregates compute each function of the points of a bucket, which are sorted by time and
-// series.
+// naiveAggregates computes each function over the points of a bucket, sorted by time and series.
 var naiveAggregates = map[string]func(values []float64) (float64, bool){
 	"count": func(v []float64) (float64, bool) { return float64(len(v)), true },
 	"sum":   func(v []float64) (float64, bool) { return float(ratSum(v)), true },
@@ -160,7 +159,7 @@ func naivePercentile(v []float64, p float64) float64 {
 	return a + float64((b-a)*(rank-below))
 }
 
-// naiveAggregate is a stage that aggregates.
+// naiveAggregate is an aggregation stage.
 type naiveAggregate struct {
 	name string
 	p    float64
@@ -173,7 +172,7 @@ func (a naiveAggregate) String() string {
 	return a.name + "()"
 }
 
-// naiveSample is a point and where it comes from.
+// naiveSample is a point and its series.
 type naiveSample struct {
 	naivePoint
 	key string
@@ -185,7 +184,7 @@ func (a naiveAggregate) apply(n *naive) {
 	} else if n.buckets == nil {
 		n.buckets = []naiveBucket{{n.from, n.from, n.to}}
 	} else {
-		// Points at the starts of buckets are in the same buckets again.
+		// Points at bucket starts fall into the same buckets again.
 		for i := range n.buckets {
 			n.buckets[i].from, n.buckets[i].to = n.buckets[i].start, n.buckets[i].start+1
 		}
@@ -242,7 +241,7 @@ func (a naiveAggregate) compute(in []naiveSample) (float64, bool) {
 		first := values[0]
 		for _, s := range in {
 			if s.t == in[0].t {
-				first = s.v // the greatest key of that time is the last of it
+				first = s.v // the greatest key of that time comes last
 			}
 		}
 		return first, true
@@ -250,7 +249,7 @@ func (a naiveAggregate) compute(in []naiveSample) (float64, bool) {
 	return naiveAggregates[a.name](values)
 }
 
-// naiveWindow is a window by steps of ms, or by days, weeks or months of a zone.
+// naiveWindow is a window in steps of ms, or in days, weeks or months of a time zone.
 type naiveWindow struct {
 	size, every int64 // ms
 	unit        string
@@ -279,7 +278,7 @@ func (w naiveWindow) buckets(from, to int64) (all []naiveBucket) {
 	return all
 }
 
-// calendar walks through time in steps of five minutes and looks at the calendar on the wall.
+// calendar steps through time in five minutes and reads the local calendar.
 func (w naiveWindow) calendar(from, to int64) (all []naiveBucket) {
 	loc, err := time.LoadLocation(w.zone)
 	if err != nil {
@@ -374,7 +373,7 @@ func (g naiveGroup) String() string {
 
 func (g naiveGroup) apply(n *naive) { n.by, n.byAll = g.by, g.all }
 
-// naiveEach is a stage that looks at each series by itself.
+// naiveEach is a stage that handles each series on its own.
 type naiveEach struct {
 	text string
 	f    func(s *naiveSeries, points []naivePoint) []naivePoint
@@ -399,7 +398,7 @@ func (f naiveFill) String() string { return "fill(" + f.with + ")" }
 func (f naiveFill) apply(n *naive) {
 	for _, s := range n.series {
 		if len(s.points) == 0 {
-			continue // such a series is not there
+			continue // such a series does not exist
 		}
 		var out []naivePoint
 		for _, b := range n.buckets {

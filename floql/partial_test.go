@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// planOf returns an empty partial of the plan that a query pushes down, and what it selects.
+// planOf returns an empty partial of the plan that a query pushes down, and its selection.
 func planOf(t *testing.T, query string) (*partial, Selection) {
 	t.Helper()
 	var sel Selection
@@ -29,7 +29,7 @@ func planOf(t *testing.T, query string) (*partial, Selection) {
 	return p.(*partial), sel
 }
 
-// pushed is a source that is asked for aggregations.
+// pushed is a source that accepts aggregations.
 type pushed struct {
 	see func(Selection, pushdown.Partial[Series])
 }
@@ -43,7 +43,8 @@ func (p pushed) Aggregate(_ context.Context, sel Selection, part pushdown.Partia
 	return nil
 }
 
-// TestPushDown: what begins with an aggregation asks the source for it; all else asks for points.
+// TestPushDown: a query that begins with an aggregation is pushed down to the source; other queries
+// read points.
 func TestPushDown(t *testing.T) {
 	for query, want := range map[string]bool{
 		"m[0..100] | avg()": true,
@@ -63,7 +64,7 @@ func TestPushDown(t *testing.T) {
 	}
 }
 
-// TestSelection: what a source is asked for.
+// TestSelection checks the selections that sources receive.
 func TestSelection(t *testing.T) {
 	for query, want := range map[string]string{
 		"m[0..100] | avg()":                             "0 to 100, look back 0, fields []",
@@ -97,7 +98,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestMergeOfOthers: groups that the plan can not have are refused, and so are series without end.
+// TestMergeOfOthers: groups that the plan can not have are refused, and so are series beyond the
+// limit.
 func TestMergeOfOthers(t *testing.T) {
 	byHost, _ := planOf(t, "m[0..100] | group_by(host) | avg()")
 	all, _ := planOf(t, "m[0..100] | group_by(*) | avg()")
@@ -138,8 +140,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestMovingAverageTakesMemory: what a stage remembers of the points of each series counts, here
-// and where it is pushed down to.
+// TestMovingAverageTakesMemory: the points of each series that a stage keeps count towards the
+// memory limit, locally and when pushed down.
 func TestMovingAverageTakesMemory(t *testing.T) {
 	const query = "m[0..10000] | moving_avg(5000) | window(10s) | max()"
 	p, _ := planOf(t, query)

@@ -23,7 +23,7 @@ var (
 )
 
 // TestAgainstNaive compares random queries over random points with the naive evaluator, to the last
-// bit: over points in memory, and over three sources that answer aggregations in parts.
+// bit. The points are in memory, or in three sources that answer aggregations in parts.
 func TestAgainstNaive(t *testing.T) {
 	for i := range *runs {
 		g := &generator{Rand: rand.New(rand.NewPCG(*seed+uint64(i), 0))}
@@ -40,7 +40,7 @@ func TestAgainstNaive(t *testing.T) {
 		for name, source := range map[string]floql.Source{"whole": &whole, "parts": parts} {
 			res, err := floql.Eval(t.Context(), source, q.text, floql.Options{Limits: floql.Limits{ResultPoints: 50_000}})
 			if _, limited := errors.AsType[*floql.LimitError](err); limited {
-				continue // seconds of a month
+				continue // a window of seconds over a month
 			}
 			if err != nil {
 				t.Fatalf("-seed %d: %s: %v", *seed+uint64(i), q.text, err)
@@ -73,11 +73,11 @@ func format(res *floql.Result) string {
 	return strings.Join(lines, "\n")
 }
 
-// generated is a query, as text and as what the naive evaluator takes.
+// generated is a query, as text and as steps of the naive evaluator.
 type generated struct {
 	naiveStart naive
 	all        []floqltest.Point
-	host       string // a filter, if it is not empty
+	host       string // a filter, unless empty
 	steps      []naiveStep
 	text       string
 }
@@ -95,7 +95,7 @@ type generator struct{ *rand.Rand }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
-// scale is what points are made of: how far apart in time, and their values.
+// scale describes generated points: their distance in time, and their values.
 type scale struct {
 	base, step int64
 	value      func() float64
@@ -200,7 +200,7 @@ func (g *generator) stages(q *generated, s scale) {
 	}
 }
 
-// whole adds what needs all series, behind an aggregation.
+// whole adds a stage that needs all series, after an aggregation.
 func (g *generator) whole(q *generated) {
 	switch g.IntN(3) {
 	case 0:
@@ -245,7 +245,7 @@ func (g *generator) window(s scale, length int64) naiveWindow {
 	return w
 }
 
-// each adds a point-wise stage, one time of n, and reports whether it depends on the order of
+// each adds a point-wise stage with probability 1/n, and reports whether it depends on the order of
 // points.
 func (g *generator) each(q *generated, n int) (ordered bool) {
 	if g.IntN(n) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/test/floqltest"
 )
 
-// slice is the source in memory that package floql has.
+// slice is the in-memory source of package floql.
 type slice struct{ source floql.Slice }
 
 func (s *slice) Load(t *testing.T, points []floqltest.Point) {
@@ -28,7 +28,7 @@ func TestLanguage(t *testing.T) {
 	floqltest.Run(t, func(*testing.T) floqltest.Store { return new(slice) })
 }
 
-// TestCanonicalResults: the canonical form of a query gives the same.
+// TestCanonicalResults: the canonical form of a query gives the same results.
 func TestCanonicalResults(t *testing.T) {
 	floqltest.Run(t, func(*testing.T) floqltest.Store { return &canonical{} })
 }
@@ -45,12 +45,12 @@ func (c *canonical) Eval(ctx context.Context, query string, opts floql.Options) 
 		return nil, err
 	}
 	if _, err := q.Eval(ctx, &c.source, opts); err != nil {
-		return nil, err // positions are those of the text
+		return nil, err // error positions refer to the original text
 	}
 	return again.Eval(ctx, &c.source, opts)
 }
 
-// TestLanguageOverShards: several sources that answer aggregations where their points are.
+// TestLanguageOverShards: several sources compute aggregations where their points are.
 func TestLanguageOverShards(t *testing.T) {
 	floqltest.Run(t, func(*testing.T) floqltest.Store { return floqltest.NewShards(1) })
 }
