@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestHandOver: who waits for a run gets it, however few its action keeps, and whoever else has
-// invoked it with the same key.
+// TestHandOver: a caller that waits for a run gets it, however few runs its action keeps, and
+// whichever other callers invoked it with the same key.
 func TestHandOver(t *testing.T) {
 	s := openWith(t)
 	if _, err := s.Register(short(t), "a", action.Retain(time.Millisecond, 0)); err != nil {
@@ -52,8 +52,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestRetryRuns: a run that has ended without success is carried out again, with as many attempts
-// as before, and one that waits is begun now.
+// TestRetryRuns: a run that ended without success is carried out again with as many attempts as
+// before, and a waiting run begins now.
 func TestRetryRuns(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +115,7 @@ func TestRetryRuns(t *testing.T) {
 	}
 }
 
-// TestOptionsOfARun: a run may have another timeout, other attempts, and a time in which it has to
-// be begun.
+// TestOptionsOfARun: a run may have its own timeout, attempts, and time within which it must begin.
 func TestOptionsOfARun(t *testing.T) {
 	s, ctx := openWith(t, "a"), short(t)
 	i, err := s.Invoke(ctx, "a", nil, action.MaxAttempts(1), action.Timeout(50*time.Millisecond))
@@ -153,8 +152,8 @@ func TestOptionsOfARun(t *testing.T) {
 	}
 }
 
-// TestEndInATransaction: what a handler writes and the end of its attempt are one transaction. What
-// the handler returns behind it is of no effect, and an attempt that is over writes nothing.
+// TestEndInATransaction: a handler's writes and the end of its attempt are one transaction. Its
+// result after that has no effect, and an attempt that is over writes nothing.
 func TestEndInATransaction(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s, values := node.Action("n"), node.KV("n")
@@ -198,7 +197,7 @@ func TestEndInATransaction(t *testing.T) {
 		}
 	}
 
-	// Those of Await, and a run that is cancelled.
+	// The same for tasks of Await, and with a cancelled run.
 	if _, err := s.Register(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +237,7 @@ func TestEndInATransaction(t *testing.T) {
 	}
 }
 
-// TestRunsWith: runs are listed by what they have and by when they were invoked.
+// TestRunsWith: runs are listed by their properties and by invocation time.
 func TestRunsWith(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
 		t.Run(name, func(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 
 var behindFlag = flag.Int("behind", 3000, "how many runs wait behind a key in TestTakesBesideFullKeys")
 
-// TestTakesBesideFullKeys: a key has as many runs under way as it may, and a great many wait behind
-// it. What a take looks at does not depend on how many those are, whether it takes what has another
-// key, nothing, or the next one of the key; and neither does the look that says whether there is
-// anything to take.
+// TestTakesBesideFullKeys: a key has as many running runs as allowed, and many more wait behind it.
+// The rows that a take reads do not depend on their number. That holds if it takes a run of another
+// key, none, or the next one of the key. It also holds for the check whether there is anything to
+// take.
 //
 //	go test -run '^TestTakesBesideFullKeys$' -behind 1000000 ./action
 func TestTakesBesideFullKeys(t *testing.T) {
@@ -30,7 +30,8 @@ func TestTakesBesideFullKeys(t *testing.T) {
 	}
 }
 
-// takesBeside returns what takes of each kind have taken at most, with so many runs behind a key.
+// takesBeside returns the maximum cost of each kind of take, with the given number of runs behind a
+// key.
 func takesBeside(t *testing.T, behind int) map[string]engine.Cost {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	s := defaultSpec
@@ -66,7 +67,7 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Cost {
 			t.Fatalf("%s: %v", what, err)
 		}
 		looked := int(x.Scanned() - before)
-		if n == 0 { // it was not proposed
+		if n == 0 { // not proposed
 			w.r.Entry(0, cmd)
 		}
 		if len(b) > 0 {

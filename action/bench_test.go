@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// BenchmarkRun has runs carried out by a worker in the node's process, which is in memory, until
-// their callers know the result.
+// BenchmarkRun has a worker in the node's process carry out runs on an in-memory node, until their
+// callers have the results.
 func BenchmarkRun(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

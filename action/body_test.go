@@ -5,7 +5,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// body encodes the body of a command, also an invalid one.
+// body encodes the body of a command, including invalid ones.
 func body[B, R any](row *engine.CommandRow[*work, B, R], name string, b B) []byte {
 	var dst []byte
 	if !row.Unnamed {
@@ -14,7 +14,7 @@ func body[B, R any](row *engine.CommandRow[*work, B, R], name string, b B) []byt
 	return codec.EncodeFields(dst, &b, row.Body)
 }
 
-// read decodes the body of a command that has no name.
+// read decodes the body of a command without a name.
 func read[B, R any](row *engine.CommandRow[*work, B, R], b []byte) (B, error) {
 	_, v, err := row.Read(engine.Command{Kind: row.Kind, Body: b})
 	return v, err

@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestBounds: every limit that the package documents holds where it is said to: the least and the
-// greatest value are taken, and what is one less or one more is ErrInvalid.
+// TestBounds: every limit that the package documents holds as documented. The minimum and maximum
+// are accepted, and values one beyond them are ErrInvalid.
 func TestBounds(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s, ctx := node.Action("n"), t.Context()
@@ -65,7 +65,7 @@ func TestBounds(t *testing.T) {
 		}
 		return w.Run(ended)
 	}
-	const none, open = math.MinInt, math.MaxInt // no least, and no greatest value
+	const none, open = math.MinInt, math.MaxInt // no minimum, and no maximum
 	var bounds []machinetest.Bound
 	for _, c := range []struct {
 		what        string
@@ -214,7 +214,7 @@ func TestBounds(t *testing.T) {
 	} {
 		bounds = append(bounds, machinetest.Bound{What: c.what, Least: int64(c.least), Most: int64(c.most)})
 		t.Run(c.what, func(t *testing.T) {
-			values := make(map[int]bool) // and whether each is taken
+			values := make(map[int]bool) // and whether each is accepted
 			if c.least != none {
 				values[c.least-1], values[c.least], values[c.least+1] = false, true, true
 			}
@@ -230,7 +230,7 @@ func TestBounds(t *testing.T) {
 			}
 		})
 	}
-	for n := range 3 { // what is longer is cut
+	for n := range 3 { // longer errors are cut
 		task, n := taken(), action.MaxErrorBytes-1+n
 		if err := s.Fail(ctx, task.Run, "w", text(n)); err != nil {
 			t.Error(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// caller is a machine that has actions carried out, as workflows do: a command of a user invokes an
-// action, and the end of the run invokes the next one, in the same entry, until there were enough.
+// caller is a machine that has actions carried out, as workflows do. A user command invokes an
+// action, and each run's end invokes the next one in the same entry, for a number of steps.
 type caller struct{ timeout int64 }
 
 const (
@@ -73,8 +73,8 @@ func (c caller) invokeNext(tx *engine.Tx, token []byte) {
 	tx.Then(engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)})
 }
 
-// TestCaller: whoever had a run made is told its end behind what ends it, in the same entry:
-// completed, failed, cancelled, out of time, lost.
+// TestCaller: the caller of a run is notified of its end after the command that ends it, in the
+// same entry: completed, failed, cancelled, timed out, lost.
 func TestCaller(t *testing.T) {
 	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
 	w.register("step", defaultSpec)
@@ -109,7 +109,7 @@ func TestCaller(t *testing.T) {
 		}
 	}
 
-	// The result of a step, and the next step: one command.
+	// A step's result and the next step take one command.
 	start(3)
 	for range 2 {
 		step := take()
@@ -155,7 +155,7 @@ func TestCaller(t *testing.T) {
 	}
 	expect(1, "failed failure no_card , attempt 1, refused")
 
-	// Of an action whose runs are not kept, too.
+	// The same for an action that keeps no runs.
 	gone := defaultSpec
 	gone.retainRuns = 0
 	w.register("step", gone)
@@ -166,7 +166,7 @@ func TestCaller(t *testing.T) {
 	}
 	expect(1, "completed success  8, attempt 1")
 
-	// An action that there is not refuses the whole command.
+	// A missing action fails the whole command.
 	if _, err := w.do(kindDelete, body(remove, "step", true)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// newStores returns the stores of a plain namespace and of a spread one, and their rig.
+// newStores returns the stores of a plain and of a spread namespace, and their rig.
 func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 	t.Helper()
 	r = machinetest.New(t, 3, table())
@@ -23,7 +23,7 @@ func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 	return r, engine.StoreOf[Store](r.Router(), "n", 1<<20), engine.StoreOf[Store](r.Router(), "s", 1<<20)
 }
 
-// TestRefusals: what each call refuses, and how it says so.
+// TestRefusals: the errors of each refused call.
 func TestRefusals(t *testing.T) {
 	_, s, spread := newStores(t)
 	ctx := t.Context()
@@ -128,7 +128,7 @@ func TestRefusals(t *testing.T) {
 		"await none":            {await("w", Max(0)), ErrInvalid, ""},
 		"deregister of no id":   {s.Deregister(ctx, ""), ErrInvalid, ""},
 		"deregister of no one":  {s.Deregister(ctx, "nobody"), ErrNotFound, ""},
-		"deregister of another": {s.Deregister(ctx, "w"), nil, ""}, // it was not registered, and has runs
+		"deregister of another": {s.Deregister(ctx, "w"), nil, ""}, // not registered, but has runs
 		"no status": {errOf(ParseStatus("done")), ErrInvalid,
 			`action: "done" is no state of a run: pending, running, completed, failed, cancelled or timed_out`},
 	} {
@@ -140,7 +140,7 @@ func TestRefusals(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// TestStates: names of states, and what they stand for.
+// TestStates: names of states, and the states that they denote.
 func TestStates(t *testing.T) {
 	for s, want := range []string{"unknown", "pending", "running", "completed", "failed", "cancelled", "timed_out", "unknown"} {
 		status := Status(s)
@@ -170,8 +170,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace
-// and in a spread one, and filters choose.
+// TestListings: pages follow one another without a gap, whatever their size, in plain and spread
+// namespaces, and filters apply.
 func TestListings(t *testing.T) {
 	r, plain, spread := newStores(t)
 	ctx := t.Context()
@@ -187,7 +187,7 @@ func TestListings(t *testing.T) {
 			_, err := s.Register(ctx, name)
 			must(err)
 		}
-		var runs []RunID // the newest first
+		var runs []RunID // newest first
 		for i := range 9 {
 			r.Advance(10)
 			v, err := s.Invoke(ctx, "a1", nil, ConcurrencyKey(fmt.Sprint("k", i%3)), IdempotencyKey(fmt.Sprint("i", i)),
@@ -276,7 +276,7 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// TestOps: what ops do in a transaction is what the calls do.
+// TestOps: operations in a transaction have the same effect as the calls.
 func TestOps(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
@@ -321,8 +321,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestRetriedCounts: a run that is carried out once more is not counted as what it has been any
-// more.
+// TestRetriedCounts: a retried run no longer counts under its previous state.
 func TestRetriedCounts(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
@@ -379,8 +378,8 @@ func TestRetriedCounts(t *testing.T) {
 	}
 }
 
-// TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed
-// out.
+// TestSettle: on a full disk, ends of attempts are accepted with small outputs, and no runs are
+// handed out.
 func TestSettle(t *testing.T) {
 	ref := protocol.Ref{Run: 5, Tag: 1}
 	ended := func(n int) []end {
@@ -390,7 +389,7 @@ func TestSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		c     workBody
 		sends bool
-		says  string // of the command itself
+		says  string // error of the command's own check
 	}{
 		"an end":         {workBody{session: 1, ends: ended(2)}, true, ""},
 		"a small output": {workBody{session: 1, ends: ended(maxSettled)}, true, ""},

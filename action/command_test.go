@@ -10,9 +10,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// TestCommandsOutOfLimits: what a client of another make sends is checked as what the store sends,
-// field by field: by admit, which looks at it first, and by Apply. What the store itself says
-// before is TestBounds.
+// TestCommandsOutOfLimits: commands of other clients are checked field by field like those of the
+// store, first by admit and then by Apply. TestBounds covers the store's own checks before that.
 func TestCommandsOutOfLimits(t *testing.T) {
 	const most = 1 << 20
 	text := func(n int) string { return strings.Repeat("x", n) }
@@ -139,7 +138,7 @@ func TestCommandsOutOfLimits(t *testing.T) {
 					t.Errorf("%d: admit = %v", n, err)
 				}
 				if errors.Is(err, engine.ErrMalformed) {
-					continue // it does not get into a log
+					continue // it does not reach a log
 				}
 				if _, err := w.do(kind, body); within == errors.Is(err, ErrInvalid) {
 					t.Errorf("%d: Apply = %v", n, err)
@@ -148,7 +147,7 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		})
 	}
 
-	// What only machines say, and payloads, are for admit.
+	// Only admit checks payloads and fields that only machines set.
 	for what, v := range map[string]protocol.Invoke{
 		"notifies a machine":        {Name: "a", Notify: protocol.Notify{Machine: engine.MachineWorkflow}},
 		"a source":                  {Name: "a", Source: "api"},

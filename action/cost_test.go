@@ -13,9 +13,9 @@ import (
 
 var costsFlag = flag.Int("costs", 2000, "beside how many of each TestCosts looks at a run")
 
-// TestCosts: what a run takes, from its invocation until its end, does not grow with what there is
-// besides: names, label sets, keys, waiting and forgotten runs. It is counted for twice as many of
-// them, again and again.
+// TestCosts: the cost of a run, from its invocation to its end, does not grow with other data:
+// names, label sets, keys, waiting and forgotten runs. It is measured repeatedly, each time with
+// twice as many of them.
 //
 //	go test -run '^TestCosts$' -costs 100000 ./action
 func TestCosts(t *testing.T) {
@@ -26,7 +26,7 @@ func TestCosts(t *testing.T) {
 		least  int
 		most   int
 		before func(w *world, n int)
-		invoke func(i, n int) protocol.Invoke // of run i beside n of something
+		invoke func(i, n int) protocol.Invoke // run i beside n other items
 	}{
 		{"keys at once", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
@@ -100,8 +100,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestCostOfNames: a take costs what the names of its worker are, and no more: not for each run
-// that it takes, and not for each worker of the process.
+// TestCostOfNames: a take pays for the names of its worker once, not per run that it takes, and not
+// per worker of the process.
 func TestCostOfNames(t *testing.T) {
 	for _, workers := range []int{1, 50} {
 		least := 0
@@ -136,7 +136,7 @@ func TestCostOfNames(t *testing.T) {
 	}
 }
 
-// cost returns what all commands until now have looked at.
+// cost returns the total reads of all commands so far.
 func (w *world) cost() (n int) {
 	for _, e := range w.r.Efforts() {
 		if e.Command == "entry" || e.Command == "commit" {
@@ -147,7 +147,7 @@ func (w *world) cost() (n int) {
 	return n
 }
 
-// carryOut has a run made, taken and ended, by a worker that has its labels.
+// carryOut creates, takes and ends a run, with a worker that has its labels.
 func (w *world) carryOut(v protocol.Invoke) {
 	w.t.Helper()
 	w.r.Pass(1)
@@ -174,9 +174,9 @@ func (w *world) carryOut(v protocol.Invoke) {
 	}
 }
 
-// TestBytesOfSets: what an invocation, its take and its end write does not depend on how many sets
-// of labels and priorities the other runs of the action have. All of them were in the row of the
-// action, which each command writes.
+// TestBytesOfSets: the bytes written by an invocation, its take and its end do not depend on the
+// label sets and priorities of the action's other runs. All of them used to be in the action's row,
+// which each command writes.
 func TestBytesOfSets(t *testing.T) {
 	const runs = 64
 	set := func(i int) []byte {

@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// counted is a world with the action a, and its store.
+// countedWorld is a world with the action a, and its store.
 type countedWorld struct {
 	*world
 	*Store
@@ -23,11 +23,11 @@ type countedWorld struct {
 func newCounted(t *testing.T, s spec) countedWorld {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	w.register("a", s)
-	w.r.Advance(0) // its leader's duties have begun
+	w.r.Advance(0) // the leader's duties have begun
 	return countedWorld{w, engine.StoreOf[Store](w.r.Router(), "n", 1<<20)}
 }
 
-// get has a run made, and a worker take it.
+// get creates a run and has a worker take it.
 func (w countedWorld) get(worker string) Task {
 	w.t.Helper()
 	w.mustInvoke(protocol.Invoke{Name: "a"})
@@ -50,7 +50,7 @@ func (w countedWorld) must(err error) {
 	}
 }
 
-// is checks how the worker w is listed.
+// is checks the listing of worker w.
 func (w countedWorld) is(what string, status WorkerStatus, load int, completed, failed int64) {
 	w.t.Helper()
 	got, err := w.Workers().Get(context.Background(), "w")
@@ -59,7 +59,7 @@ func (w countedWorld) is(what string, status WorkerStatus, load int, completed, 
 	}
 }
 
-// seen checks when the worker w was seen last, in ms before now.
+// seen checks how many ms ago worker w was last seen.
 func (w countedWorld) seen(what string, before int64) {
 	w.t.Helper()
 	got, err := w.Workers().Get(context.Background(), "w")
@@ -68,7 +68,8 @@ func (w countedWorld) seen(what string, before int64) {
 	}
 }
 
-// TestRunsAreCountedWhereTheyEnd, for a worker that only ever calls Await, Complete and Fail.
+// TestRunsAreCountedWhereTheyEnd: runs are counted where they end, for a worker that only calls
+// Await, Complete and Fail.
 func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 	ctx := t.Context()
 	s := defaultSpec
@@ -123,7 +124,7 @@ func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 		machinetest.Replica{Name: "one by one", Commit: 1, Restart: 3})
 }
 
-// TestEndsOfTransactions are counted too.
+// TestEndsOfTransactions: ends in transactions are counted too.
 func TestEndsOfTransactions(t *testing.T) {
 	ctx := t.Context()
 	w := newCounted(t, defaultSpec)
@@ -144,8 +145,8 @@ func TestEndsOfTransactions(t *testing.T) {
 	w.is("then", Active, 0, 1, 1)
 }
 
-// TestCallerIsAlive while it calls, or has a run whose time is not over: whether it has registered
-// or not.
+// TestCallerIsAlive: a worker is active while it calls, or has a run whose time is not over,
+// registered or not.
 func TestCallerIsAlive(t *testing.T) {
 	for _, registered := range []bool{false, true} {
 		t.Run(fmt.Sprint("registered=", registered), func(t *testing.T) { callerIsAlive(t, registered) })
@@ -202,8 +203,8 @@ func callerIsAlive(t *testing.T, registered bool) {
 	}
 }
 
-// TestWaitingCallersLookAgain before they would be taken for silent, if they are listed: each look
-// says that they are there.
+// TestWaitingCallersLookAgain: a listed worker that waits checks again before it would count as
+// silent. Each check renews the time it was last seen.
 func TestWaitingCallersLookAgain(t *testing.T) {
 	w := newCounted(t, defaultSpec)
 	w.must(w.Complete(t.Context(), w.get("w").Run, "w", nil))
@@ -224,7 +225,8 @@ func TestWaitingCallersLookAgain(t *testing.T) {
 	}
 }
 
-// TestDeregisterOfCallers: one that never registered is forgotten, and what it has is given back.
+// TestDeregisterOfCallers: a worker that never registered is forgotten, and its runs are given
+// back.
 func TestDeregisterOfCallers(t *testing.T) {
 	ctx := t.Context()
 	w := newCounted(t, defaultSpec)
@@ -251,7 +253,8 @@ func TestDeregisterOfCallers(t *testing.T) {
 	}
 }
 
-// TestDeletedNamespaceForgetsCallers, but not those who have registered.
+// TestDeletedNamespaceForgetsCallers: deleting a namespace forgets its workers, except those that
+// registered.
 func TestDeletedNamespaceForgetsCallers(t *testing.T) {
 	ctx := t.Context()
 	w := newCounted(t, defaultSpec)
@@ -275,7 +278,8 @@ func TestDeletedNamespaceForgetsCallers(t *testing.T) {
 	}
 }
 
-// TestTakesOfEarlierBuilds list nobody: replayed, they leave what they left.
+// TestTakesOfEarlierBuilds: takes of earlier builds list no worker. Replayed, they leave the same
+// rows as before.
 func TestTakesOfEarlierBuilds(t *testing.T) {
 	w := newCounted(t, defaultSpec)
 	ref := w.mustInvoke(protocol.Invoke{Name: "a"})
@@ -300,8 +304,8 @@ func TestTakesOfEarlierBuilds(t *testing.T) {
 	}
 }
 
-// TestBytesOfCounts: what a take and an end of a worker that calls by itself write does not depend
-// on how many actions it has had runs of, and is little.
+// TestBytesOfCounts: a take and an end of a worker that calls on its own write few bytes, whatever
+// the number of actions it has had runs of.
 func TestBytesOfCounts(t *testing.T) {
 	const runs = 32
 	written := func(others int, listed bool) int {
@@ -328,7 +332,7 @@ func TestBytesOfCounts(t *testing.T) {
 			return n
 		}
 		before := 0
-		for i := range runs + 1 { // the first one makes the row of the action
+		for i := range runs + 1 { // the first run creates the action's row
 			if i == 1 {
 				before = bytes()
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestDamages: what Verify reports of each row that is damaged.
+// TestDamages: what Verify reports for each damaged row.
 func TestDamages(t *testing.T) {
 	row := func(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
 	machinetest.RunDamages(t, "testdata/damages", engine.MachineAction, map[string]machinetest.RowKind{

@@ -15,9 +15,9 @@ import (
 	"github.com/floedb/floe/internal/test/quota"
 )
 
-// TestDispatchModel has the machine and a model carry out the same commands, at random. The model
-// has no index, no queue and no mark: it looks through all runs that there are, and says which of
-// them each take gets, in what order and as which attempt.
+// TestDispatchModel applies random commands to the machine and to a model. The model has no index,
+// queue or mark. It searches all runs to find those that each take gets, in which order and as
+// which attempt.
 //
 //	go test -run TestDispatchModel -seed 7 -for 1m ./action
 func TestDispatchModel(t *testing.T) {
@@ -43,34 +43,35 @@ type dispatchModel struct {
 	*world
 	actions map[string]*modelAction
 	groups  []group
-	runs    []*modelRun // all that there are
+	runs    []*modelRun // all existing runs
 	clock   int         // counts turns
 	taken   int
-	last    string // what was done
+	last    string // the last command
 }
 
-// modelAction is an action with its lanes, in the order in which they have come.
+// modelAction is an action with its lanes, in order of creation.
 type modelAction struct {
 	spec
 	name    string
-	served  int   // when one of its runs was taken last
+	served  int   // when a run of it was last taken
 	allowed int64 // µs: see record.allowed
 	sets    []string
 	lanes   []*modelLane
 }
 
-// modelLane is what waits with a concurrency key, or without one. A lane with a key has its turn
-// since it can be begun, at the priority of its first run; one without since a run of it was taken.
+// modelLane holds the runs that wait with a concurrency key, or without one. The turn of a lane
+// with a key counts from when it could begin, at the priority of its first run. The turn of one
+// without a key counts from when a run of it was last taken.
 type modelLane struct {
 	set      int
 	key      string
 	since    int
-	gone     bool // it has nothing
+	gone     bool // it is empty
 	ready    bool
 	priority uint8
 }
 
-// modelRun is a run that has not ended, or has and takes up a slot.
+// modelRun is a run that has not ended, or one that ended and still takes up a slot.
 type modelRun struct {
 	of        *modelAction
 	lane      *modelLane
@@ -78,10 +79,10 @@ type modelRun struct {
 	priority  uint8
 	place     int
 	waits     bool  // in its lane
-	due       int64 // of one that waits for a time; else 0
+	due       int64 // if it waits for a time; else 0
 	attempt   int64
 	max       int64
-	session   uint64 // that has it; 0: none
+	session   uint64 // its owner; 0: none
 	cancelled bool
 }
 
@@ -120,7 +121,8 @@ func (m *dispatchModel) step() {
 	}
 }
 
-// limit registers an action with other limits. Its lanes are looked at by its timer, here at once.
+// limit registers an action with other limits. The machine's timer updates its lanes; the model
+// does so at once.
 func (m *dispatchModel) limit(name string) {
 	a, s := m.actions[name], defaultSpec
 	s.maxRetries, s.timeout, s.retainRuns = 2, maxMillis, MaxRetainedRuns
@@ -187,7 +189,7 @@ func (a *modelAction) lane(set int, key string) *modelLane {
 	return l
 }
 
-// retry has a run wait for a time, or for its turn behind all others.
+// retry makes a run wait for a time, or for its turn behind all others.
 func (m *dispatchModel) retry(r *modelRun, delay int64) {
 	if delay > 0 {
 		r.due = m.r.Now() + delay
@@ -198,7 +200,7 @@ func (m *dispatchModel) retry(r *modelRun, delay int64) {
 	m.settleLane(r.of, r.lane)
 }
 
-// passTime lets runs wait for their turn whose time has come.
+// passTime queues the runs whose waiting time has passed.
 func (m *dispatchModel) passTime() {
 	var due []*modelRun
 	for _, r := range m.runs {
@@ -212,7 +214,7 @@ func (m *dispatchModel) passTime() {
 	}
 }
 
-// settleLane says whether the lanes of a key can be begun, and since when: in turn.
+// settleLane updates whether the lanes of a key can begin, and since when, in turn order.
 func (m *dispatchModel) settleLane(a *modelAction, l *modelLane) {
 	if l.key == "" {
 		return
@@ -240,7 +242,7 @@ func (m *dispatchModel) settleOne(a *modelAction, l *modelLane) {
 			used = used || r.lane == l
 		}
 	}
-	if first != nil && l.gone { // it is another lane from now on
+	if first != nil && l.gone { // another lane from now on
 		m.clock++
 		l.since = m.clock
 	}
@@ -253,7 +255,7 @@ func (m *dispatchModel) settleOne(a *modelAction, l *modelLane) {
 	l.ready = can
 }
 
-// first returns the run of a lane that is next, nil if none waits.
+// first returns the next run of a lane, nil if none waits.
 func (m *dispatchModel) first(a *modelAction, l *modelLane) (first *modelRun) {
 	for _, r := range m.runs {
 		if r.of == a && r.lane == l && r.waits &&
@@ -276,7 +278,7 @@ func (m *dispatchModel) cancelOne() {
 		m.t.Fatalf("%s: %v, cancelled before: %v", m.last, err, r.cancelled)
 	}
 	if r.session != 0 {
-		r.cancelled = true // and takes up its slot
+		r.cancelled = true // but still takes up its slot
 		return
 	}
 	m.remove(r)
@@ -351,7 +353,7 @@ func (m *dispatchModel) settle(e *end) verdict {
 	return accepted
 }
 
-// take says what is taken.
+// take returns the runs that are taken.
 func (m *dispatchModel) take(c *workBody) (taken []string) {
 	share := make(map[*modelAction]int)
 	for i := range c.wants {
@@ -369,9 +371,8 @@ func (m *dispatchModel) take(c *workBody) (taken []string) {
 	return taken
 }
 
-// choose returns the run that is next for a group: the most urgent one; among those of actions, the
-// one that waited longest since a run of it was taken; among those of lanes, that whose turn has
-// come first.
+// choose returns the next run for a group: the most urgent one. Between actions, the one not taken
+// from for longest goes first; between lanes, the one whose turn came first.
 func (m *dispatchModel) choose(g *group, share map[*modelAction]int, waiting int) (best *modelRun) {
 	for _, name := range g.names {
 		a := m.actions[name]
@@ -411,7 +412,7 @@ func (r *modelRun) before(o *modelRun) bool {
 	case r.lane.since != o.lane.since:
 		return r.lane.since < o.lane.since
 	}
-	return r.lane.set < o.lane.set // neither had a turn yet
+	return r.lane.set < o.lane.set // neither has had a turn
 }
 
 // allows reports whether the rate allows a run now.
@@ -434,7 +435,7 @@ func (m *dispatchModel) begin(r *modelRun, session uint64) {
 	m.settleLane(a, r.lane)
 }
 
-// compare compares what is counted.
+// compare compares the counts.
 func (m *dispatchModel) compare() {
 	m.r.Fire()
 	m.passTime()
@@ -460,8 +461,8 @@ func (m *dispatchModel) compare() {
 	machinetest.EqualReplicas(m.t, m.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{})
 }
 
-// TestKeysAndNoneInTurn: runs with one key, with another one and without one have turns. Those
-// without a key had none while there were two keys.
+// TestKeysAndNoneInTurn: runs with one key, with another key and without a key take turns. Those
+// without a key used to get no turn while there were two keys.
 func TestKeysAndNoneInTurn(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	w.register("a", defaultSpec)

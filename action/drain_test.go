@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// TestDrainEndsAwait: a worker that was drained went on to wait, and got runs. It can end what it
-// has.
+// TestDrainEndsAwait: draining a worker ends its Await, and the worker can end the runs that it
+// has. It used to keep waiting and get more runs.
 func TestDrainEndsAwait(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,8 @@ func TestDrainEndsAwait(t *testing.T) {
 	}
 }
 
-// TestDrainOfAnother: a worker of a program was listed as one that drains, and went on.
+// TestDrainOfAnother: draining a worker of a program is refused. Such a worker used to be listed as
+// draining, and went on.
 func TestDrainOfAnother(t *testing.T) {
 	s := openWith(t, "a")
 	working(t, s.Worker(action.WorkerConfig{ID: "w"}).Handle("a", nothing))
@@ -75,8 +76,8 @@ func TestDrainOfAnother(t *testing.T) {
 	}
 }
 
-// TestAwaitLosesNothing: an Await that waited in several shards, and got a run in one of them, left
-// those that it had just got in others to time out.
+// TestAwaitLosesNothing: an Await that waits in several shards loses no run. When it got a run in
+// one shard, runs it had just got in others used to be left to time out.
 func TestAwaitLosesNothing(t *testing.T) {
 	s := openSpread(t)
 	if _, err := s.Register(short(t), "a", action.MaxAttempts(1), action.Timeout(time.Minute)); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// TestLateResult: what an attempt says is refused when it is over, also if the same process has the
-// next one.
+// TestLateResult: a result of an attempt that is over is refused, even if the same process has the
+// next attempt.
 func TestLateResult(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	s := defaultSpec
@@ -36,8 +36,9 @@ func TestLateResult(t *testing.T) {
 	}
 }
 
-// TestInvokeBehindDelayed: an invocation that finds a delayed run due, before the timer has told
-// so, makes a run with a number of its own in the lane. Both had the same, and the shard stopped.
+// TestInvokeBehindDelayed: an invocation may find a delayed run due before its timer has fired. The
+// new run gets its own number in the lane. Both used to have the same number, which stopped the
+// shard.
 func TestInvokeBehindDelayed(t *testing.T) {
 	for _, key := range []string{"", "key"} {
 		w := newWorld(t, rand.New(rand.NewPCG(1, 1)))

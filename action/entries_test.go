@@ -16,14 +16,14 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// hosts are nodes that have actions and callers, in one shard. They are a door to whoever leads it.
+// hosts are nodes with actions and callers, in one shard. They are a door to the current leader.
 type hosts struct {
 	t   *testing.T
 	ctx context.Context
 	net *shard.Network
 
-	takes   atomic.Int64 // that have got nothing yet
-	elected bool         // a leader while entries were counted
+	takes   atomic.Int64 // takes that have no result yet
+	elected bool         // a leader was elected while entries were counted
 
 	mu  sync.Mutex // guards all
 	all map[uint64]*shard.Host
@@ -72,7 +72,7 @@ func (h *hosts) close(id uint64) {
 	h.net.Join(id, nil)
 }
 
-// leader waits until a node leads.
+// leader waits for a leader and returns it.
 func (h *hosts) leader() (id uint64, leader *shard.Host) {
 	retry := time.NewTicker(time.Millisecond)
 	defer retry.Stop()
@@ -122,7 +122,7 @@ func (h *hosts) open(name string) uint64 {
 	return session
 }
 
-// take has a take wait for a run, whoever leads.
+// take starts a take that waits for a run at the leader.
 func (h *hosts) take(session uint64) <-chan taken {
 	h.t.Helper()
 	got := make(chan taken, 1)
@@ -136,10 +136,10 @@ func (h *hosts) take(session uint64) <-chan taken {
 	return got
 }
 
-// takeMany has a take wait for runs.
+// takeMany starts a take that waits for runs.
 func (h *hosts) takeMany(session uint64, slots int) <-chan worked {
 	h.t.Helper()
-	h.await() // one that was answered may not have left yet
+	h.await() // an answered take may not have left yet
 	h.takes.Add(1)
 	op := takeRuns.Op("", workBody{session: session, wants: []want{{0, "w", slots}}}, nil)
 	op.Command.Namespace = "n"
@@ -178,14 +178,13 @@ func (h *hosts) waiting() int {
 	return stats.Waiting
 }
 
-// await returns when all takes that have got nothing yet wait where the shard is led, and no
-// others.
+// await returns when all takes without a result, and no others, wait at the leader.
 func (h *hosts) await() {
 	for h.ctx.Err() == nil && h.waiting() != int(h.takes.Load()) {
 	}
 }
 
-// settle returns when the entries have been applied that a leader makes by itself.
+// settle returns when the entries that a leader makes on its own are applied.
 func (h *hosts) settle() {
 	h.t.Helper()
 	_, leader := h.leader()
@@ -194,7 +193,7 @@ func (h *hosts) settle() {
 	}
 }
 
-// entries returns how many entries something takes.
+// entries returns the number of entries that f takes.
 func (h *hosts) entries(f func()) uint64 {
 	h.settle()
 	term, before := h.applied()
@@ -215,9 +214,10 @@ func (h *hosts) applied() (term, index uint64) {
 	return stats.Shards[0].Term, leader.Applied(0)
 }
 
-// TestEntriesOfSteps: a step that a caller has carried out, its result, and what comes of it are
-// one entry. Three of them are four, with the start, whoever takes the next one: the worker that
-// ends one, in the same command, or another one whose take waits, also where nobody has led before.
+// TestEntriesOfSteps: a caller's step, its result and its consequences take one entry. With the
+// start, three steps take four. That holds whether the worker that ends a step takes the next one
+// in the same command, or another worker's waiting take does. It also holds on a node that has not
+// led before.
 func TestEntriesOfSteps(t *testing.T) {
 	for name, voters := range map[string][]uint64{"alone": {1}, "cluster": {1, 2, 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestEntriesOfSteps(t *testing.T) {
 	}
 }
 
-// stepsCounted returns false if a leader was elected meanwhile for another reason than the test's:
-// then there are entries of its own, and of takes that begin again.
+// stepsCounted returns false if a leader was elected for a reason other than the test's. Such an
+// election adds its own entries, and those of takes that start over.
 func stepsCounted(t *testing.T, voters ...uint64) bool {
 	h := openHosts(t, voters...)
 	h.propose(engine.MachineAction, kindRegister, body(register, "step", defaultSpec))
@@ -277,8 +277,8 @@ func stepsCounted(t *testing.T, voters ...uint64) bool {
 	return true
 }
 
-// TestShare: what is ready is shared by the takes that wait for it. Once it was shared with all
-// processes that had opened a session, busy ones too.
+// TestShare: ready runs are shared among the takes that wait for them. They used to be shared among
+// all processes with a session, including busy ones.
 func TestShare(t *testing.T) {
 	h := openHosts(t, 1)
 	h.propose(engine.MachineAction, kindRegister, body(register, "step", defaultSpec))
@@ -308,8 +308,9 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestTakeBehindDue: a take that came when an attempt was overdue whose end somebody is told had no
-// result of its own yet, and stopped the node; it takes what comes of that end.
+// TestTakeBehindDue: a take that finds an attempt overdue takes what follows from that attempt's
+// end. If a caller is notified of the end, the take used to have no result yet, and stopped the
+// node.
 func TestTakeBehindDue(t *testing.T) {
 	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
 	w.register("step", defaultSpec)

@@ -39,8 +39,7 @@ func Example() {
 	// <nil>
 }
 
-// A handler says by its error whether another attempt makes sense, and can name the outcome of a
-// run.
+// A handler's error says whether another attempt makes sense, and can name the outcome of a run.
 func ExampleWorker_Handle() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -85,7 +84,7 @@ func ExampleWorker_Handle() {
 	// <nil>
 }
 
-// A worker of another runtime calls for each step by itself.
+// A worker of another runtime makes each call on its own.
 func ExampleStore_Await() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -113,8 +112,8 @@ func ExampleStore_Await() {
 	// completed by python-1: "done"
 }
 
-// What a handler writes, and the end of its attempt, are one transaction: it is written once,
-// however often the run is begun.
+// What a handler writes and the end of its attempt are one transaction: it is written once, however
+// often the run is begun.
 func ExampleCompleteOp() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

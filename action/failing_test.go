@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: a call returns the error of any request to a shard that fails.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r, ctx := machinetest.New(t, 3, table()), t.Context()
@@ -52,7 +52,7 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf[Store](engine.NewRouter(d), "n", 1<<20)) }
 		}
-		// what is asked for does not exist, unless the question fails
+		// the thing does not exist, unless the request fails
 		missing := func(err error) error { return machinetest.Except(err, ErrNotFound) }
 		over := func(err error) error { return machinetest.Except(err, ErrConflict) } // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{

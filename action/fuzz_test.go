@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// ground is a namespace with a session, a worker that calls by itself, and runs in several states.
+// ground is a namespace with a session, a worker that calls on its own, and runs in several states.
 type ground struct {
 	*world
 	session                uint64
@@ -40,7 +40,7 @@ func newGround(t testing.TB) *ground {
 	return g
 }
 
-// bodies returns commands of each kind that users send.
+// bodies returns user commands of each kind.
 func (g *ground) bodies() []engine.Op {
 	labels := engine.AppendHeaders(nil, map[string]string{"gpu": "a", "zone": ""})
 	odd := "\xff" // keys and messages need not be UTF-8
@@ -85,8 +85,8 @@ func (g *ground) bodies() []engine.Op {
 	}
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded. Each is refused or applied, an admitted one
-// is faithful in JSON and does not stop the shard, and all rows stay valid.
+// FuzzApplyCommand applies arbitrary bodies. Each is refused or applied, an admitted one survives
+// JSON and does not stop the shard, and all rows stay valid.
 func FuzzApplyCommand(f *testing.F) {
 	p := table()
 	for _, op := range newGround(f).bodies() {
@@ -102,7 +102,7 @@ func FuzzApplyCommand(f *testing.F) {
 		cmd := engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body}
 		of := p.Command(kind)
 		if of == nil || of.From&engine.FromUsers == 0 {
-			return // what leaders and machines send is trusted
+			return // commands of leaders and machines are trusted
 		}
 		admitted := p.Admit(cmd, 1<<20)
 		if admitted == nil && of.Show != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestInlineSets: rows of actions as builds before had them, with all sets of labels in them, are
-// read, and their runs go on. They are written as they are now.
+// TestInlineSets: action rows of earlier builds, which contain all sets of labels, can be read, and
+// their runs continue. They are rewritten in the current form.
 func TestInlineSets(t *testing.T) {
 	for _, n := range []int{1, 2, 5, maxSets} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestInlineSets(t *testing.T) {
 			if found := w.r.Problems(0); len(found) > 0 {
 				t.Fatalf("Verify of rows as they were: %q", found)
 			}
-			for i := range n { // workers with labels take those without too
+			for i := range n { // workers with labels also take runs without labels
 				carryOut(i, 2)
 			}
 			w.mustInvoke(protocol.Invoke{Labels: set(1)})
@@ -70,7 +70,7 @@ func TestInlineSets(t *testing.T) {
 	}
 }
 
-// inline writes the row of the action as builds before did.
+// inline writes the action's row as earlier builds did.
 func inline(w *world) {
 	w.t.Helper()
 	var actions []machinetest.Row

@@ -50,8 +50,8 @@ func (w *world) end(session uint64, e end) verdict {
 	return got.verdicts[0]
 }
 
-// TestKeyAcrossSets: the limit of runs per key is one for all sets of labels. Each set had a limit
-// of its own, and the sets of a key are served in turn.
+// TestKeyAcrossSets: the limit of runs per key covers all sets of labels, and the sets of a key are
+// served in turn. Each set used to have its own limit.
 func TestKeyAcrossSets(t *testing.T) {
 	s := defaultSpec
 	s.maxPerKey = 1
@@ -69,7 +69,7 @@ func TestKeyAcrossSets(t *testing.T) {
 			t.Fatalf("%d runs of the key are begun at once", len(got))
 		}
 		counts[string(got[0].labels)]++
-		for _, set := range sets { // come while one is under way
+		for _, set := range sets { // arrive during a run
 			w.mustInvoke(protocol.Invoke{ConcurrencyKey: "k", Labels: set})
 		}
 		if more := w.take(session, 10); len(more) > 0 {
@@ -82,8 +82,8 @@ func TestKeyAcrossSets(t *testing.T) {
 	}
 }
 
-// TestLateResultOfSnoozed: an attempt that did not count has the number of the next one; what it
-// says was taken for what that says.
+// TestLateResultOfSnoozed: an attempt that did not count has the same number as the next one. Its
+// late result used to be taken for that of the next one.
 func TestLateResultOfSnoozed(t *testing.T) {
 	for _, how := range []how{snoozed, released} {
 		w, session := plain(t, defaultSpec)
@@ -114,9 +114,9 @@ func TestLateResultOfSnoozed(t *testing.T) {
 	}
 }
 
-// TestKeyAfterItsDay: an idempotency key means something as long as its run has not ended and in
-// the 24 h since it was made. That of a run which took longer went on to, and an input was compared
-// with that of a key whose time was over.
+// TestKeyAfterItsDay: an idempotency key is valid while its run has not ended, and for 24 h after
+// its creation. The keys of longer runs used to stay valid, and inputs were compared with those of
+// expired keys.
 func TestKeyAfterItsDay(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
@@ -135,7 +135,7 @@ func TestKeyAfterItsDay(t *testing.T) {
 	if third := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("2")}); third != second {
 		t.Errorf("the key of the second run made another one")
 	}
-	w.r.Pass(idempotencyMillis) // and the timer has not told yet
+	w.r.Pass(idempotencyMillis) // the timer has not fired yet
 	run = w.take(session, 1)[0]
 	w.end(session, end{ref: run.ref, attempt: 1, how: completed})
 	if third := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("3")}); third == second {
@@ -143,8 +143,7 @@ func TestKeyAfterItsDay(t *testing.T) {
 	}
 }
 
-// TestLongestTimes: the longest times there are do not overflow, where they are counted in ms and
-// where they are counted in ns.
+// TestLongestTimes: the longest durations do not overflow, counted in ms or in ns.
 func TestLongestTimes(t *testing.T) {
 	if got := duration(millis(math.MaxInt64)); got != math.MaxInt64 {
 		t.Errorf("the longest time is %v", got)
@@ -172,8 +171,8 @@ func TestLongestTimes(t *testing.T) {
 	}
 }
 
-// TestRateOfOne: a rate whose Burst is 1 is reached, though the log counts in milliseconds and
-// takes come when they come. 5,000 a second were 665.
+// TestRateOfOne: a rate with a Burst of 1 is reached, although the log counts in milliseconds and
+// takes arrive at any time. 5,000 per second used to give 665.
 func TestRateOfOne(t *testing.T) {
 	for _, c := range []struct{ limit, every int64 }{{5000, 1}, {5000, 7}, {300, 3}, {7, 9}} {
 		s := defaultSpec
@@ -200,8 +199,8 @@ func TestRateOfOne(t *testing.T) {
 	}
 }
 
-// TestSetsAreUsedAgain: the number of a set of labels that no run has is given to another set. 64
-// sets were all that an action ever had.
+// TestSetsAreUsedAgain: the number of a set of labels without runs is reused for another set. An
+// action used to have 64 sets in its lifetime.
 func TestSetsAreUsedAgain(t *testing.T) {
 	s := defaultSpec
 	s.retainRuns = 10
@@ -242,8 +241,8 @@ func TestSetsAreUsedAgain(t *testing.T) {
 	w.r.Verify()
 }
 
-// TestBufferedAfterTimeout: the tick that waits begins also when the run before ends because its
-// worker is silent or too slow, which names the run by less than its end does.
+// TestBufferedAfterTimeout: a buffered tick also begins when the previous run ends because its
+// worker is silent or too slow. Such an end identifies the run by less than an ordinary one.
 func TestBufferedAfterTimeout(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	a := newActions(t, r, "n")
@@ -260,15 +259,15 @@ func TestBufferedAfterTimeout(t *testing.T) {
 		if _, err := a.store.Extend(t.Context(), a.runsOf("a")[0].ID, "w", 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		r.Advance(600_000) // from 02:46:40 to 03:46:40 in all, so that one tick comes meanwhile
+		r.Advance(600_000) // 02:46:40 to 03:46:40 in total, so that one tick comes meanwhile
 	}
 	if runs := a.runsOf("a"); len(runs) != 2 || runs[0].Status != TimedOut || runs[1].Status != Pending {
 		t.Errorf("%+v", runs)
 	}
 }
 
-// TestReplaceBeginsFirst: a tick that replaces a run which goes on, of an action that is disabled,
-// ended it and began none.
+// TestReplaceBeginsFirst: a tick of a disabled action leaves the run that it would replace. It used
+// to end that run and begin none.
 func TestReplaceBeginsFirst(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	a := newActions(t, r, "n")
@@ -291,8 +290,8 @@ func TestReplaceBeginsFirst(t *testing.T) {
 	}
 }
 
-// TestClockLeap: that somebody sets the clock forward makes no process silent: one that is heard of
-// three times in a lease keeps what it has, one that is not loses it.
+// TestClockLeap: setting the clock forward makes no process silent. A process with three heartbeats
+// per lease keeps its runs; one without heartbeats loses them.
 func TestClockLeap(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
@@ -324,9 +323,8 @@ func TestClockLeap(t *testing.T) {
 	}
 }
 
-// TestHalt: a node that has stood still, as a machine that was halted does, takes no process for
-// silent that could not reach it meanwhile. One that is silent from then on loses what it has a
-// lease later.
+// TestHalt: a node that stood still, as on a halted machine, does not count a process as silent
+// that could not reach it meanwhile. One that is silent from then on loses its runs a lease later.
 func TestHalt(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
@@ -360,7 +358,7 @@ func TestHalt(t *testing.T) {
 }
 
 // TestLimitsOfAProcess: the workers of a process have up to 100 sets of labels and handlers, with
-// 1,000 names in all, and up to 1,000 runs in a shard.
+// 1,000 names in total, and up to 1,000 runs per shard.
 func TestLimitsOfAProcess(t *testing.T) {
 	names := func(n int) (all []string) {
 		for i := range n {
@@ -372,7 +370,7 @@ func TestLimitsOfAProcess(t *testing.T) {
 	for n := range maxGroups + 2 {
 		g := group{labels(map[string]string{"n": fmt.Sprint(min(n, maxGroups))}), names(1)}
 		if n == maxGroups+1 {
-			g.labels = labels(map[string]string{"n": "7"}) // is known
+			g.labels = labels(map[string]string{"n": "7"}) // already known
 		}
 		if err := sets.join(&source{}, g); errors.Is(err, ErrInvalid) != (n == maxGroups) {
 			t.Errorf("set %d: %v", n+1, err)
@@ -400,7 +398,7 @@ func TestLimitsOfAProcess(t *testing.T) {
 	}
 }
 
-// TestTakeOfFullProcess: a take of a process that has 1,000 runs waits until one has ended, though
+// TestTakeOfFullProcess: a take of a process with 1,000 runs waits until one has ended, although
 // runs are ready all the time.
 func TestTakeOfFullProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -440,8 +438,8 @@ func TestTakeOfFullProcess(t *testing.T) {
 	})
 }
 
-// TestAvailableAt: a run whose delay is ended, by RunNow or by a Retry of one that was cancelled in
-// it, is available from then on. It said the end of its delay.
+// TestAvailableAt: a run whose delay ends early is available from then on. RunNow ends a delay, and
+// so does Retry of a run cancelled during it. It used to show the end of the delay.
 func TestAvailableAt(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		w, session := plain(t, defaultSpec)
@@ -458,7 +456,7 @@ func TestAvailableAt(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := w.r.Now()
-		for range 2 { // it waits, and runs
+		for range 2 { // pending, then running
 			w.r.Pass(10)
 			q := runQuery{namespace: "n", ref: ref}
 			if err := w.r.Query(t.Context(), 0, &q); err != nil || q.run.AvailableAt.UnixMilli() != now {
@@ -469,9 +467,9 @@ func TestAvailableAt(t *testing.T) {
 	}
 }
 
-// TestExpireOfGivenBack: an attempt that is given back does not count, so a run that no other
-// worker begins in its time expires. One whose time has passed while a worker had it was begun in
-// its time, and goes on: it failed, with what its handler had done so far.
+// TestExpireOfGivenBack: an attempt that is given back does not count, so the run expires unless
+// another worker begins it in time. If the expiry passed while a worker had the run, it was begun
+// in time and goes on. It used to fail, with what its handler had done so far.
 func TestExpireOfGivenBack(t *testing.T) {
 	give := map[string]func(w *world, session uint64, got taken){
 		"release": func(w *world, session uint64, got taken) {

@@ -15,15 +15,15 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// lateDoor is the way to a rig, on which answers to ends of one shard are late.
+// lateDoor is a rig's door on which the answers to one shard's ends are late.
 type lateDoor struct {
 	*machinetest.Rig
 	shard engine.ShardID
-	late  chan struct{} // closed when they come
-	vain  bool          // ends do not get there at all
-	most  int           // an output larger than that is refused; 0: none is
-	hold  chan struct{} // nil, or closed when answers to takes come
-	away  atomic.Bool   // nothing gets there
+	late  chan struct{} // closed when they arrive
+	vain  bool          // ends do not arrive at all
+	most  int           // a larger output is refused; 0: no limit
+	hold  chan struct{} // nil, or closed when answers to takes arrive
+	away  atomic.Bool   // nothing arrives
 
 	heartbeats atomic.Pointer[chan struct{}] // nil, or closed when answers to heartbeats arrive
 }
@@ -75,8 +75,7 @@ func (d *lateDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine
 	return b, err
 }
 
-// oneSlot is a worker with one slot for the action a, in a namespace that is spread over two
-// shards.
+// oneSlot is a worker with one slot for the action a, in a namespace spread over two shards.
 type oneSlot struct {
 	*lateDoor
 	t     *testing.T
@@ -143,31 +142,31 @@ func (w *oneSlot) check(first, second RunID) {
 	}
 }
 
-// TestReleasedRunComesBackBeforeItsAnswer: a worker with one slot is free for two shards. What
-// comes from the second one while it is busy is given back, and is the worker's again by the next
-// take before the process has the answer to that. It was thrown away then, as what the process had,
-// until a reconciliation 10 s later.
+// TestReleasedRunComesBackBeforeItsAnswer: a worker offers its only slot to two shards. A run of
+// the second shard that arrives while the worker is busy is released. The next take may assign it
+// again before the answer to the release arrives. It used to be discarded as already held, until a
+// reconciliation 10 s later.
 func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
 		w.shard = 1
 		first := w.invoke(0)
-		second := w.invoke(1) // too much
+		second := w.invoke(1) // one too many
 		w.done <- struct{}{}
 		synctest.Wait()
 		w.check(first, second)
 	})
 }
 
-// TestGivenBackInVain: likewise, but nobody hears that the second run is given back, as the node is
-// killed. The process was said to have it until the attempt's time was over, an hour later; now a
+// TestGivenBackInVain: likewise, but the release of the second run is lost because the node is
+// killed. The process used to count as its owner until the attempt timed out, an hour later. Now a
 // reconciliation finds it.
 func TestGivenBackInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
 		w.shard, w.vain = 1, true
 		first := w.invoke(0)
-		second := w.invoke(1) // too much
+		second := w.invoke(1) // one too many
 		w.shard, w.vain = 99, false
 		<-time.After(time.Minute) // for reconciliations
 		w.done <- struct{}{}
@@ -176,8 +175,8 @@ func TestGivenBackInVain(t *testing.T) {
 	})
 }
 
-// TestRefusedEnd: one result that the node no longer takes, because its limit has become smaller,
-// fails its own run. It failed all workers of the process, with what was sent in the same batch.
+// TestRefusedEnd: a result that the node refuses, because its limit has become smaller, fails its
+// own run only. It used to fail all workers of the process, with everything sent in the same batch.
 func TestRefusedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const runs = 20
@@ -208,7 +207,7 @@ func TestRefusedEnd(t *testing.T) {
 			ids = append(ids, i.Run)
 		}
 		synctest.Wait()
-		close(start) // all of them end together
+		close(start) // all end together
 		bounded, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		for n, id := range ids {
@@ -227,8 +226,8 @@ func TestRefusedEnd(t *testing.T) {
 	})
 }
 
-// TestTwoReconciliationsAtOnce: what a take has got is not given back because two reconciliations,
-// one right after the other, do not find it in this process: the answer of the take is on its way.
+// TestTwoReconciliationsAtOnce: a run just taken is not given back because two reconciliations in
+// quick succession do not find it in this process. The answer of the take is on its way.
 func TestTwoReconciliationsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -256,8 +255,8 @@ func TestTwoReconciliationsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnknownRunComesLate: a run that a reconciliation found to be unknown here, and that is about
-// to be given back, is kept when the answer comes by which the process has it.
+// TestUnknownRunComesLate: a reconciliation found a run unknown here and is about to give it back.
+// The run is kept when the answer that assigns it arrives.
 func TestUnknownRunComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -285,7 +284,7 @@ func TestUnknownRunComesLate(t *testing.T) {
 	})
 }
 
-// lateStore returns the store of a namespace behind a lateDoor, with an action "a" of long
+// lateStore returns the store of a namespace behind a lateDoor, with an action "a" with long
 // attempts.
 func lateStore(t *testing.T) (*lateDoor, *Store) {
 	t.Helper()
@@ -301,10 +300,10 @@ func lateStore(t *testing.T) (*lateDoor, *Store) {
 	return d, store
 }
 
-// TestOutage: a process that can not reach the shard for longer than a lease, which nobody has
-// noticed there, goes on with what it has. A handler that fails because its ctx has ended is given
-// back: the attempt does not count. An OnError of another worker that does not return is in
-// nobody's way: the process was not heard of any more, and heard of no cancelled runs.
+// TestOutage: a process that can not reach the shard for longer than a lease, unnoticed there, goes
+// on with its runs. A handler that fails because its ctx has ended gives its run back: the attempt
+// does not count. An OnError of another worker that does not return blocks nothing. It used to stop
+// heartbeats and notifications of cancelled runs.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := lateStore(t)
@@ -317,7 +316,7 @@ func TestOutage(t *testing.T) {
 			store.Worker(WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *Task) (any, error) {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
-				return Permanent(ctx.Err()), nil // an error, as which it is meant
+				return Permanent(ctx.Err()), nil // intended as an error
 			}),
 		}
 		ended := make(chan error, len(workers))
@@ -360,8 +359,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestErrorBeforeOutage: an error that a handler has returned before its ctx ended counts, however
-// long the shard can not be told of it.
+// TestErrorBeforeOutage: an error that a handler returned before its ctx ended counts, however long
+// it takes to reach the shard.
 func TestErrorBeforeOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := lateStore(t)
@@ -396,13 +395,14 @@ func TestErrorBeforeOutage(t *testing.T) {
 	})
 }
 
-// TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the
-// same process gets it. It was taken for the one that was cancelled when the process learned late
-// of that, and that it was cancelled again was said only by the next reconciliation, 10 s later.
+// TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, even in the same
+// process. It used to be taken for the cancelled one if the process learned late of the
+// cancellation. A second cancellation was then reported only by the next reconciliation, 10 s
+// later.
 func TestRetriedAfterCancel(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		late bool // that the first attempt is cancelled becomes known when the second one has begun
+		late bool // the first attempt's cancellation arrives when the second has begun
 	}{{"in time", false}, {"late", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -472,10 +472,10 @@ func TestRetriedAfterCancel(t *testing.T) {
 	}
 }
 
-// TestNextAttemptBesideTheLast: the next attempt of a run may come to the process whose handler of
-// the last one has not returned: a transaction has ended that, or its time has passed by the clock
-// of the shard first. It was taken for what the process had, and was begun when a reconciliation
-// had found that it was not, up to 10 s after that handler returned.
+// TestNextAttemptBesideTheLast: the next attempt of a run may reach a process whose handler of the
+// last one has not returned. A transaction ended that attempt, or it timed out first by the shard's
+// clock. The next attempt used to be taken for the last one. It began only after a reconciliation,
+// up to 10 s after the handler returned.
 func TestNextAttemptBesideTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestLatency: the latency of an action is about the last attempts of completed runs, over all
-// shards: on average of all that ever were, and the P99 of those among the last 1,024 that ended.
+// TestLatency: an action's latency covers the last attempts of completed runs, over all shards. The
+// average is over all runs ever, the P99 over those among the last 1,024 that ended.
 func TestLatency(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r := machinetest.New(t, shards, table())
@@ -31,7 +31,7 @@ func TestLatency(t *testing.T) {
 			if _, err := s.Invoke(ctx, "a", nil, IdempotencyKey(fmt.Sprint(runs))); err != nil {
 				t.Fatal(err)
 			}
-			r.Advance(5) // it waits, which does not count
+			r.Advance(5) // waiting does not count
 			got, err := s.Await(ctx, "w", []string{"a"})
 			if err != nil || len(got) != 1 {
 				t.Fatalf("Await = %v, %v", got, err)
@@ -45,7 +45,7 @@ func TestLatency(t *testing.T) {
 		want := func(l Latency) {
 			t.Helper()
 			i, err := s.Get(ctx, "a")
-			// each shard has one of its own
+			// each shard has its own average
 			i.Latency.Average, l.Average = i.Latency.Average.Round(time.Microsecond), l.Average.Round(time.Microsecond)
 			if err != nil || i.Latency != l {
 				t.Errorf("%d shards: the latency is %+v, %v; want %+v", shards, i.Latency, err, l)
@@ -61,7 +61,7 @@ func TestLatency(t *testing.T) {
 		carryOut(time.Minute, func(id RunID) error { return s.Fail(ctx, id, "w", "it failed") })
 		carryOut(time.Minute, func(id RunID) error { return s.Cancel(ctx, id, "") })
 		want(Latency{200, 100*time.Millisecond + 500*time.Microsecond, 198 * time.Millisecond})
-		carryOut(time.Minute, func(id RunID) error { // its second attempt is its last one, which counts alone
+		carryOut(time.Minute, func(id RunID) error { // only its second and last attempt counts
 			if err := s.Fail(ctx, id, "w", "once more", Retry()); err != nil {
 				return err
 			}
@@ -76,8 +76,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestRunShows: a run, and the list of runs, show all that the run was invoked with and what has
-// become of it, at each point of its life.
+// TestRunShows: a run and the list of runs show everything the run was invoked with, and its state,
+// at each point of its life.
 func TestRunShows(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	router := r.Router()

@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// world drives a machine with commands, as no store does.
+// world drives a machine with commands, without a store.
 type world struct {
 	t    testing.TB
 	rng  *rand.Rand
@@ -25,7 +25,7 @@ type world struct {
 	live []uint64
 	all  []protocol.Ref
 
-	together bool // runs are made and taken in one entry
+	together bool // runs are created and taken in one entry
 }
 
 func newWorld(t testing.TB, rng *rand.Rand) *world {
@@ -76,8 +76,8 @@ func (w *world) work(c workBody) (worked, error) {
 
 func labels(m map[string]string) string { return string(engine.AppendHeaders(nil, m)) }
 
-// TestRandom does random things, and has all rows verified again and again: no run is ever without
-// an owner, a time or an end.
+// TestRandom runs random operations and repeatedly verifies all rows: no run is ever without an
+// owner, a time or an end.
 func TestRandom(t *testing.T) {
 	runs := 20
 	if testing.Short() {
@@ -170,7 +170,7 @@ func (w *world) step() {
 	}
 }
 
-// definite fails the test for an error that is no refusal.
+// definite fails the test for an error that is not a refusal.
 func (w *world) definite(err error) {
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrInvalid) {
 		w.t.Fatal(err)
@@ -212,8 +212,8 @@ func (w *world) turn() {
 	}
 }
 
-// TestRetainedRuns: of many runs that are kept there may be one in a hundred too many, of few none;
-// the oldest go, and no timer is left behind for them.
+// TestRetainedRuns: a large number of retained runs may be exceeded by one in a hundred, a small
+// one not at all. The oldest runs go, and leave no timer behind.
 func TestRetainedRuns(t *testing.T) {
 	for _, c := range []struct{ retained, most int }{{3, 3}, {99, 99}, {200, 202}} {
 		w := newWorld(t, rand.New(rand.NewPCG(1, 1)))

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to
-// fail, and does not without the bug.
+// TestPlanted enables one planted bug after another, each in its own process. The bug's test must
+// fail with the bug and pass without it.
 //
 //	go test -tags plant -overlay .plant/overlay.json -run '^TestPlanted$' ./action
 func TestPlanted(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// testDoor is the way to a rig, which counts calls, and loses answers.
+// testDoor is a rig's door that counts calls and loses answers.
 type testDoor struct {
 	*machinetest.Rig
 	mu      sync.Mutex
 	waiting map[engine.ShardID]int // takes that wait now
-	most    int                    // of those, in one shard
-	lose    atomic.Int32           // so many answers to takes are lost
+	most    int                    // maximum of these in one shard
+	lose    atomic.Int32           // number of answers to takes to lose
 }
 
 func newTestDoor(t *testing.T, shards int) (*testDoor, *action.Store) {
@@ -49,7 +49,7 @@ func (d *testDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take
 	return b, err
 }
 
-// TestManyWorkersShareOneCall: whatever their number, they have one waiting call in each shard.
+// TestManyWorkersShareOneCall: any number of workers has one waiting call in each shard.
 func TestManyWorkersShareOneCall(t *testing.T) {
 	const shards = 3
 	d, s := newTestDoor(t, shards)
@@ -87,8 +87,8 @@ func TestManyWorkersShareOneCall(t *testing.T) {
 	}
 }
 
-// TestSessionLost: a process that was not heard of for 30 s has lost its runs. It goes on with
-// another session.
+// TestSessionLost: a process without heartbeats for 30 s loses its runs. It goes on with another
+// session.
 func TestSessionLost(t *testing.T) { synctest.Test(t, testSessionLost) }
 
 func testSessionLost(t *testing.T) {
@@ -113,7 +113,7 @@ func testSessionLost(t *testing.T) {
 	if n := <-attempts; n != 1 {
 		t.Fatalf("attempt %d", n)
 	}
-	synctest.Wait() // the first heartbeat has arrived, and no other one before the time passes
+	synctest.Wait() // the first heartbeat has arrived, and no other does before time passes
 	d.Advance(0)    // the leader's term begins
 	d.Advance(31_000)
 	select {
@@ -130,8 +130,8 @@ func testSessionLost(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: a take has got runs, and the answer was lost. A reconciliation finds them, and
-// their attempts do not count.
+// TestLostAnswers: a take got runs, and its answer was lost. A reconciliation finds them, and their
+// attempts do not count.
 func TestLostAnswers(t *testing.T) { synctest.Test(t, testLostAnswers) }
 
 func testLostAnswers(t *testing.T) {
@@ -147,7 +147,7 @@ func testLostAnswers(t *testing.T) {
 	}
 }
 
-// TestGroupsComeAndGo while runs of all of them are carried out.
+// TestGroupsComeAndGo: groups join and leave while runs of all of them are carried out.
 func TestGroupsComeAndGo(t *testing.T) {
 	_, s := newTestDoor(t, 2)
 	const names = 5
@@ -190,7 +190,7 @@ func TestGroupsComeAndGo(t *testing.T) {
 }
 
 // TestOneOfTwoLeaves: a worker that leaves takes nothing from another one with the same labels and
-// handlers, which goes on.
+// handlers.
 func TestOneOfTwoLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s := newTestDoor(t, 2)

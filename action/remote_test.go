@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// trio is a cluster of three nodes in this process.
+// trio returns a cluster of three nodes in this process.
 func trio(t *testing.T) []*floe.Node {
 	t.Helper()
 	var peers []floe.Peer
@@ -42,8 +42,8 @@ func trio(t *testing.T) []*floe.Node {
 	return nodes
 }
 
-// TestClusterOfWorkers: workers of a client and of the nodes carry out all runs, though a node that
-// leads closes meanwhile. Stores that read any replica have workers like any other.
+// TestClusterOfWorkers: workers of a client and of the nodes carry out all runs, although a leading
+// node closes meanwhile. Stores that read any replica have ordinary workers.
 func TestClusterOfWorkers(t *testing.T) {
 	nodes := trio(t)
 	client, err := floe.Dial(short(t), []string{nodes[0].Addr().String(), nodes[1].Addr().String(), nodes[2].Addr().String()})

@@ -12,12 +12,12 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// duty is a door for the duty of schedules on any ground. It does some steps.
+// duty is a door for the schedules' duty on any ground, with a limited number of steps.
 type duty struct {
 	ground machinetest.Ground
 	shard  engine.ShardID
 	steps  int
-	caught []engine.Command // what it was to propose when there were no steps left
+	caught []engine.Command // commands proposed when no steps were left
 }
 
 var errEnough = errors.New("the duty has done enough")
@@ -44,7 +44,7 @@ func (d *duty) Sleep(_ context.Context, wake <-chan struct{}, until int64) error
 	return errEnough
 }
 
-// do does the duty in a term, 0 for the present one of a rig.
+// do runs the duty in a term, 0 for the current one of a rig.
 func (d *duty) do(t testing.TB, term uint64) {
 	t.Helper()
 	var duties []engine.LedDuty
@@ -65,8 +65,8 @@ func (d *duty) do(t testing.TB, term uint64) {
 	}
 }
 
-// TestStaleTick: a tick that was computed from a view is refused once its schedule has been
-// changed, or the tick was decided, and changes nothing.
+// TestStaleTick: a tick computed from a view is refused, and changes nothing, if its schedule has
+// changed or the tick was decided since.
 func TestStaleTick(t *testing.T) {
 	for name, overtake := range map[string]func(c *scheduling){
 		"decided": func(c *scheduling) { c.Advance(0) },
@@ -127,7 +127,7 @@ func (c *scheduling) must(err error) {
 	}
 }
 
-// TestStaleTickAmongOthers: what holds of a command is done, what was overtaken is not.
+// TestStaleTickAmongOthers: the valid parts of a command are applied, the overtaken ones are not.
 func TestStaleTickAmongOthers(t *testing.T) {
 	c := newScheduling(t, 1)
 	for _, name := range []string{"a", "b", "c"} {
@@ -137,7 +137,7 @@ func TestStaleTickAmongOthers(t *testing.T) {
 	d := &duty{ground: c.Rig}
 	d.do(t, 1)
 	c.must(c.Pause(t.Context(), "b"))
-	for range 2 { // a command that comes again does nothing
+	for range 2 { // a repeated command does nothing
 		c.Entry(0, d.caught[0])
 	}
 	c.Advance(0)

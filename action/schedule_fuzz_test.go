@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// FuzzScheduleCommand applies bodies that Admit lets through to an action with schedules: each is
-// refused or carried out, nothing panics, neither then nor when the duty goes on from there, and
-// all rows still make sense.
+// FuzzScheduleCommand applies bodies that Admit accepts to an action with schedules: each is
+// refused or carried out, and all rows stay consistent. Nothing panics, neither then nor when the
+// duty goes on from there.
 func FuzzScheduleCommand(f *testing.F) {
 	add := func(kind uint8, body []byte) { f.Add(kind, body) }
 	for _, op := range []engine.Operation{
@@ -54,8 +54,8 @@ func FuzzScheduleCommand(f *testing.F) {
 	})
 }
 
-// FuzzScheduleRows: what a decoder of rows and of commands of the duty accepts is what the encoder
-// writes.
+// FuzzScheduleRows: any input that a decoder of rows or of duty commands accepts is what the
+// encoder writes.
 func FuzzScheduleRows(f *testing.F) {
 	row := scheduleRow{
 		times: times{cron: "@daily", zone: "UTC", every: 7, anchor: -3, overlap: OverlapReplace, catchUp: CatchUpAll,

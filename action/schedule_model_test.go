@@ -14,9 +14,9 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestScheduleModel changes schedules, ends runs and lets time go by at random, with leaders that
-// do their duty or not, or half of it, or late, on nodes that restart and crash; every tick is
-// decided once, as plain Go has it.
+// TestScheduleModel changes schedules, ends runs and advances time at random, on nodes that restart
+// and crash. Leaders do their duty, none of it, half of it, or do it late. Every tick is decided
+// once, as in a plain Go model.
 //
 //	go test -run TestScheduleModel -seed 7 -runs 400 ./action
 func TestScheduleModel(t *testing.T) {
@@ -40,13 +40,13 @@ type scheduleModel struct {
 	ground machinetest.Ground
 	*actions
 	schedules map[string]*modelSchedule
-	active    map[RunID]bool // runs, and whether they have not ended
-	begun     []string       // idempotency keys of runs, in their order
+	active    map[RunID]bool // runs, and whether they are still active
+	begun     []string       // idempotency keys of runs, in order
 	late      []late
 	last      string
 }
 
-// late is a command of the duty that comes later.
+// late is a command of the duty that is proposed later.
 type late struct {
 	shard engine.ShardID
 	cmd   engine.Command
@@ -186,7 +186,7 @@ func (m *scheduleModel) end(name string) {
 	}
 }
 
-// begin has a tick run. Which run that is, the store knows.
+// begin starts the run of a tick, and reads its ID from the store.
 func (m *scheduleModel) begin(name string, s *modelSchedule, at time.Time) {
 	m.replace(s)
 	key := "schedule:" + name + ":" + at.UTC().Format("2006-01-02T15:04:05.999Z07:00")
@@ -199,7 +199,7 @@ func (m *scheduleModel) begin(name string, s *modelSchedule, at time.Time) {
 	m.active[s.run] = true
 }
 
-// let lets time go by; the leader does its duty, or not, or a part of it.
+// let advances time; the leader does its duty, none of it, or a part of it.
 func (m *scheduleModel) let() {
 	m.ground.Pass(m.rng.Int64N(20 * 60 * 1000))
 	if m.rng.IntN(10) == 0 {
@@ -227,8 +227,8 @@ func (m *scheduleModel) let() {
 	}
 }
 
-// settle does in the model what a duty that was ended halfway has done: for each schedule, all that
-// was due, as one has room for all of a schedule.
+// settle applies to the model what an interrupted duty has done. That is everything due for each
+// schedule it reached, because one command has room for a whole schedule.
 func (m *scheduleModel) settle() {
 	for _, name := range slices.Sorted(maps.Keys(m.schedules)) {
 		s := m.schedules[name]
@@ -239,7 +239,7 @@ func (m *scheduleModel) settle() {
 	}
 }
 
-// parse returns when a schedule comes due.
+// parse returns the times of a schedule.
 func (m *scheduleModel) parse(s *modelSchedule) *cron.Schedule {
 	p, err := cron.Parse(cron.Spec{Cron: s.spec.Cron, Every: s.spec.Every, Anchor: s.spec.Anchor, Zone: s.spec.Zone})
 	if err != nil {
@@ -248,7 +248,7 @@ func (m *scheduleModel) parse(s *modelSchedule) *cron.Schedule {
 	return p
 }
 
-// ticks decides what is due of a schedule.
+// ticks decides the due ticks of a schedule.
 func (m *scheduleModel) ticks(name string, s *modelSchedule, now time.Time) {
 	if s.paused {
 		return
@@ -283,8 +283,8 @@ func (m *scheduleModel) ticks(name string, s *modelSchedule, now time.Time) {
 	}
 }
 
-// stale has a command of the duty come late. What has been decided or changed meanwhile is left
-// out; if it is not, the model hears of it by what is there.
+// stale proposes a command of the duty late. The machine skips what was decided or changed
+// meanwhile. The model takes the rest from the store's state.
 func (m *scheduleModel) stale() {
 	if len(m.late) == 0 {
 		return
@@ -303,7 +303,7 @@ func (m *scheduleModel) stale() {
 	for _, name := range slices.Sorted(maps.Keys(m.schedules)) {
 		got, err := m.of().Get(m.t.Context(), name)
 		if m.check(err, nil) && !got.Last.Equal(was[name]) {
-			m.ticks(name, m.schedules[name], got.Last) // it was computed then, or its last tick was
+			m.ticks(name, m.schedules[name], got.Last) // the time it was computed, or that of its last tick
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // TestScheduleReachesWorkers: on a real node, by its clock, ticks become runs that a worker carries
-// out, each once, also across a restart.
+// out exactly once, also across a restart.
 func TestScheduleReachesWorkers(t *testing.T) {
 	dir := t.TempDir()
 	seen := make(map[string]bool)
@@ -24,7 +24,7 @@ func TestScheduleReachesWorkers(t *testing.T) {
 		if _, err := s.Register(t.Context(), "tick"); err != nil {
 			t.Fatal(err)
 		}
-		// It says what it said before when the node is opened again.
+		// The same schedule is set again when the node is reopened.
 		if err := s.Schedules("tick").Set(t.Context(), "often", action.ScheduleSpec{Every: time.Second, Input: []byte(`{"n":1}`)},
 			action.Priority(7)); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func ExampleSchedules_Set() {
 	if err != nil {
 		panic(err)
 	}
-	made, err := actions.Schedules("report").Trigger(ctx, "nightly") // now, for once
+	made, err := actions.Schedules("report").Trigger(ctx, "nightly") // now, once
 	if err != nil {
 		panic(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// actions are those of a namespace on any ground, with what tests of schedules need of them.
+// actions holds the actions of a namespace on any ground, with helpers for tests of schedules.
 type actions struct {
 	t     testing.TB
 	g     machinetest.Ground

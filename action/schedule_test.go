@@ -46,7 +46,7 @@ func (c *scheduling) get(name string) Schedule {
 	return s
 }
 
-// until moves the time to an instant.
+// until advances the time to an instant.
 func (c *scheduling) until(when string) {
 	c.t.Helper()
 	at, err := time.Parse(time.RFC3339, when)
@@ -56,8 +56,8 @@ func (c *scheduling) until(when string) {
 	c.Advance(at.UnixMilli() - c.Now())
 }
 
-// runs returns the times of the ticks whose runs have begun, as hh:mm or a longer layout, and the
-// states of the runs.
+// runs returns the times of the ticks whose runs have begun, as hh:mm or in a longer layout, and
+// the states of the runs.
 func (c *scheduling) runs() string {
 	c.t.Helper()
 	var all []string
@@ -169,7 +169,7 @@ func TestScheduleOverlap(t *testing.T) {
 
 func hours(n int64) int64 { return n * 3600 * 1000 }
 
-// TestScheduleOutage: what runs after nobody could run anything for hours.
+// TestScheduleOutage: the runs made after an outage of several hours.
 func TestScheduleOutage(t *testing.T) {
 	for _, test := range []struct {
 		rule   CatchUp
@@ -200,7 +200,7 @@ func TestScheduleOutage(t *testing.T) {
 	}
 }
 
-// TestScheduleOutageSkips: catching up all is no reason to have runs beside each other.
+// TestScheduleOutageSkips: catching up on all ticks does not make runs overlap.
 func TestScheduleOutageSkips(t *testing.T) {
 	c := newScheduling(t, 1)
 	c.set("s", ScheduleSpec{Every: time.Hour, CatchUp: CatchUpAll})
@@ -226,7 +226,7 @@ func TestScheduleLongOutage(t *testing.T) {
 	}
 }
 
-// TestSchedulePause: enabling never catches up.
+// TestSchedulePause: resuming a schedule does not catch up.
 func TestSchedulePause(t *testing.T) {
 	c := newScheduling(t, 1)
 	c.set("s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer, CatchUp: CatchUpAll})
@@ -234,7 +234,7 @@ func TestSchedulePause(t *testing.T) {
 	if s := c.get("s"); s.Buffered.IsZero() {
 		t.Fatal("no tick waits")
 	}
-	for range 2 { // twice is once
+	for range 2 { // pausing twice has no further effect
 		if err := c.Pause(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
@@ -255,13 +255,13 @@ func TestSchedulePause(t *testing.T) {
 	c.wantRuns("02:00:00 cancelled, 09:00:00")
 }
 
-// TestScheduleSetAgain: a program says what its schedules are whenever it starts.
+// TestScheduleSetAgain: a program sets its schedules at each start.
 func TestScheduleSetAgain(t *testing.T) {
 	c := newScheduling(t, 1)
 	spec := ScheduleSpec{Every: time.Hour, Overlap: OverlapAllow, CatchUp: CatchUpAll}
 	c.set("s", spec)
 	before := c.get("s")
-	c.Pass(hours(3)) // it was down
+	c.Pass(hours(3)) // the program was down
 	c.set("s", spec)
 	c.wantRuns("02:00:00, 03:00:00, 04:00:00")
 	if s := c.get("s"); !s.UpdatedAt.Equal(before.UpdatedAt) {
@@ -269,7 +269,7 @@ func TestScheduleSetAgain(t *testing.T) {
 	}
 	spec.Input = []byte(`2`)
 	c.Pass(hours(2))
-	c.set("s", spec) // other input: its ticks go on
+	c.set("s", spec) // other input: its ticks continue
 	c.wantRuns("02:00:00, 03:00:00, 04:00:00, 05:00:00, 06:00:00")
 	spec.Every = 2 * time.Hour
 	c.Pass(hours(3))
@@ -278,7 +278,7 @@ func TestScheduleSetAgain(t *testing.T) {
 	if s := c.get("s"); clock(s.Next) != "10:00:00" || s.Spec.Every != 2*time.Hour {
 		t.Errorf("next %v", s.Next)
 	}
-	spec.Paused = true // for those that are new
+	spec.Paused = true // only for new schedules
 	c.set("s", spec)
 	if s := c.get("s"); s.Paused {
 		t.Error("paused by Set")
@@ -314,7 +314,7 @@ func TestScheduleTrigger(t *testing.T) {
 	c.wantCounts("s", "ran 2, skipped 0, missed 0, refused 0")
 }
 
-// TestScheduleRefused: a tick whose run the action refuses is decided nevertheless.
+// TestScheduleRefused: a tick counts as decided even if the action refuses its run.
 func TestScheduleRefused(t *testing.T) {
 	c := newScheduling(t, 1)
 	c.set("s", ScheduleSpec{Every: time.Hour})
@@ -338,7 +338,7 @@ func TestScheduleDelete(t *testing.T) {
 	if err := c.Delete(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
-	c.cancel(run) // its end finds no schedule
+	c.cancel(run) // the run's end finds no schedule
 	if _, err := c.Get(t.Context(), "s"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get: %v", err)
 	}
@@ -392,7 +392,7 @@ func TestScheduleErrors(t *testing.T) {
 	}
 }
 
-// TestSchedulesAtOnce: 1,000 schedules of an action, the most there can be, are due at once.
+// TestSchedulesAtOnce: 1,000 schedules of an action, the maximum, are due at once.
 func TestSchedulesAtOnce(t *testing.T) {
 	c := newScheduling(t, 1)
 	for i := range MaxSchedules {
@@ -420,7 +420,7 @@ func TestSchedulesAtOnce(t *testing.T) {
 	}
 }
 
-// TestScheduleLargeInputs: what one command of the duty writes is bounded.
+// TestScheduleLargeInputs: the bytes that one command of the duty writes are bounded.
 func TestScheduleLargeInputs(t *testing.T) {
 	c := newScheduling(t, 1)
 	input := []byte(`"` + strings.Repeat("x", 1000_000) + `"`)
@@ -438,8 +438,7 @@ func TestScheduleLargeInputs(t *testing.T) {
 	}
 }
 
-// TestScheduleClockChanges: what the clocks of a zone do is the duty's business, and comes out in
-// the runs.
+// TestScheduleClockChanges: the duty handles a zone's clock changes, and the runs show them.
 func TestScheduleClockChanges(t *testing.T) {
 	c := newScheduling(t, 1)
 	c.until("2025-10-25T12:00:00Z")
@@ -449,20 +448,20 @@ func TestScheduleClockChanges(t *testing.T) {
 	for range 48 {
 		c.Advance(30 * 60 * 1000)
 	}
-	c.wantRuns("00:30:00") // 02:30 of summer, and not of winter
+	c.wantRuns("00:30:00") // 02:30 in summer time, not again in winter time
 	c.until("2026-03-28T12:00:00Z")
 	c.set("half", spec)
 	for range 48 {
 		c.Advance(30 * 60 * 1000)
 	}
-	c.wantRuns("00:30:00, 01:30:00, 01:00:00, 01:00:00, 01:30:00") // those of the gap at its end, once; both schedules
+	c.wantRuns("00:30:00, 01:30:00, 01:00:00, 01:00:00, 01:30:00") // times in the gap run once, at its end; both schedules
 	if s := c.get("night"); s.Missed != 152 {
 		t.Errorf("missed in winter: %s", s.counts())
 	}
 }
 
-// TestScheduleReplicas: replicas that apply the log of a busy time have the same rows, whatever
-// they remember.
+// TestScheduleReplicas: replicas that apply the log of a busy period have the same rows, whatever
+// they cache.
 func TestScheduleReplicas(t *testing.T) {
 	c := newScheduling(t, 1)
 	for i, overlap := range []Overlap{OverlapSkip, OverlapBuffer, OverlapAllow, OverlapReplace} {
@@ -487,8 +486,8 @@ func TestScheduleReplicas(t *testing.T) {
 		machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
 }
 
-// TestScheduleProblem: a schedule whose times this program can not read, because an older one knew
-// more zones perhaps, is paused with a note.
+// TestScheduleProblem: a schedule is paused with a note if this build can not read its times,
+// perhaps because an older one knew more zones.
 func TestScheduleProblem(t *testing.T) {
 	c := newScheduling(t, 1)
 	s := scheduleBody{name: "s", times: times{cron: "@daily", zone: "Europe/Atlantis", limit: 1}}
@@ -506,8 +505,8 @@ func TestScheduleProblem(t *testing.T) {
 	c.wantRuns("02:00:00")
 }
 
-// TestScheduleManyEnd: when the ends of many runs let large ticks run, a command does a part, and
-// the duty the others.
+// TestScheduleManyEnd: when the ends of many runs start large ticks, a command starts some of them,
+// and the duty the others.
 func TestScheduleManyEnd(t *testing.T) {
 	const n = 8
 	c := newScheduling(t, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyFindsDamagedSchedules damages rows one at a time; the check of them says so.
+// TestVerifyFindsDamagedSchedules damages rows one at a time; their check must report each.
 func TestVerifyFindsDamagedSchedules(t *testing.T) {
 	change := func(f func(*scheduleRow)) func(b []byte) []byte {
 		return func(b []byte) []byte {

@@ -34,9 +34,9 @@ func openSpread(t *testing.T) *action.Store {
 	return node.Action("wide")
 }
 
-// TestLimitsKeepKeys: limits that were set, changed or removed moved runs to another shard of a
-// spread namespace, where the idempotency keys of before were not known, so that a repeat made
-// another run.
+// TestLimitsKeepKeys: idempotency keys survive when limits are set, changed or removed. Limits used
+// to move runs to another shard of a spread namespace. Earlier keys were unknown there, so a repeat
+// made another run.
 func TestLimitsKeepKeys(t *testing.T) {
 	s := openSpread(t)
 	made := make(map[string]action.RunID)
@@ -62,7 +62,7 @@ func TestLimitsKeepKeys(t *testing.T) {
 		if _, err := s.Register(short(t), "a", opts...); err != nil {
 			t.Fatal(err)
 		}
-		for n := range 6 * (i + 1) { // those of all rounds before, and 6 more
+		for n := range 6 * (i + 1) { // those of all earlier rounds, and 6 more
 			invoke(fmt.Sprint(n))
 		}
 		if _, err := s.Invoke(short(t), "a", []byte("2"), action.IdempotencyKey("0")); !errors.Is(err, floe.ErrConflict) {
@@ -74,8 +74,8 @@ func TestLimitsKeepKeys(t *testing.T) {
 	}
 }
 
-// TestKeyOfNewAction: a run with an idempotency key that was invoked before its shard had heard of
-// the action was made at the action's home, where a repeat did not look for it.
+// TestKeyOfNewAction: a run with an idempotency key may be invoked before its shard has received
+// the action. It used to be created at the action's home, where a repeat did not look for it.
 func TestKeyOfNewAction(t *testing.T) {
 	s := openSpread(t)
 	for i := range 20 {
@@ -94,8 +94,8 @@ func TestKeyOfNewAction(t *testing.T) {
 	}
 }
 
-// TestScheduleOfLimitedKeys: runs of schedules with a concurrency key were refused in a spread
-// namespace if their action has a limit per key.
+// TestScheduleOfLimitedKeys: in a spread namespace, schedules may have a concurrency key if their
+// action has a limit per key. Their runs used to be refused.
 func TestScheduleOfLimitedKeys(t *testing.T) {
 	s := openSpread(t)
 	if _, err := s.Register(short(t), "a", action.MaxRunningPerKey(1)); err != nil {
@@ -117,8 +117,8 @@ func TestScheduleOfLimitedKeys(t *testing.T) {
 	}
 }
 
-// TestDeleteLooksEverywhere: an action of a spread namespace was deleted though it had runs that
-// had not ended, if they were in other shards than its home.
+// TestDeleteLooksEverywhere: an action of a spread namespace is not deleted while it has runs that
+// have not ended, in any shard. Runs outside its home used to be ignored.
 func TestDeleteLooksEverywhere(t *testing.T) {
 	s := openSpread(t)
 	for i := range 8 {
@@ -147,9 +147,9 @@ func TestDeleteLooksEverywhere(t *testing.T) {
 
 func nothing(context.Context, *action.Task) (any, error) { return nil, nil }
 
-// TestTagPlacesRuns: the runs of an action whose name has a {tag} live in the shard of the tag,
-// whoever has invoked them, so that their ends can be parts of transactions about what has the tag
-// too. Runs without an idempotency key were in any shard.
+// TestTagPlacesRuns: the runs of an action whose name has a {tag} are in the tag's shard, whatever
+// invoked them. Transactions on data with the tag can therefore include their ends. Runs without an
+// idempotency key used to be in any shard.
 func TestTagPlacesRuns(t *testing.T) {
 	node, err := floe.Open(floe.Config{Shards: 4})
 	if err != nil {
@@ -208,8 +208,8 @@ func TestTagPlacesRuns(t *testing.T) {
 	}
 }
 
-// TestPagesOfActions: whatever the size of a page, all of them together list each action once, in
-// order, and only the last one has no cursor.
+// TestPagesOfActions: pages of any size together list each action once, in order, and only the last
+// one has no cursor.
 func TestPagesOfActions(t *testing.T) {
 	s, ctx := openSpread(t), t.Context()
 	var names []string
@@ -250,9 +250,9 @@ func TestPagesOfActions(t *testing.T) {
 	}
 }
 
-// TestAwaitBesideRate: a worker that waited in a spread namespace was deaf in each shard where a
-// run waited for a rate: for as long as the rate asked for, neither a run of another action nor
-// another rate woke it.
+// TestAwaitBesideRate: a worker that waits in a spread namespace is woken in shards where a run
+// waits for a rate. It used to be woken there neither by a run of another action nor by another
+// rate, for as long as the rate asked for.
 func TestAwaitBesideRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ctx := openSpread(t), t.Context()
@@ -273,8 +273,8 @@ func TestAwaitBesideRate(t *testing.T) {
 			tasks []action.Task
 			err   error
 		}
-		// waits has a worker wait while f happens, and returns what it gets, and how long that
-		// took.
+		// waits has a worker wait while f happens. It returns the tasks that the worker gets, and
+		// how long that took.
 		waits := func(f func(), names ...string) (tasks []action.Task, took time.Duration) {
 			t.Helper()
 			c := make(chan answer, 1)
@@ -330,8 +330,7 @@ func TestAwaitBesideRate(t *testing.T) {
 			t.Errorf("while the rate is removed: %d runs after %v", len(got), took)
 		}
 
-		// Runs that were invoked before there was a rate are in other shards than the action's
-		// home.
+		// Runs invoked before there was a rate are in shards other than the action's home.
 		for name, rate := range map[string]action.Rate{"none": {}, "fast": {Limit: 1000, Per: time.Second}} {
 			register(name)
 			for i := range 40 {
@@ -354,10 +353,9 @@ func TestAwaitBesideRate(t *testing.T) {
 	})
 }
 
-// TestAwaitTogether: workers that wait in a spread namespace all get their runs at once when
-// several arrive in two shards. One worker used to be woken for both shards and take from one;
-// nobody was woken for the run in the other shard for up to a second, and then only one worker a
-// second.
+// TestAwaitTogether: when several runs arrive in two shards of a spread namespace, all waiting
+// workers get their runs at once. One worker used to be woken for both shards and take from one. No
+// worker was woken for the run in the other shard for up to a second, and then only one per second.
 func TestAwaitTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testAwaitTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testAwaitTogether(t, 60, 5) })

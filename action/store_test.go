@@ -68,7 +68,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestRateLimits: what can not be counted with is refused, and the last value is not.
+// TestRateLimits: rates that can not be computed with are refused, and those at the limit are
+// accepted.
 func TestRateLimits(t *testing.T) {
 	s := floe.OpenMemory(t).Action("n")
 	for _, row := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// TestTypedBytes: what a handler of bytes returns is what its invoker gets. It had been read as
-// JSON.
+// TestTypedBytes: an invoker receives the bytes that a handler of bytes returns. They used to be
+// read as JSON.
 func TestTypedBytes(t *testing.T) {
 	s := openWith(t, "bytes", "raw")
 	w := s.Worker(action.WorkerConfig{})
@@ -29,7 +29,7 @@ func TestTypedBytes(t *testing.T) {
 	}
 }
 
-// TestMessagesAreShort: errors do not repeat arguments, inputs and outputs of any length.
+// TestMessagesAreShort: errors do not repeat long arguments, inputs and outputs.
 func TestMessagesAreShort(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	s := openWith(t, "a")

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyReportsCallers: sessions of workers that call by themselves are found by their names,
-// and nothing else is.
+// TestVerifyReportsCallers: sessions of workers that call on their own must be found by name, and
+// nothing else must be.
 func TestVerifyReportsCallers(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(r *machinetest.Rig, self machinetest.Row)

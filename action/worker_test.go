@@ -18,7 +18,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// working runs a worker until the test ends, or stop is called, which returns what Run has.
+// working runs a worker until the test ends or stop is called; stop returns the result of Run.
 func working(t *testing.T, w *action.Worker) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -36,7 +36,7 @@ func working(t *testing.T, w *action.Worker) (stop func() error) {
 	return once
 }
 
-// openStore returns the actions of a node in memory.
+// openWith returns the actions of an in-memory node.
 func openWith(t *testing.T, names ...string) *action.Store {
 	t.Helper()
 	s := floe.OpenMemory(t).Action("default")
@@ -78,7 +78,7 @@ func TestWorkerCarriesOut(t *testing.T) {
 	}
 }
 
-// TestEnds: what a handler returns, and what becomes of the run.
+// TestEnds: the handler's result decides what happens to the run.
 func TestEnds(t *testing.T) {
 	var attempts atomic.Int32
 	for _, c := range []struct {
@@ -153,8 +153,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestHostileResults: errors and results whose methods panic, or end the goroutine, are failed
-// attempts, and so is what a panic has thrown; the worker goes on.
+// TestHostileResults: errors and results whose methods panic or end the goroutine make failed
+// attempts, and so do the values of panics. The worker goes on.
 func TestHostileResults(t *testing.T) {
 	returns := map[string]func() (any, error){
 		"MarshalJSON":             func() (any, error) { return hostileJSON(func() { panic("hostile") }), nil },
@@ -175,14 +175,14 @@ func TestHostileResults(t *testing.T) {
 		if err != nil || r.Status != action.Failed {
 			t.Errorf("%s: %+v, %v; want a failed run", name, r, err)
 		}
-		if panics := name != "Is" && name != "permanent Is"; panics && (r.Attempt != 2 || r.Code != action.CodePanic) { // no Is is called
+		if panics := name != "Is" && name != "permanent Is"; panics && (r.Attempt != 2 || r.Code != action.CodePanic) { // Is is not called
 			t.Errorf("%s: %+v, want two attempts that failed by a panic", name, r)
 		}
 	}
 }
 
-// TestTaskIsTheHandlers: what a handler, or OnError, does with its Task changes nothing of the run.
-// An empty Task behind the end in a transaction ended the process.
+// TestTaskIsTheHandlers: changes that a handler or OnError makes to its Task do not affect the run.
+// An emptied Task after an end in a transaction used to end the process.
 func TestTaskIsTheHandlers(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s := node.Action("default")
@@ -210,7 +210,7 @@ func TestTaskIsTheHandlers(t *testing.T) {
 	}
 }
 
-// hostileJSON is a result with a MarshalJSON of the test's.
+// hostileJSON is a result whose MarshalJSON runs a function of the test.
 type hostileJSON func()
 
 func (f hostileJSON) MarshalJSON() ([]byte, error) {
@@ -218,7 +218,8 @@ func (f hostileJSON) MarshalJSON() ([]byte, error) {
 	return []byte("null"), nil
 }
 
-// TestCancelReachesTheHandler, and its slot is free when it has returned.
+// TestCancelReachesTheHandler: cancelling a run cancels its handler, and the slot is free once the
+// handler has returned.
 func TestCancelReachesTheHandler(t *testing.T) {
 	s := openWith(t, "a")
 	began, cause := make(chan struct{}), make(chan error, 1)
@@ -257,7 +258,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 	}
 }
 
-// TestTimeLimit: a handler that ignores it is overtaken, one that heeds it ends.
+// TestTimeLimit: a handler that ignores its time limit is overtaken; one that heeds it ends.
 func TestTimeLimit(t *testing.T) {
 	s := floe.OpenMemory(t).Action("default")
 	if _, err := s.Register(short(t), "a", action.Timeout(50*time.Millisecond), action.MaxAttempts(1)); err != nil {
@@ -278,7 +279,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// TestExtend: an attempt lasts longer than the time limit.
+// TestExtend: an extended attempt lasts longer than the time limit.
 func TestExtend(t *testing.T) {
 	s := floe.OpenMemory(t).Action("default")
 	if _, err := s.Register(short(t), "a", action.Timeout(200*time.Millisecond), action.MaxAttempts(1)); err != nil {
@@ -300,8 +301,8 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// TestDrain: Run returns when handlers have, those that are cancelled give their runs back, and
-// nothing is lost.
+// TestDrain: Run returns once the handlers have. Cancelled handlers give their runs back, and no
+// run is lost.
 func TestDrain(t *testing.T) {
 	for _, grace := range []time.Duration{-1, time.Minute} {
 		s := openWith(t, "a")

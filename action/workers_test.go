@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// listed waits until the list of workers is as it should be, and returns it.
+// listed waits until ok accepts the list of workers, and returns the list.
 func listed(t *testing.T, s *action.Store, ok func([]action.WorkerInfo) bool) []action.WorkerInfo {
 	t.Helper()
 	ctx, tick := short(t), time.NewTicker(5*time.Millisecond)
@@ -37,8 +37,8 @@ func listed(t *testing.T, s *action.Store, ok func([]action.WorkerInfo) bool) []
 	}
 }
 
-// TestWorkersAreListed: those of actions with what they do, and the consumers of queues and
-// streams.
+// TestWorkersAreListed: workers of actions are listed with their activities, and so are the
+// consumers of queues and streams.
 func TestWorkersAreListed(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s := node.Action("default")
@@ -97,8 +97,7 @@ func TestWorkersAreListed(t *testing.T) {
 	listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 0 })
 }
 
-// TestOtherRuntime is a worker that calls for each step by itself, in a plain namespace and in a
-// spread one.
+// TestOtherRuntime: a worker makes each call on its own, in a plain namespace and in a spread one.
 func TestOtherRuntime(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		node, err := floe.Open(floe.Config{Shards: 3})
@@ -167,7 +166,7 @@ func TestOtherRuntime(t *testing.T) {
 			t.Errorf("the run is %+v, %v", r, err)
 		}
 		rest := action.Process{Name: "mails", Kind: "thread", Runs: 30, Failures: 20, LastRun: time.UnixMilli(1e12)}
-		// runs are counted where they end
+		// counts of actions come from the ends of their runs, not from heartbeats
 		must(s.Heartbeat(ctx, "py", 1, action.Process{Name: "a", Kind: "action", Runs: 4, Failures: 4}, rest))
 		w, err := s.Workers().Get(ctx, "py")
 		if err != nil || w.Load != 1 || w.Completed != 11 || w.Failed != 22 || len(w.Processes) != 2 || w.Processes[1] != rest {
