@@ -171,7 +171,7 @@ func TestExtremeCosts(t *testing.T) {
 }
 
 // TestParseCosts: the memory for parsing a query, and with it the time, grows with its text, not
-// with text times number of stages. Parse has no context.
+// with the text times the number of stages. Parse has no context.
 func TestParseCosts(t *testing.T) {
 	nested := func(stage string, n int) string {
 		part := "m" + strings.Repeat("|"+stage, 90)

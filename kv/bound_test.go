@@ -47,8 +47,8 @@ func TestTransactionsOfLargeValuesAreBounded(t *testing.T) {
 	r.verify()
 }
 
-// TestKeysThatExpireTogether: more keys with values of a megabyte expire together than one Fire
-// hands out. Each Fire writes only a few of them.
+// TestKeysThatExpireTogether: more keys expire together than one Fire hands out, some with values
+// of a megabyte. Each Fire writes only a few of them.
 func TestKeysThatExpireTogether(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("default"), t.Context()

@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestJSONPathsAreOneLanguage: JSONGet, JSONSet and JSONDelete refuse the same paths with the same
-// message. That holds on a Node and on a Client, whether or not the key exists. The error gives the
-// byte position.
+// TestJSONPathsAreOneLanguage: JSONSet and JSONDelete refuse each path that JSONGet refuses, with
+// the same message. That holds on a Node and on a Client, whether or not the key exists. The error
+// gives the byte position.
 func TestJSONPathsAreOneLanguage(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
