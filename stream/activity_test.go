@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestActivity: records and bytes in parts of a time are what a reader would count, whole, cut off,
-// and of one partition.
+// TestActivity: the counts of records and bytes per time bucket match what a reader counts, for
+// whole and cut buckets and for one partition.
 func TestActivity(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ids := fill(t, r, s, 60, 20)

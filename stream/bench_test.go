@@ -21,7 +21,7 @@ func benchNode(b *testing.B) *floe.Node {
 	return n
 }
 
-// parallel runs f from so many callers at once.
+// parallel runs f concurrently, once per caller.
 func parallel(b *testing.B, callers int, f func(caller int) error) {
 	b.SetParallelism((callers + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
 	b.ReportAllocs()
@@ -37,7 +37,7 @@ func parallel(b *testing.B, callers int, f func(caller int) error) {
 	})
 }
 
-// BenchmarkAppend appends durably, beside puts of the same size on the same disk.
+// BenchmarkAppend measures durable appends, next to puts of the same size on the same disk.
 func BenchmarkAppend(b *testing.B) {
 	const callers = 64
 	payload := bytes.Repeat([]byte("x"), 256)
@@ -110,8 +110,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory appends, reads as a member of a group and acknowledges without a disk, so that
-// what the commands themselves cost shows.
+// BenchmarkMemory appends, reads as a group member and acknowledges without a disk, so it shows the
+// cost of the commands alone.
 func BenchmarkMemory(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		b.Run(fmt.Sprintf("work=append/records=%d", records), func(b *testing.B) {
@@ -156,7 +156,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// TestAppendAllocations pins what an append costs, from the store to the rows.
+// TestAppendAllocations pins the allocations of an append, from the store to the rows.
 func TestAppendAllocations(t *testing.T) {
 	_, s := newStore(t)
 	create(t, s, "log", stream.Partitions(3))
@@ -166,15 +166,15 @@ func TestAppendAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	const most = 30 // it is 17, and more under the race detector
+	const most = 30 // 17 today, and more under the race detector
 	t.Logf("%v allocations", allocs)
 	if allocs > most {
 		t.Errorf("an append allocates %v times, want at most %d", allocs, most)
 	}
 }
 
-// TestReadIsASeek reads in the middle of a stream, the larger of which is a hundred times as long:
-// no read looks at what is before.
+// TestReadIsASeek reads in the middle of two streams, one a hundred times as long as the other: no
+// read visits the records before its start.
 func TestReadIsASeek(t *testing.T) {
 	rows := func(batches int) float64 {
 		_, s := newStore(t)
@@ -194,8 +194,8 @@ func TestReadIsASeek(t *testing.T) {
 			}
 		})
 	}
-	// A row that is looked at is at least an allocation; finding the first one takes a look for
-	// each doubling.
+	// Each row visited costs at least one allocation; finding the first row costs one visit per
+	// doubling.
 	if small, large := rows(1), rows(100); large > 2*small {
 		t.Errorf("a read in the middle of 100,000 records allocates %v times, of 1,000 %v times", large, small)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestBodiesInJSON: a body that this package does not make, and admits, is the same after its JSON
-// has been read back.
+// TestBodiesInJSON: a body that this package does not produce but admits survives a round trip
+// through JSON.
 func TestBodiesInJSON(t *testing.T) {
 	group := groupTarget{group: "g"}
 	known := groupTarget{target{&spec{id: 1, version: 2, partitions: 3, policy: policy{4, 5, 6}}}, "g",

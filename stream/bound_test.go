@@ -12,10 +12,10 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Records that have used up their attempts, and their size.
+// Number and size of the records that have used up their attempts.
 const usedUp, usedUpBytes = 100, 256 << 10
 
-// usedUpRecords leaves records with one consumer, on their last attempt.
+// usedUpRecords leaves records pending with one consumer, on their last attempt.
 func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.Store, []stream.Delivery) {
 	t.Helper()
 	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
@@ -41,12 +41,12 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.St
 	return r, s, all
 }
 
-// TestUsedUpRecordsAreBuriedInParts: records that become dead letters together, because their
-// consumer gives them back, or was silent for too long, are moved by and by, and none is lost or
-// moved twice.
+// TestUsedUpRecordsAreBuriedInParts: if many records become dead letters together, because their
+// consumer returns them or was silent for too long, they are moved in parts. None is lost or moved
+// twice.
 func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
-	// Each end with another mode: map order gives each run other pairs, whose names say what they
-	// are.
+	// Each way of ending runs with another mode. Map order pairs them anew in each run; the names
+	// show the pair.
 	modes := []stream.Mode{stream.Shared, stream.KeyShared, stream.Exclusive}
 	for name, end := range map[string]func(context.Context, *machinetest.Rig, *stream.Store, []stream.Delivery) error{
 		"gone": func(ctx context.Context, r *machinetest.Rig, s *stream.Store, ds []stream.Delivery) error {

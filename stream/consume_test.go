@@ -18,13 +18,13 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// consuming is a Consume under way.
+// consuming is a running Consume call.
 type consuming struct {
 	stop  context.CancelCauseFunc
 	ended chan error
 }
 
-// begin begins to consume, in a bubble.
+// begin starts to consume, in a bubble.
 func begin(t *testing.T, consume func(ctx context.Context) error) *consuming {
 	ctx, stop := context.WithCancelCause(t.Context())
 	c := &consuming{stop, make(chan error, 1)}
@@ -32,7 +32,7 @@ func begin(t *testing.T, consume func(ctx context.Context) error) *consuming {
 	return c
 }
 
-// end ends it, as it should end.
+// end cancels the call and checks how it ends.
 func (c *consuming) end(t *testing.T) {
 	t.Helper()
 	c.stop(errEnough)
@@ -43,7 +43,7 @@ func (c *consuming) end(t *testing.T) {
 
 var errEnough = errors.New("that is enough")
 
-// inBubbles runs a test with a node of its own in a bubble, in a namespace of each kind.
+// inBubbles runs a test in a bubble with its own node, in a namespace of each kind.
 func inBubbles(t *testing.T, f func(t *testing.T, node *floe.Node, s *stream.Store)) {
 	t.Helper()
 	for name, opts := range map[string][]floe.NamespaceOption{"plain": nil, "spread": {floe.Spread()}} {
@@ -59,7 +59,7 @@ func inBubbles(t *testing.T, f func(t *testing.T, node *floe.Node, s *stream.Sto
 	}
 }
 
-// pass lets time go by, and what it brings about happen.
+// pass advances the time and waits for the effects.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -75,7 +75,7 @@ func appendAll(t *testing.T, s *stream.Store, name string, records ...string) {
 	}
 }
 
-// notes collects what handlers do.
+// notes records what handlers do.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
@@ -95,8 +95,8 @@ func (n *notes) sorted() string {
 	return strings.Join(all, ", ")
 }
 
-// TestConsumeOutcomes: what becomes of a record, by what its handler returns. The stream comes into
-// being later.
+// TestConsumeOutcomes: the outcome of a record depends on what its handler returns. The stream is
+// created later.
 func TestConsumeOutcomes(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		var seen, reported notes
@@ -148,7 +148,7 @@ func TestConsumeOutcomes(t *testing.T) {
 	})
 }
 
-// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is
+// TestConsumeHostileErrors: an error whose methods panic counts as an ordinary failure, and so does
 // an OnError that panics.
 func TestConsumeHostileErrors(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
@@ -204,8 +204,8 @@ func TestConsumeHoldsRecords(t *testing.T) {
 	})
 }
 
-// TestConsumeKeepsKeysInOrder: whatever fails or takes long, the records of a key are handled one
-// after the other and none overtakes another, while those of other keys go on.
+// TestConsumeKeepsKeysInOrder: despite failures and slow handlers, the records of a key are handled
+// one after the other. None overtakes another, and other keys proceed.
 func TestConsumeKeepsKeysInOrder(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		const keys, each = 7, 20
@@ -236,7 +236,7 @@ func TestConsumeKeepsKeysInOrder(t *testing.T) {
 				return errEnough
 			case try%13 == 0:
 				next[d.Key]++
-				return stream.Permanent(errEnough) // what is behind it goes on
+				return stream.Permanent(errEnough) // the records behind it proceed
 			}
 			next[d.Key]++
 			return nil
@@ -265,7 +265,7 @@ func TestConsumeKeepsKeysInOrder(t *testing.T) {
 	})
 }
 
-// TestConsumeMany: batches are acknowledged, or delivered again, as a whole.
+// TestConsumeMany: batches are acknowledged or redelivered as a whole.
 func TestConsumeMany(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		msgs := make([]stream.Message, 1000)
@@ -283,7 +283,7 @@ func TestConsumeMany(t *testing.T) {
 					handled[string(d.Payload)]++
 				}
 				fails := len(ds) == 100 && ds[0].Attempt == 1
-				clear(ds) // it is the handler's
+				clear(ds) // the slice belongs to the handler
 				if fails {
 					return errEnough
 				}
@@ -301,8 +301,8 @@ func TestConsumeMany(t *testing.T) {
 	})
 }
 
-// TestConsumeNoAck: each record is handled once, whatever becomes of it, also in a group some of
-// whose consumers acknowledge.
+// TestConsumeNoAck: each record is handled once, whatever the handler returns, also in a group with
+// some acknowledging consumers.
 func TestConsumeNoAck(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		for i := range 300 {
@@ -345,7 +345,8 @@ func TestConsumeNoAck(t *testing.T) {
 	})
 }
 
-// TestConsumeDrains: what is not finished in time is delivered to others, and that was no attempt.
+// TestConsumeDrains: records not finished in time are delivered to other consumers, and the attempt
+// does not count.
 func TestConsumeDrains(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		for i := range 5 {
@@ -381,7 +382,7 @@ func TestConsumeDrains(t *testing.T) {
 	})
 }
 
-// TestConsumeLosesRecords: a handler whose group has been moved or deleted is told so.
+// TestConsumeLosesRecords: a handler is notified if its group has been moved or deleted.
 func TestConsumeLosesRecords(t *testing.T) {
 	for name, lose := range map[string]func(ctx context.Context, s *stream.Store) error{
 		"seek":   func(ctx context.Context, s *stream.Store) error { return s.Seek(ctx, "log", "g", stream.FromEnd()) },
@@ -444,8 +445,8 @@ func TestConsumeRefuses(t *testing.T) {
 	}
 }
 
-// TestConsumeTakesOnNewSettings: Consume went on renewing by the ack timeout that its group had
-// when it began, and lost records of a group with a shorter one.
+// TestConsumeTakesOnNewSettings: Consume used to keep renewing by the ack timeout that the group
+// had at its start, and lost records of a group with a shorter one.
 func TestConsumeTakesOnNewSettings(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, node *floe.Node, s *stream.Store) error{
 		"configured": func(ctx context.Context, _ *floe.Node, s *stream.Store) error {
@@ -489,8 +490,8 @@ func TestConsumeTakesOnNewSettings(t *testing.T) {
 	}
 }
 
-// TestConfiguringKeepsNobody: a consumer that last asked in vain and is silent since leaves its
-// group when it is due to, however often the group is configured.
+// TestConfiguringKeepsNobody: a consumer whose last poll was empty and that is silent since leaves
+// its group when it is due, however often the group is configured.
 func TestConfiguringKeepsNobody(t *testing.T) {
 	inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
@@ -521,9 +522,9 @@ func TestConfiguringKeepsNobody(t *testing.T) {
 	})
 }
 
-// TestConfiguringTakesNothingAway: an ack timeout that became much shorter counted at once, also
-// for the time before, so that a consumer that was busy with a record lost it to one that stood by.
-// It keeps the time that it had, and renews by the new ack timeout from then on.
+// TestConfiguringTakesNothingAway: a much shorter ack timeout used to apply at once, also to time
+// already passed. A busy consumer then lost its record to a waiting one. It keeps the deadline it
+// had, and renews by the new ack timeout from then on.
 func TestConfiguringTakesNothingAway(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -550,7 +551,7 @@ func TestConfiguringTakesNothingAway(t *testing.T) {
 				}
 				pass(time.Minute)
 				idle := begin(t, consume)
-				pass(80 * time.Second) // the busy one renews each 100 s
+				pass(80 * time.Second) // the busy consumer renews every 100 s
 				for range 3 {
 					must(t, s.Groups("log").Configure(t.Context(), "g", stream.AckTimeout(2*time.Second)))
 					pass(5 * time.Second)

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestDeadLettersWithManyHeaders: a record with as many headers as it may have was lost when its
-// dead letter, which has some more, had to go to another shard.
+// TestDeadLettersWithManyHeaders: a record with the maximum number of headers used to be lost if
+// its dead letter, which has a few more, had to move to another shard.
 func TestDeadLettersWithManyHeaders(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r, s := newStore(t)
@@ -45,8 +45,8 @@ func TestDeadLettersWithManyHeaders(t *testing.T) {
 	}
 }
 
-// TestDeadLettersOfALongName: the dead letters of a stream, however long its name is, go to another
-// stream that can exist.
+// TestDeadLettersOfALongName: the dead letters of a stream go to a stream with a valid name,
+// however long the stream's own name is.
 func TestDeadLettersOfALongName(t *testing.T) {
 	for _, end := range []string{"", stream.DeadLetterSuffix, "}", "{t}", "é"} {
 		for n := engine.MaxNameBytes - 12; n <= engine.MaxNameBytes; n++ {

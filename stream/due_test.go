@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestNothingOvertakesWhatIsTakenBack: while records of one who has left are being taken back
-// nobody gets newer ones.
+// TestNothingOvertakesWhatIsTakenBack: no consumer gets newer records while the records of a
+// consumer that has left are being returned.
 func TestNothingOvertakesWhatIsTakenBack(t *testing.T) {
 	const pending = 6000
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive} {
@@ -42,8 +42,8 @@ func TestNothingOvertakesWhatIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestSeekForgetsWhatWasDue: what was delivered before a group has moved does not come back when
-// its time is over.
+// TestSeekForgetsWhatWasDue: records delivered before a seek do not come back when their deadline
+// passes.
 func TestSeekForgetsWhatWasDue(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestSeekForgetsWhatWasDue(t *testing.T) {
 	}
 }
 
-// TestRefusedRecordsAreThereAtOnce: what is refused without a delay is delivered again without
-// anything else happening before.
+// TestRefusedRecordsAreThereAtOnce: records refused without a delay are redelivered without any
+// other event in between.
 func TestRefusedRecordsAreThereAtOnce(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestRefusedRecordsAreThereAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueTogetherIsDoneInParts: failures that were due together were all looked at by one
-// command, however many there were.
+// TestWhatIsDueTogetherIsDoneInParts: one command used to process all failures that were due
+// together, however many there were.
 func TestWhatIsDueTogetherIsDoneInParts(t *testing.T) {
 	const pending = 6000
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -116,7 +116,7 @@ func TestWhatIsDueTogetherIsDoneInParts(t *testing.T) {
 	}
 }
 
-// oneNode runs a test in a bubble, with streams of a node that has one shard.
+// oneNode runs a test in a bubble, with the streams of a node that has one shard.
 func oneNode(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := floe.Open(floe.Config{Shards: 1})
@@ -126,8 +126,8 @@ func oneNode(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.St
 	})
 }
 
-// TestConsumeIsServedOverAndOver: a call that waits is served at once as long as there are records,
-// one after the other.
+// TestConsumeIsServedOverAndOver: a waiting call is served at once, again and again, as long as
+// there are records.
 func TestConsumeIsServedOverAndOver(t *testing.T) {
 	oneNode(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		_, err := s.AppendMany(t.Context(), "log", []stream.Message{text("1"), text("2"), text("3"), text("4")})
@@ -147,7 +147,8 @@ func TestConsumeIsServedOverAndOver(t *testing.T) {
 	})
 }
 
-// TestReadGroupPulledInVain: one that was pulled behind an append which was refused waits on.
+// TestReadGroupPulledInVain: a reader that was woken for an append which was then refused keeps
+// waiting.
 func TestReadGroupPulledInVain(t *testing.T) {
 	oneNode(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		must(t, s.Create(t.Context(), "log"))

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestDedupKnowsTheLastEight: a repeat of one of a producer's last 8 appends returns what it
-// returned, and not one more.
+// TestDedupKnowsTheLastEight: repeating one of a producer's last 8 appends returns the original
+// result; repeating an older one does not.
 func TestDedupKnowsTheLastEight(t *testing.T) {
 	_, s := newStore(t)
 	first := make(map[uint64]stream.Appended)
@@ -36,8 +36,8 @@ func TestDedupKnowsTheLastEight(t *testing.T) {
 	}
 }
 
-// TestSeekForgetsDueTimes: when what was under way before a seek would have been due, nothing
-// happens.
+// TestSeekForgetsDueTimes: nothing happens at the due times of records that were pending before a
+// seek.
 func TestSeekForgetsDueTimes(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		r, s := newStore(t)
@@ -49,7 +49,7 @@ func TestSeekForgetsDueTimes(t *testing.T) {
 		if err := s.Seek(t.Context(), "log", "g", stream.FromEnd()); err != nil {
 			t.Fatal(err)
 		}
-		r.Advance(29_990) // the deadline of 1 and 2; 3 was to be delivered again long before
+		r.Advance(29_990) // the deadline of 1 and 2; 3 was due for redelivery long before
 		a.want("")
 		r.Advance(60_000)
 		a.want("")

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Consume works the records of a group off until its context ends. In a KeyShared group those of a
-// key come one after the other, however many are handled at once.
+// Consume processes the records of a group until its context ends. In a KeyShared group the records
+// of a key are handled in order, however many records are handled concurrently.
 func ExampleStore_Consume() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

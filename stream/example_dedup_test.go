@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// With Dedup an append whose outcome is unknown is repeated, with the same number, until it is
-// known: it happens once.
+// With Dedup, an append whose outcome is unknown can be retried with the same number until the
+// outcome is known. It happens once.
 func ExampleDedup() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -20,7 +20,7 @@ func ExampleDedup() {
 	defer node.Close()
 	ctx, store := context.Background(), node.Stream("default")
 
-	for range 2 { // as if the first answer had been lost
+	for range 2 { // as if the first response had been lost
 		a, err := store.Append(ctx, "payments", stream.Message{Payload: []byte("12.50")}, stream.Dedup("till 4", 1001))
 		if err != nil {
 			log.Fatal(err)
@@ -32,7 +32,7 @@ func ExampleDedup() {
 	// offset 1, duplicate true
 }
 
-// IfLastID lets one of several writers append, and the others look first.
+// With IfLastID one of several writers appends; the others get a conflict and read first.
 func ExampleIfLastID() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

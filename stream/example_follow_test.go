@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Follow begins with what there is and goes on with what comes. It can be taken up again behind any
+// Follow yields the stored records and then new ones as they arrive. It can be resumed after any
 // record.
 func ExampleStore_Follow() {
 	node, err := floe.Open(floe.Config{})

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// A view has records be Go values, as JSON.
+// A view reads and writes records as Go values, encoded as JSON.
 func ExampleJSON() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -36,7 +36,8 @@ func ExampleJSON() {
 	// grace was in Lima for 5 days
 }
 
-// ConsumeMany hands over as many records at once as there are, for what is cheaper together.
+// ConsumeMany hands over as many records at once as are available, for work that is cheaper in
+// batches.
 func ExampleStore_ConsumeMany() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -56,7 +57,7 @@ func ExampleStore_ConsumeMany() {
 		if n += len(ds); n == len(lines) {
 			stop()
 		}
-		return nil // all of them are acknowledged
+		return nil // all records of the batch are acknowledged
 	})
 	fmt.Println("archived:", n, err)
 	// Output: archived: 250 <nil>

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// A stream keeps to its retention by itself; Trim removes more, or says what it would remove.
+// A stream applies its retention automatically. Trim removes more, or reports what it would remove.
 func ExampleStore_Trim() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

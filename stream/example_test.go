@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	node, err := floe.Open(floe.Config{}) // in memory; with a DataDir it would be on disk
+	node, err := floe.Open(floe.Config{}) // in memory; on disk with a DataDir
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// An event is appended together with the change that it tells of, or neither happens.
+// An event is appended together with the change that it describes, or neither happens.
 func ExampleAppendOp() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: if any request of a call to a shard fails, the call returns that error.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r, ctx := machinetest.New(t, 3, engine.TableOf[stream.Store]()), t.Context()
@@ -28,7 +28,7 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *stream.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf[stream.Store](engine.NewRouter(d), "n", 0)) }
 		}
-		// what is asked for does not exist, unless the question fails
+		// The requested object does not exist, unless the query itself fails.
 		missing := func(err error) error { return machinetest.Except(err, stream.ErrNotFound) }
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Activity": call(func(s *stream.Store) error {
@@ -79,7 +79,7 @@ func TestEachFailure(t *testing.T) {
 	}
 }
 
-// TestMalformedBodies: a command whose body does not decode is refused.
+// TestMalformedBodies: a command whose body does not decode is rejected.
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineStream,
 		func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf[stream.Store]()) })

@@ -46,7 +46,7 @@ func follow(t *testing.T, s *stream.Store, name string, opts ...stream.FollowOpt
 	return f
 }
 
-// want checks all that has been followed.
+// want checks everything followed so far.
 func (f *follower) want(want string) {
 	f.t.Helper()
 	synctest.Wait()
@@ -88,9 +88,9 @@ func remove(t testing.TB, s *stream.Store, name string) {
 	}
 }
 
-// appendInTurn appends records to a stream, each at a time of its own and when the one before has
-// been read: whoever follows partitions of several shards gets what comes while he looks in an
-// order that depends on which he looks at first.
+// appendInTurn appends records to a stream, each at its own time and after the previous one has
+// been read. A follower of several shards gets records that arrive during its reads in an order
+// that depends on which shard it reads first.
 func appendInTurn(t *testing.T, r *machinetest.Rig, s *stream.Store, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
@@ -123,8 +123,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestFollowFromEndOfNothing: who waits for a stream that does not exist gets its first records,
-// although he wants new ones only.
+// TestFollowFromEndOfNothing: a follower that waits for a missing stream gets its first records,
+// even if it asked for new ones only.
 func TestFollowFromEndOfNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		f := follow(t, s, "log", stream.FromEnd())
@@ -137,7 +137,7 @@ func TestFollowFromEndOfNothing(t *testing.T) {
 	})
 }
 
-// TestFollowOverDelete: a stream that is made again is followed from its beginning, wherever its
+// TestFollowOverDelete: a stream that is recreated is followed from its beginning, wherever its
 // partitions are.
 func TestFollowOverDelete(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
@@ -166,7 +166,8 @@ func TestFollowOverDelete(t *testing.T) {
 	})
 }
 
-// TestFollowFromFuture: a stream that has not come to the ID yet is not followed before it has.
+// TestFollowFromFuture: following from an ID that the stream has not reached yields nothing until
+// it does.
 func TestFollowFromFuture(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		create(t, s, "log", stream.Partitions(3))
@@ -217,13 +218,13 @@ func TestReadWaits(t *testing.T) {
 		if _, err := s.Read(done, "log", stream.Partition(0), stream.Wait(time.Minute)); !errors.Is(err, context.Canceled) {
 			t.Errorf("Read with a context that is done = %v", err)
 		}
-		// However short the wait, what is there is returned.
+		// However short the wait, available records are returned.
 		wantRead(t, s, "log", "three", stream.Wait(1))
 		wantRead(t, s, "log", "", stream.Wait(1), stream.Partition(2))
 	})
 }
 
-// slowDoor lets no query pass that has a deadline.
+// slowDoor blocks every query that has a deadline.
 type slowDoor struct{ *machinetest.Rig }
 
 func (d slowDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
@@ -234,7 +235,7 @@ func (d slowDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 	return d.Rig.Query(ctx, shard, q)
 }
 
-// TestWaitDoesNotBoundTheRead: a short wait cut off the first look.
+// TestWaitDoesNotBoundTheRead: a short wait used to cut off the first read.
 func TestWaitDoesNotBoundTheRead(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")

@@ -22,7 +22,7 @@ func command(tb testing.TB, op engine.Operation) engine.Command {
 	return cmd
 }
 
-// someOps are operations that succeed one after the other in an empty namespace.
+// someOps are operations that succeed in this order in an empty namespace.
 func someOps() []engine.Operation {
 	return []engine.Operation{
 		stream.CreateOp("log", stream.Partitions(3), stream.MaxAge(time.Second), stream.MaxLen(4)),
@@ -173,7 +173,7 @@ func FuzzAdmit(f *testing.F) {
 	})
 }
 
-// FuzzQuery decodes queries of another process and answers those that can be read.
+// FuzzQuery decodes queries of another process and answers the valid ones.
 func FuzzQuery(f *testing.F) {
 	f.Add(uint8(2), []byte{})
 	p := engine.TableOf[stream.Store]()
@@ -206,8 +206,8 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// TestQueriesNameTheField: a query of another process that is out of bounds is refused by the name
-// of the field.
+// TestQueriesNameTheField: an out-of-bounds query of another process is rejected with the name of
+// the field.
 func TestQueriesNameTheField(t *testing.T) {
 	for _, partition := range []int{-2, stream.MaxPartitions} {
 		_, err := engine.NewWire([]engine.Primitive{engine.TableOf[stream.Store]()}).DecodeQuery(engine.AppendQuery(nil,

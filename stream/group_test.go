@@ -20,7 +20,7 @@ type consumer struct {
 	name          string
 }
 
-// read returns what the consumer gets, as payloads with the attempt behind those that are not the
+// read returns the consumer's deliveries as payloads, followed by the attempt if it is not the
 // first.
 func (c consumer) read(opts ...stream.GroupReadOption) (ds []stream.Delivery, text string) {
 	c.t.Helper()
@@ -43,7 +43,7 @@ func deliveries(ds []stream.Delivery) string {
 	return strings.Join(all, " ")
 }
 
-// want reads and checks what is got.
+// want reads and checks the deliveries.
 func (c consumer) want(want string, opts ...stream.GroupReadOption) []stream.Delivery {
 	c.t.Helper()
 	ds, got := c.read(opts...)
@@ -91,11 +91,11 @@ func TestSharedGroup(t *testing.T) {
 	a.want("")
 	r.Advance(1)
 	again := a.want("3#2")
-	// The consumer that had it before may not acknowledge what another one has now.
+	// The previous consumer may not acknowledge records that another one now holds.
 	b.ack(0, two[0])
 	a.ack(1, again...)
-	r.Advance(19_000) // 30 s since 4 and 5 were delivered, and then a second of back-off
-	b.ack(1, two[1])  // late, but nobody else has it yet
+	r.Advance(19_000) // 30 s since the delivery of 4 and 5, plus a second of back-off
+	b.ack(1, two[1])  // late, but not yet redelivered
 	r.Advance(1000)
 	a.want("5#2")
 	info, err := s.Groups("log").Get(t.Context(), "g")
@@ -169,7 +169,7 @@ func TestExclusiveGroup(t *testing.T) {
 	a.want("3")
 	r.Advance(33_749)
 	b.want("")
-	r.Advance(1) // a was not heard of for the ack timeout and an eighth
+	r.Advance(1) // a was silent for the ack timeout and an eighth
 	b.want("2#2 3#2")
 	a.want("")
 	if err := s.Leave(t.Context(), "log", "g", "b"); err != nil {
@@ -178,8 +178,8 @@ func TestExclusiveGroup(t *testing.T) {
 	a.want("2#3 3#3")
 }
 
-// TestExclusiveGroupOfOnePartition: in a spread namespace a group of a stream that is all in one
-// shard gave records to everybody.
+// TestExclusiveGroupOfOnePartition: in a spread namespace, an exclusive group of a stream that is
+// all in one shard used to give records to every consumer.
 func TestExclusiveGroupOfOnePartition(t *testing.T) {
 	r, s := newSpread(t, 3)
 	appendTexts(t, s, "log", "1", "2", "3")
@@ -207,8 +207,8 @@ func TestMembersLeaveBySilence(t *testing.T) {
 	}
 }
 
-// TestWhoExtendsIsThere: a consumer that only extended what it had was taken for gone, and others
-// got its records.
+// TestWhoExtendsIsThere: a consumer that only extended its records used to count as gone, and
+// others got its records.
 func TestWhoExtendsIsThere(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
@@ -240,7 +240,7 @@ func TestKeySharedOrder(t *testing.T) {
 	keyed(t, s, "x:1", "y:1", "x:2", "z:1", "x:3", "y:2")
 	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
 	first := a.want("x:1 y:1", stream.Limit(2))
-	// x and y are busy: only z can go on, and what is behind is held.
+	// x and y are busy: only z can proceed, and later records are held.
 	z := a.want("z:1")
 	a.ack(1, z...)
 	a.nack(first[:1], stream.Delay(5*time.Second))
@@ -262,7 +262,8 @@ func TestKeySharedTakesLaterOnesBack(t *testing.T) {
 	ds := a.want("x:1 x:2 y:1 x:3")
 	a.nack(ds[1:2])
 	r.Restart()
-	// x:3 was delivered too, behind what failed: it goes back. x:1 is still being worked on.
+	// x:3 was delivered too, behind the failed record, so it goes back. x:1 is still being
+	// processed.
 	a.want("")
 	a.ack(0, ds[3])
 	a.ack(1, ds[0])
@@ -271,8 +272,8 @@ func TestKeySharedTakesLaterOnesBack(t *testing.T) {
 	a.ack(2, again...)
 }
 
-// TestExcusedAttempts: a record that is taken back because one before it failed is not the worse
-// for it.
+// TestExcusedAttempts: if a record is taken back because an earlier one failed, that attempt does
+// not count.
 func TestExcusedAttempts(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2")
@@ -287,7 +288,7 @@ func TestExcusedAttempts(t *testing.T) {
 		r.Restart()
 	}
 	wantRead(t, s, "log.dlq", "x:1")
-	// It was with the consumer when the one before it was given up.
+	// The consumer held it when the earlier one was given up.
 	r.Advance(30_000)
 	ds := a.want("x:2#4")
 	a.nack(ds)
@@ -326,7 +327,7 @@ func TestKeySharedTakeover(t *testing.T) {
 		}
 	}
 	b.ack(len(theirs), theirs...)
-	// a dies. Its keys are taken over, in order.
+	// a crashes. Its keys are taken over, in order.
 	var took []stream.Delivery
 	for range 5 {
 		r.Advance(10_000)
@@ -489,7 +490,7 @@ func TestReadGroupWaits(t *testing.T) {
 	}
 }
 
-// TestIdleGroupsCostNothing checks that groups that nobody reads have no timers.
+// TestIdleGroupsCostNothing checks that groups without readers have no timers.
 func TestIdleGroupsCostNothing(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
@@ -503,8 +504,8 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 	}
 }
 
-// TestOddArguments: what a Node took and a Client refused, or the other way round, is refused by
-// the Store.
+// TestOddArguments: the Store rejects arguments that used to be accepted by a Node and refused by a
+// Client, or the other way round.
 func TestOddArguments(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ctx := t.Context()
@@ -513,7 +514,7 @@ func TestOddArguments(t *testing.T) {
 		var ids []stream.ID
 		for _, payload := range []string{"1", "2", "3"} {
 			ids = append(ids, appendTexts(t, s, "log", payload)...)
-			r.Pass(1) // shards give ids by the time
+			r.Pass(1) // shards assign IDs by time
 		}
 		must(t, s.Groups("log").Create(ctx, "g"))
 		far := time.Unix(math.MaxInt64/4, 0)

@@ -21,14 +21,14 @@ var (
 	groupSeed = flag.Uint64("group-seed", 0, "the one run of TestGroupHistories to repeat")
 )
 
-// TestGroupHistories lets consumers of a group do things at random and checks what a group
-// promises: no record is with two consumers, none is delivered after it was acknowledged, or needed
-// not be, attempts are counted, and excused when a consumer leaves, keys keep their order in a
-// KeyShared group, an exclusive one has one consumer, first deliveries are in order in both others,
-// and in the end every record was acknowledged or is a dead letter, after as many attempts as it
-// may have. When the group moves, what is behind its new place begins anew, and what is before it
-// is done. Then other replicas apply the same entries, in other batches and forgetting what they
-// remember now and then, or always: they have to come to the same state.
+// TestGroupHistories runs random operations of a group's consumers and checks the guarantees of
+// groups. No record is with two consumers. None is delivered after it was acknowledged or without
+// need. Attempts are counted, except those excused because a consumer leaves. Keys keep their order
+// in a KeyShared group, an exclusive group has one consumer, and in the other two modes first
+// deliveries are in order. At the end every record was acknowledged or is a dead letter after its
+// maximum number of attempts. After a seek, records behind the new position start over and those
+// before it are done. Then other replicas apply the same entries in other batches, dropping their
+// caches occasionally or always, and must reach the same state.
 func TestGroupHistories(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestGroupHistories(t *testing.T) {
 	}
 }
 
-// history is a group under test and what is known of it.
+// history is a group under test and the expected state.
 type history struct {
 	partitions int
 	t          *testing.T
@@ -58,10 +58,10 @@ type history struct {
 	order      map[string][]stream.Ref // of each key and partition, as appended
 	held       map[string][]stream.Delivery
 	newest     map[int]uint64 // offset of the latest first delivery, by partition
-	most       int            // deliveries of a record; 0: any number
+	most       int            // maximum deliveries of a record; 0: unlimited
 	count      int
 	trimmed    bool
-	buried     map[string]int // dead letters that there were when it was moved last
+	buried     map[string]int // dead letters that existed at the last seek
 }
 
 type tracked struct {
@@ -71,9 +71,9 @@ type tracked struct {
 	acked    bool
 	attempts int
 	excused  int    // deliveries that do not count
-	holder   string // the consumer that has it
+	holder   string // the consumer that holds it
 	deadline int64
-	unwanted bool // somebody wanted it to be a dead letter at once
+	unwanted bool // a consumer asked to dead-letter it at once
 }
 
 const historyAckTimeout = 1000
@@ -142,7 +142,7 @@ func (h *history) step() {
 	case n < 90:
 		h.r.Advance(int64(h.rng.IntN(historyAckTimeout / 2)))
 	case n < 91:
-		h.r.Advance(4 * historyAckTimeout) // all are silent for so long that they are gone
+		h.r.Advance(4 * historyAckTimeout) // all are silent for so long that they leave the group
 	case n < 93:
 		h.r.Restart()
 	case n < 97:
@@ -201,7 +201,7 @@ func (h *history) read(c string, noAck bool) {
 		return
 	}
 	for at, p := range h.pending() {
-		// In other shards of a spread namespace it takes over when it first asks there.
+		// In other shards of a spread namespace it takes over at its first read there.
 		same := slices.ContainsFunc(ds, func(d stream.Delivery) bool { return d.Partition == at.Partition })
 		if p.Consumer != "" && p.Consumer != c && same {
 			h.t.Errorf("%s gets records while %s has %+v", c, p.Consumer, at)
@@ -209,8 +209,8 @@ func (h *history) read(c string, noAck bool) {
 	}
 }
 
-// delivered checks a delivery against what is known; before are those that the same call returned
-// in front of it.
+// delivered checks a delivery against the expected state; before holds the deliveries that the same
+// call returned ahead of it.
 func (h *history) delivered(c string, d stream.Delivery, before []stream.Delivery) {
 	ref := stream.Ref{Partition: d.Partition, Offset: d.Offset}
 	rec := h.records[ref]
@@ -220,7 +220,7 @@ func (h *history) delivered(c string, d stream.Delivery, before []stream.Deliver
 	case rec.acked:
 		h.t.Errorf("%s got %+v after it was acknowledged", c, ref)
 	case rec.holder != "" && h.r.Now() < rec.deadline && (h.mode == stream.Shared || h.mode == stream.KeyShared && d.Key == ""):
-		// In the other modes it may have been taken back together with others.
+		// In the other modes it may have been returned together with others.
 		h.t.Errorf("%s got %+v while %s had it", c, ref, rec.holder)
 	case d.Attempt != rec.attempts+1:
 		h.t.Errorf("%s got %+v as attempt %d after %d", c, ref, d.Attempt, rec.attempts)
@@ -238,8 +238,8 @@ func (h *history) delivered(c string, d stream.Delivery, before []stream.Deliver
 	}
 }
 
-// inOrder checks that all records of the key before one that is delivered are done, or delivered by
-// the same call.
+// inOrder checks that all earlier records of the delivered record's key are done or were delivered
+// by the same call.
 func (h *history) inOrder(c string, d stream.Delivery, before []stream.Delivery) {
 	for _, ref := range h.order[fmt.Sprint(d.Key, " ", d.Partition)] {
 		if ref.Offset >= d.Offset {
@@ -264,7 +264,7 @@ func (h *history) there(ref stream.Ref) bool {
 	return len(recs) > 0
 }
 
-// dead returns the payloads of the dead letters that have come since the group was moved.
+// dead returns the payloads of the dead letters that were added since the last seek.
 func (h *history) dead() map[string]bool {
 	dead := make(map[string]bool)
 	for text, n := range h.deadLetters() {
@@ -292,7 +292,7 @@ func (h *history) deadLetters() map[string]int {
 	}
 }
 
-// configure changes the pauses. Other settings would change what is expected of each record.
+// configure changes the back-off. Other settings would change the expectations for each record.
 func (h *history) configure() {
 	low := time.Duration(h.rng.IntN(3)) * 50 * time.Millisecond
 	must(h.t, h.s.Groups("log").Configure(h.t.Context(), "g", stream.Backoff(low, 200*time.Millisecond)))
@@ -302,7 +302,7 @@ func (h *history) configure() {
 	}
 }
 
-// seek moves the group to the beginning, to the end, or to a record, in one partition or in all.
+// seek moves the group to the beginning, to the end or to a record, in one partition or in all.
 func (h *history) seek() {
 	var from stream.ID
 	to := stream.SeekOption(stream.FromBeginning())
@@ -344,7 +344,7 @@ func (h *history) seek() {
 	}
 }
 
-// pending returns what is not done, by its place.
+// pending returns the pending records by their position.
 func (h *history) pending() map[stream.Ref]stream.PendingRecord {
 	list, err := h.s.Pending("log", "g").Page(h.t.Context(), stream.Limit(1000))
 	must(h.t, err)
@@ -355,7 +355,7 @@ func (h *history) pending() map[stream.Ref]stream.PendingRecord {
 	return pending
 }
 
-// nackOne refuses one of what a consumer has, for some time or another.
+// nackOne refuses one of a consumer's records, with a random delay.
 func (h *history) nackOne(c string) {
 	if len(h.held[c]) == 0 {
 		return
@@ -376,8 +376,8 @@ func (h *history) nackOne(c string) {
 	h.release(c, d)
 }
 
-// leave stops a consumer, which has acknowledged part of what it has, or nothing. What it leaves is
-// not the worse for it.
+// leave stops a consumer that has acknowledged some or none of its records. The attempts of the
+// records it leaves do not count.
 func (h *history) leave(c string) {
 	if h.rng.IntN(2) == 0 {
 		h.settle(c)
@@ -402,8 +402,8 @@ func (h *history) leave(c string) {
 	}
 }
 
-// settle acknowledges, refuses or extends some of what a consumer has, in the order in which it got
-// them.
+// settle acknowledges, refuses or extends some of a consumer's records, in the order of their
+// delivery.
 func (h *history) settle(c string) {
 	n := h.rng.IntN(len(h.held[c]) + 1)
 	some := h.held[c][:n]
@@ -425,7 +425,7 @@ func (h *history) settle(c string) {
 			h.t.Fatal(err)
 		}
 		h.held[c] = append(some, h.held[c]...)
-		// What is extended, and what was lost already, is told only by what is pending.
+		// Only the pending list shows which records were extended and which were lost already.
 		h.refresh()
 	default:
 		for _, d := range some {
@@ -440,7 +440,7 @@ func (h *history) settle(c string) {
 	}
 }
 
-// refresh takes deadlines from the group itself.
+// refresh reads the deadlines from the group itself.
 func (h *history) refresh() {
 	for ref, p := range h.pending() {
 		if p.Consumer != "" {
@@ -456,7 +456,7 @@ func (h *history) release(c string, d stream.Delivery) {
 	if h.mode != stream.KeyShared || d.Key == "" {
 		return
 	}
-	// Later ones of the key may have been taken back with it.
+	// Later records of the key may have been returned with it.
 	for _, ref := range h.order[fmt.Sprint(d.Key, " ", d.Partition)] {
 		if rec := h.records[ref]; ref.Offset > d.Offset && rec.holder == c {
 			rec.deadline = h.r.Now()
@@ -464,7 +464,7 @@ func (h *history) release(c string, d stream.Delivery) {
 	}
 }
 
-// failTransaction acknowledges and appends in a transaction that is refused.
+// failTransaction acknowledges and appends in a transaction that fails.
 func (h *history) failTransaction() {
 	if h.s.Namespace() != "n" {
 		return
@@ -492,7 +492,7 @@ func (h *history) trim() {
 	}
 }
 
-// drain lets one consumer finish everything.
+// drain lets one consumer finish all records.
 func (h *history) drain() {
 	for range 200 {
 		h.r.Advance(historyAckTimeout)

@@ -12,14 +12,14 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// contextThatIsDone is for reads that are not to wait.
+// contextThatIsDone returns a context for reads that must not wait.
 func contextThatIsDone() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx, cancel
 }
 
-// TestAdmit: what comes from another process is checked as the store checks its arguments.
+// TestAdmit: commands of another process are checked as the store checks its arguments.
 func TestAdmit(t *testing.T) {
 	m := engine.TableOf[stream.Store]()
 	for _, op := range someOps() {
@@ -53,8 +53,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestApplyRefusesWhatNobodyCouldRead: a row that can not be decoded would make its partition
-// unreadable for ever.
+// TestApplyRefusesWhatNobodyCouldRead: a row that cannot be decoded would make its partition
+// unreadable forever.
 func TestApplyRefusesWhatNobodyCouldRead(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
@@ -68,8 +68,8 @@ func TestApplyRefusesWhatNobodyCouldRead(t *testing.T) {
 	wantRead(t, s, "log", "a")
 }
 
-// TestReadOfPartitionsThereAreNot: a reader in another process may claim to have come anywhere;
-// this ended in a panic.
+// TestReadOfPartitionsThereAreNot: a reader in another process may claim any position; an invalid
+// one used to cause a panic.
 func TestReadOfPartitionsThereAreNot(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
@@ -82,8 +82,8 @@ func TestReadOfPartitionsThereAreNot(t *testing.T) {
 	}
 }
 
-// TestClaimedSpecs: who claims to know the record of a stream can change it in its home as little
-// as make one there.
+// TestClaimedSpecs: a sender that claims to know a stream's record can neither change that record
+// in its home shard nor create one there.
 func TestClaimedSpecs(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r, s := newStore(t)
@@ -102,7 +102,7 @@ func TestClaimedSpecs(t *testing.T) {
 			cmd := command(t, op)
 			cmd.Namespace, cmd.Spread = s.Namespace(), spread
 			if spread && strings.Contains(string(cmd.Body), "other") {
-				continue // its home is another one
+				continue // its home is another shard
 			}
 			err := r.Entry(home, cmd)[0].Err
 			wantError(t, "append with a record that there is not", err, stream.ErrNotFound, "not found")
@@ -112,7 +112,7 @@ func TestClaimedSpecs(t *testing.T) {
 	}
 }
 
-// TestManyStreams has more partitions than a machine remembers.
+// TestManyStreams uses more partitions than a machine caches.
 func TestManyStreams(t *testing.T) {
 	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
 	s := engine.StoreOf[stream.Store](r.Router(), "n", 0)

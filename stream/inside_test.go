@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
+// TestQueriesArriveAsTheyWere: queries and answers are the same after the transfer between
+// processes.
 func TestQueriesArriveAsTheyWere(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	message := Message{Key: "k", Payload: []byte("payload"), Headers: map[string]string{"a": "b"}}
@@ -35,7 +36,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{table()})
 	for _, tt := range []struct {
 		asked  engine.Query
-		answer func(engine.Query) // puts an answer in
+		answer func(engine.Query) // sets an answer
 	}{
 		{&specQuery{namespace: "n", stream: "s", wait: true, not: 3},
 			func(q engine.Query) { q.(*specQuery).found, q.(*specQuery).spec = true, sp }},
@@ -204,7 +205,7 @@ func newGroupRows(t *testing.T) groupRows {
 	fail("shared", read("shared", "a", Limit(1))[0], Delay(time.Second), Reason("why"))
 	read("shared", "a", Limit(2))
 	read("alone", "a", Limit(2))
-	got := read("keyed", "a", Limit(1)) // x: the others of it are held
+	got := read("keyed", "a", Limit(1)) // x: its other records are held
 	read("keyed", "b", Limit(10))
 	fail("keyed", got[0], Delay(time.Second))
 	if found := r.Problems(0); len(found) > 0 {
@@ -273,7 +274,7 @@ func (w groupRows) move(group string, kind byte, f func(k []byte) []byte) {
 	w.set(f(k), value)
 }
 
-// TestVerifyReportsGroups damages rows of consumer groups: Verify has to say so.
+// TestVerifyReportsGroups damages rows of consumer groups: Verify must report it.
 func TestVerifyReportsGroups(t *testing.T) {
 	last := func(k []byte) []byte { k[len(k)-1] ^= 0x40; return k }
 	cases := map[string]struct {

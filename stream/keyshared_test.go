@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// leave takes the consumer out of its group.
+// leave removes the consumer from its group.
 func (c consumer) leave() {
 	c.t.Helper()
 	if err := c.s.Leave(c.t.Context(), c.stream, c.group, c.name); err != nil {
@@ -17,16 +17,16 @@ func (c consumer) leave() {
 	}
 }
 
-// replayed checks that replicas which forget what they remember after each entry, or never, come to
-// the same state.
+// replayed checks that replicas which drop their caches after each entry, or never, reach the same
+// state.
 func replayed(r *machinetest.Rig) {
 	r.Replay(func() int { return 1 }, func() bool { return true })
 	r.Replay(func() int { return 100 }, func() bool { return false })
 }
 
-// TestKeySharedNoAckFreesKeys: a record that was delivered again and need not be acknowledged left
-// its key busy, in memory only. A replica that had been started since went on with the key, one
-// that had not held it back for good.
+// TestKeySharedNoAckFreesKeys: a redelivered record that needed no acknowledgement used to leave
+// its key busy, in memory only. A replica restarted since then continued with the key, while one
+// that kept running held it back forever.
 func TestKeySharedNoAckFreesKeys(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1")
@@ -39,8 +39,8 @@ func TestKeySharedNoAckFreesKeys(t *testing.T) {
 	replayed(r)
 }
 
-// TestKeySharedNoAckWithHeldRecords: what was held behind a record that had failed is delivered
-// when that has been, with nothing to acknowledge.
+// TestKeySharedNoAckWithHeldRecords: records held behind a failed record are delivered after it,
+// with nothing to acknowledge.
 func TestKeySharedNoAckWithHeldRecords(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1")
@@ -54,8 +54,8 @@ func TestKeySharedNoAckWithHeldRecords(t *testing.T) {
 	replayed(r)
 }
 
-// TestKeySharedNoAckTakesAllByAndBy: of the records that were held of a key, those beyond the limit
-// of a read waited for an acknowledgement that never came.
+// TestKeySharedNoAckTakesAllByAndBy: held records of a key beyond the limit of a read used to wait
+// for an acknowledgement that never came.
 func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
 	r, s := newStore(t)
 	create(t, s, "log")
@@ -67,7 +67,7 @@ func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
 		texts = append(texts, fmt.Sprintf("x:%d", i), fmt.Sprintf("y:%d", i))
 	}
 	keyed(t, s, texts...)
-	// Whoever looks first leaves what belongs to the other one held.
+	// The consumer that reads first leaves the other's records held.
 	got := make(map[string]string)
 	for range 10 {
 		for _, c := range []consumer{a, b} {
@@ -78,7 +78,7 @@ func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
 			r.Verify()
 		}
 	}
-	// Held by a key that is busy: the same again.
+	// The same again, held by a busy key.
 	keyed(t, s, "z:0")
 	first, owner := a.read()
 	holder := a
@@ -103,8 +103,8 @@ func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
 	replayed(r)
 }
 
-// TestKeySharedKeepsOrderWhateverTheDelay: a new record was delivered together with an earlier one
-// of its key, though another one between them was still to be delivered again.
+// TestKeySharedKeepsOrderWhateverTheDelay: a new record used to be delivered together with an
+// earlier one of its key, while a record between them still waited for redelivery.
 func TestKeySharedKeepsOrderWhateverTheDelay(t *testing.T) {
 	for _, how := range []string{"new", "held", "leave", "silence"} {
 		t.Run(how, func(t *testing.T) {
@@ -146,14 +146,14 @@ func TestKeySharedKeepsOrderWhateverTheDelay(t *testing.T) {
 	}
 }
 
-// TestKeySharedOrderWithNoAck: what need not be acknowledged does not overtake an earlier record of
-// its key either, whoever has that.
+// TestKeySharedOrderWithNoAck: records that need no acknowledgement do not overtake earlier records
+// of their key either, whichever consumer holds those.
 func TestKeySharedOrderWithNoAck(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2", "x:3")
 	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
 	ds := a.want("x:1 x:2 x:3")
-	a.nack(ds[1:2], stream.Delay(10*time.Second)) // x:3 comes back with it
+	a.nack(ds[1:2], stream.Delay(10*time.Second)) // x:3 is returned with it
 	keyed(t, s, "x:4", "y:1")
 	a.want("y:1", stream.NoAck())
 	a.ack(1, ds[0])
@@ -166,13 +166,13 @@ func TestKeySharedOrderWithNoAck(t *testing.T) {
 	replayed(r)
 }
 
-// TestReadsPassOverTheRecordsOfOthers: each read walked all records of other consumers that wait to
-// be delivered again.
+// TestReadsPassOverTheRecordsOfOthers: each read used to scan all records of other consumers that
+// wait for redelivery.
 func TestReadsPassOverTheRecordsOfOthers(t *testing.T) {
 	const pending = 6000
 	r, s, a, b := manyPending(t, stream.KeyShared, pending)
 	a.want("")
-	b.want("") // it has half of the keys from now on
+	b.want("") // it owns half of the keys from now on
 	for _, p := range pendingOf(t, s) {
 		if n, err := s.Nack(t.Context(), "log", "g", []stream.Ref{p.Ref}, stream.Delay(0)); n != 1 || err != nil {
 			t.Fatalf("Nack = %d, %v", n, err)
@@ -197,7 +197,7 @@ func TestReadsPassOverTheRecordsOfOthers(t *testing.T) {
 	}
 }
 
-// pendingOf returns what group g of the log has under way.
+// pendingOf returns the pending records of group g of the log.
 func pendingOf(t *testing.T, s *stream.Store) (all []stream.PendingRecord) {
 	t.Helper()
 	for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
@@ -207,11 +207,10 @@ func pendingOf(t *testing.T, s *stream.Store) (all []stream.PendingRecord) {
 	return all
 }
 
-// TestLagOfTrimmedHeldRecords: records that were trimmed while they were held behind a record of
-// their key are no lag. They counted until the key was free, so an alert for the group did not
-// clear.
+// TestLagOfTrimmedHeldRecords: records trimmed while held behind a record of their key are not lag.
+// They used to count until the key was free, so an alert for the group did not clear.
 func TestLagOfTrimmedHeldRecords(t *testing.T) {
-	for _, n := range []int{5, 1500} { // of many not each is looked at
+	for _, n := range []int{5, 1500} { // with many records not each one is visited
 		_, s := newStore(t)
 		texts := []string{"x:0"}
 		for i := range n {
@@ -220,7 +219,7 @@ func TestLagOfTrimmedHeldRecords(t *testing.T) {
 		keyed(t, s, texts...)
 		a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
 		a.want("x:0", stream.Limit(1))
-		b.want("") // looks at the others, which are held
+		b.want("") // reads the others, which are held
 		lag := func() int64 {
 			t.Helper()
 			info, err := s.Groups("log").Get(t.Context(), "g")

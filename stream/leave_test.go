@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestLeaveDoesNotCount: five clean stops made a dead letter of a record that nobody had worked on.
-// What a consumer leaves as it was is not the worse for it, what it refuses, or loses by its
-// silence or to its deadline, is.
+// TestLeaveDoesNotCount: five clean stops used to dead-letter a record that no consumer had worked
+// on. Records that a consumer leaves untouched lose no attempt. Records that it refuses, or loses
+// by silence or a missed deadline, do.
 func TestLeaveDoesNotCount(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		for _, spread := range []bool{false, true} {
@@ -40,7 +40,7 @@ func TestLeaveDoesNotCount(t *testing.T) {
 				ds, _ := a.read()
 				a.nack(ds, stream.Reason("no"))
 				a.want("")
-				r.Advance(1000) // the first one that counts: the shortest pause
+				r.Advance(1000) // the first attempt that counts: the shortest back-off
 				ds, _ = a.read()
 				if len(ds) != 6 || ds[0].Attempt != 10 {
 					t.Fatalf("got %q, want all as attempt 10", deliveries(ds))
@@ -57,8 +57,8 @@ func TestLeaveDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestLeaveReturnsDeliveriesAtOnce: the other consumers can claim the records of a consumer that
-// leaves, in the same order. Of its late calls only an acknowledgement has an effect.
+// TestLeaveReturnsDeliveriesAtOnce: the other consumers can claim the records of a leaving consumer
+// in the same order. Of its late calls only an acknowledgement has an effect.
 func TestLeaveReturnsDeliveriesAtOnce(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2", "y:1", "x:3")
@@ -70,7 +70,7 @@ func TestLeaveReturnsDeliveriesAtOnce(t *testing.T) {
 			t.Errorf("Nack of %s by who has left = %d, %v", d.Payload, n, err)
 		}
 	}
-	a.ack(0, had[1]) // x:1 is not done
+	a.ack(0, had[1]) // x:1 is not acknowledged
 	a.ack(1, had[2])
 	if _, err := r.Txn("n").Do(stream.AckOp("log", "g", had[0].Ref())).Commit(t.Context()); err == nil {
 		t.Error("a transaction acknowledged for one who has left")
@@ -78,7 +78,8 @@ func TestLeaveReturnsDeliveriesAtOnce(t *testing.T) {
 	b.ack(3, b.want("x:1#2 x:2#2 x:3#2")...)
 }
 
-// manyPending leaves so many records with consumer a of group g, in deliveries of several sizes.
+// manyPending leaves the given number of records pending with consumer a of group g, in deliveries
+// of several sizes.
 func manyPending(t *testing.T, mode stream.Mode, pending int) (*machinetest.Rig, *stream.Store, consumer, consumer) {
 	t.Helper()
 	r, s := newStore(t)
@@ -102,7 +103,7 @@ func manyPending(t *testing.T, mode stream.Mode, pending int) (*machinetest.Rig,
 	return r, s, a, b
 }
 
-// heldBy returns how many records are with consumers.
+// heldBy returns the number of records that consumers hold.
 func heldBy(t *testing.T, s *stream.Store) (n int) {
 	t.Helper()
 	for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
@@ -116,8 +117,8 @@ func heldBy(t *testing.T, s *stream.Store) (n int) {
 	return n
 }
 
-// TestLeaveWithVeryMuchIsDoneInParts: a consumer that leaves, or is gone, with more than a command
-// should write does not stop its shard for long. Whatever comes in the meantime sees it gone.
+// TestLeaveWithVeryMuchIsDoneInParts: a consumer that leaves or is gone with more records than a
+// command should write does not block its shard for long. Every command in between sees it gone.
 func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 	const pending = 6000
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -132,8 +133,8 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 				ds, _ := b.read()
 				more = len(ds)
 			}
-			// What is not taken back at once is the leaver's no more, and who else leaves meanwhile
-			// hands back what it has as well.
+			// Records not returned at once no longer belong to the leaver. Another consumer that
+			// leaves meanwhile returns its records as well.
 			last := stream.Ref{Partition: 1, Offset: pending/2 - 3}
 			rows := len(r.Rows(0))
 			res, err := r.Txn("n").Do(
@@ -178,14 +179,14 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 	}
 }
 
-// TestGoneOrOvertakenWithVeryMuch: likewise for one that is silent for too long, or, in an
-// exclusive group, from which another one takes over.
+// TestGoneOrOvertakenWithVeryMuch: the same for a consumer that is silent for too long, or that
+// loses an exclusive group to another consumer.
 func TestGoneOrOvertakenWithVeryMuch(t *testing.T) {
 	const pending = 5000
 	for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
 			r, s, _, b := manyPending(t, mode, pending)
-			ahead := int64(72 * time.Minute / time.Millisecond) // a is silent, its records are long due
+			ahead := int64(72 * time.Minute / time.Millisecond) // a is silent and its records overdue
 			ds, err := s.Pending("log", "g").Page(t.Context(), stream.Limit(1000))
 			if err != nil || len(ds.Items) != 1000 {
 				t.Fatal(err)

@@ -14,10 +14,10 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestLimits tries all documented limits of the store, and what is beside them. What a group may
-// have at a time is tried by TestGroupLimits.
+// TestLimits tests all documented limits of the store and the values next to them. TestGroupLimits
+// covers the limits of a group.
 func TestLimits(t *testing.T) {
-	const most = 5000 // bytes of a payload
+	const most = 5000 // bytes per payload
 	node, err := floe.Open(floe.Config{Shards: 1, MaxValueSize: most})
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +174,8 @@ func TestLimits(t *testing.T) {
 	machinetest.DocumentLimits(t, "package stream", machinetest.Bounds(limits))
 }
 
-// TestGroupLimits fills a stream with groups, a group with members, and with records that are not
-// acknowledged: one less than the limit, the limit, and no more.
+// TestGroupLimits fills a stream with groups, a group with members, and a group with unacknowledged
+// records: one below the limit, at the limit, and beyond it.
 func TestGroupLimits(t *testing.T) {
 	ctx, s := t.Context(), floe.OpenMemory(t).Stream("default")
 	if err := s.Create(ctx, "s"); err != nil {
@@ -226,7 +226,7 @@ func TestGroupLimits(t *testing.T) {
 	}
 	take("members", "one more", 1)
 
-	for n := range stream.MaxGroups - 2 { // beside the two
+	for n := range stream.MaxGroups - 2 { // besides the two
 		if err := s.Groups("s").Create(ctx, fmt.Sprint("g", n)); err != nil {
 			t.Fatal(err)
 		}

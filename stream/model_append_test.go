@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// drawAppend draws an append of one or a few messages, perhaps a repeat, perhaps on condition.
+// drawAppend draws an append of one or a few messages, sometimes a repeat, sometimes conditional.
 func (m *model) drawAppend(name string) modelOp {
 	o := modelAppendOp{model: m, name: name, expect: -1, partition: -1}
 	scattered := m.spread && name == "a"
@@ -31,7 +31,7 @@ func (m *model) drawAppend(name string) modelOp {
 	case n == 0 && (!scattered || o.partition < 0):
 		o.producer, o.sequence = fmt.Sprint("p", m.rng.IntN(2)), m.sequence(name)
 		o.opts = append(o.opts, stream.Dedup(o.producer, o.sequence))
-	case n == 1 && !(m.inTxn && m.deletes): // a stream that is made again within a millisecond has the same IDs again
+	case n == 1 && !(m.inTxn && m.deletes): // recreated within a millisecond it has the same IDs again
 		o.msgs, o.expect = o.msgs[:1], max(o.partition, 0)
 		if o.partition < 0 {
 			o.opts = append(o.opts, stream.Partition(0))
@@ -53,7 +53,7 @@ func (m *model) drawAppend(name string) modelOp {
 	}
 }
 
-// sequence returns a number that a producer has used, or the next one, or one far behind.
+// sequence returns a number that a producer has used, the next one, or one far behind.
 func (m *model) sequence(name string) uint64 {
 	last := uint64(10)
 	if st := m.streams[name]; st != nil {
@@ -69,10 +69,10 @@ type modelAppendOp struct {
 	name      string
 	msgs      []stream.Message
 	opts      []stream.AppendOption
-	partition int // -1: none asked for
+	partition int // requested partition; -1: none
 	producer  string
 	sequence  uint64
-	expect    int // partition whose last ID is expected to be lastID, -1: none
+	expect    int // partition whose last ID must be lastID; -1: none
 	lastID    stream.ID
 }
 
@@ -119,8 +119,7 @@ func (o *modelAppendOp) apply(s modelState) (adopt func(any), want error) {
 		p.appends = append(p.appends[max(len(p.appends)-7, 0):], modelAppend{o.sequence, recs})
 	}
 	if o.spread && o.name == "a" {
-		// To which partition it gets is for the sender to say, so it gets there in the model with
-		// the answer.
+		// The sender chooses the partition, so the model takes it from the answer.
 		return func(result any) {
 			if all, ok := result.([]stream.Appended); ok {
 				for i := range all {
@@ -145,7 +144,7 @@ func (o *modelAppendOp) apply(s modelState) (adopt func(any), want error) {
 	return func(result any) { o.adopt(recs, false, result) }, nil
 }
 
-// adopt takes over the IDs that the store gives, if they can be.
+// adopt takes over the IDs that the store returns, if they are plausible.
 func (o *modelAppendOp) adopt(recs []*modelRecord, duplicate bool, result any) {
 	all, ok := result.([]stream.Appended)
 	if !ok || len(all) != len(recs) {

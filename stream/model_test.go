@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestModel does random operations on streams, alone and in transactions, with restarts between
-// them, and compares every result, error and count with those of slices.
+// TestModel runs random operations on streams, alone and in transactions, with restarts between
+// them, and compares every result, error and count with a model made of slices.
 //
 //	go test -run TestModel -seed 7 -runs 1000 ./stream
 func TestModel(t *testing.T) {
@@ -37,7 +37,7 @@ func newModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *
 	}
 }
 
-// model is a store and what it has to be like.
+// model is a store and its expected state.
 type model struct {
 	t          *testing.T
 	rng        *rand.Rand
@@ -46,35 +46,35 @@ type model struct {
 	spread     bool
 	partitions int
 	streams    modelState
-	last       string // operation
-	inTxn      bool   // operations are drawn for a transaction
-	deletes    bool   // one of which deletes
+	last       string // last operation
+	inTxn      bool   // drawing operations for a transaction
+	deletes    bool   // one of them deletes
 	n          int
 }
 
 type modelState map[string]*modelStream
 
-// modelStream is a stream as it should be.
+// modelStream is the expected state of a stream.
 type modelStream struct {
 	retention stream.Retention
 	parts     []modelPart
 	producers map[string]*modelProducer
-	turn      int // partition of the next messages without a key
+	turn      int // partition of the next message without a key
 }
 
 type modelPart struct {
-	records  []*modelRecord // those that are there
+	records  []*modelRecord // records not trimmed
 	appended uint64
-	last     *modelRecord // of all that ever were, nil if none was
+	last     *modelRecord // the last record ever appended, nil if none
 }
 
-// modelRecord has an ID that no record can have until the store has told it.
+// modelRecord has an impossible ID until the store returns the real one.
 type modelRecord struct {
 	id        stream.ID
 	partition int
 	offset    uint64
 	msg       stream.Message
-	before    *modelRecord // in its partition
+	before    *modelRecord // the previous record in its partition
 }
 
 type modelProducer struct {
@@ -106,7 +106,7 @@ func newModelStream(partitions int, r stream.Retention) *modelStream {
 	return &modelStream{r, make([]modelPart, partitions), make(map[string]*modelProducer), 0}
 }
 
-// modelOp is an operation, what the model says of it, and what is to be done with the store's
+// modelOp is an operation, the model's expected result, and a function that takes the store's
 // result.
 type modelOp struct {
 	what   string
@@ -120,7 +120,7 @@ func (m *model) errorf(format string, args ...any) {
 	m.t.Errorf(m.last+": "+format, args...)
 }
 
-// Step does something random.
+// Step runs a random operation.
 func (m *model) Step() {
 	switch n := m.rng.IntN(100); {
 	case n < 50:
@@ -140,7 +140,7 @@ func (m *model) Step() {
 	}
 }
 
-// Compare compares all that can be asked for.
+// Compare compares everything that can be read.
 func (m *model) Compare() {
 	for _, name := range modelNames {
 		m.compare(name)
@@ -172,7 +172,7 @@ func (m *model) outcome(err, want error) {
 	}
 }
 
-// transaction does several operations at once; one may be refused, and then none is done.
+// transaction runs several operations in one transaction; if one fails, none is applied.
 func (m *model) transaction() {
 	txn, next := engine.NewTxn(m.ground.Router(), m.store.Namespace(), stream.DefaultMaxPayloadBytes), m.streams.clone()
 	m.last = "transaction:"
@@ -268,7 +268,7 @@ func (m *model) drawRetention(name string) modelOp {
 	}
 }
 
-// cut removes records from the front for as long as gone is true of them and returns how many.
+// cut removes records from the front while gone is true for them, and returns their number.
 func (p *modelPart) cut(gone func(rec *modelRecord) bool) (n int64) {
 	for len(p.records) > 0 && gone(p.records[0]) {
 		p.records = p.records[1:]
@@ -290,7 +290,7 @@ func (st *modelStream) shorten(p int) {
 	}
 }
 
-// bytes returns how many bytes the records of a partition count.
+// bytes returns the counted bytes of a partition's records.
 func (p *modelPart) bytes() (n int64) {
 	for _, rec := range p.records {
 		n += 2 + int64(len(rec.msg.Key)+len(rec.msg.Payload))
@@ -347,9 +347,9 @@ func (m *model) drawTrim(name string) modelOp {
 		}
 	default:
 		before := m.anID(name)
-		before.Seq++ // the zero ID is no bound
+		before.Seq++ // the zero ID is not a bound
 		if m.inTxn {
-			before.Millis = min(before.Millis, m.ground.Now()-1) // so that it is not behind what the transaction itself appends
+			before.Millis = min(before.Millis, m.ground.Now()-1) // not behind the transaction's own appends
 		}
 		opt = stream.Before(before)
 		gone = func(*modelPart) func(*modelRecord) bool {
@@ -383,7 +383,7 @@ func (m *model) drawTrim(name string) modelOp {
 	}
 }
 
-// anID returns one of a record, or one near it.
+// anID returns a record's ID, or one near it.
 func (m *model) anID(name string) (id stream.ID) {
 	if st := m.streams[name]; st != nil {
 		if part := &st.parts[m.rng.IntN(len(st.parts))]; len(part.records) > 0 {
@@ -399,7 +399,7 @@ func (m *model) anID(name string) (id stream.ID) {
 	return id
 }
 
-// pass lets time pass. Of what is too old a little may be left, and nothing else may be gone.
+// pass advances the time. Some expired records may remain, but no other records may be missing.
 func (m *model) pass() {
 	millis := []int64{1, 1, 3, 1000, 3_600_000, 20 * 3_600_000}[m.rng.IntN(6)]
 	m.last = fmt.Sprintf("pass %d ms", millis)
@@ -438,7 +438,7 @@ func (m *model) compareCount() {
 	}
 }
 
-// compare compares all that can be read of a stream.
+// compare compares everything that can be read of a stream.
 func (m *model) compare(name string) {
 	m.last = "compare " + name
 	ctx, st := m.t.Context(), m.streams[name]
@@ -518,10 +518,10 @@ func (m *model) compareRead(name string, all []*modelRecord) {
 	m.compareRecords(what, got, want[:min(len(want), limit)], err)
 }
 
-// compareFollow follows until it would wait.
+// compareFollow follows until Follow would wait.
 func (m *model) compareFollow(name string, all []*modelRecord) {
 	ctx, cancel := context.WithCancel(m.t.Context())
-	cancel() // which only ends the wait
+	cancel() // only ends the wait
 	var got []stream.Record
 	var end error
 	for rec, err := range m.store.Follow(ctx, name) {

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestRefusals: what calls refuse, with whole messages.
+// TestRefusals: the whole message of each call's refusals.
 func TestRefusals(t *testing.T) {
 	_, s := newStore(t)
 	_, wide := newSpread(t, 3)
@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestConflictsArrive: what a conflict says is the same in another process.
+// TestConflictsArrive: a conflict carries the same details in another process.
 func TestConflictsArrive(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{engine.TableOf[stream.Store]()})
 	want := &stream.ConflictError{Stream: "s", Partition: 3, LastID: stream.ID{Millis: 4, Seq: 5}, Reason: "why"}
@@ -138,8 +138,8 @@ func TestFollowAPartition(t *testing.T) {
 	}
 }
 
-// TestReadsAreCounted: reads are counted while a node runs, and what it has kept of an earlier one
-// is added.
+// TestReadsAreCounted: reads are counted while a node runs and added to the saved count of earlier
+// runs.
 func TestReadsAreCounted(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1", "2", "3")
@@ -161,8 +161,8 @@ func TestReadsAreCounted(t *testing.T) {
 	reads(6)
 }
 
-// TestConsumeReportsOutages: what keeps a consumer from its group goes to OnError, without a
-// record, and ends it if it lasts.
+// TestConsumeReportsOutages: an error that keeps a consumer from its group goes to OnError without
+// a record, and ends Consume if it lasts.
 func TestConsumeReportsOutages(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
@@ -193,7 +193,7 @@ type outage struct {
 
 func (o *outage) Query(context.Context, engine.ShardID, engine.Query) error { return o.err }
 
-// TestConsumeFromTheEnd: a group that Consume makes begins where it says.
+// TestConsumeFromTheEnd: a group created by Consume begins at the requested position.
 func TestConsumeFromTheEnd(t *testing.T) {
 	_, s := newStore(t)
 	ids := appendTexts(t, s, "log", "1", "2", "3")

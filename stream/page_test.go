@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestPageOfSpreadNamespace: a listing says of streams whose partitions are in several shards what
-// Stats says, also when other shards still remember streams that have been deleted, or deleted and
-// made again.
+// TestPageOfSpreadNamespace: a listing reports the same numbers as Stats for streams with
+// partitions in several shards. This also holds while other shards still remember streams that were
+// deleted, or deleted and recreated.
 func TestPageOfSpreadNamespace(t *testing.T) {
 	_, s := newSpread(t, 3)
 	ctx := t.Context()
@@ -68,8 +68,8 @@ func TestPageOfSpreadNamespace(t *testing.T) {
 	}
 }
 
-// TestPendingOfTrimmedStream: records that were trimmed take no place on a page, and the last page
-// knows that it is.
+// TestPendingOfTrimmedStream: trimmed records take no space on a page, and the last page is
+// recognized as the last.
 func TestPendingOfTrimmedStream(t *testing.T) {
 	_, s := newStore(t)
 	ctx := t.Context()
@@ -128,7 +128,8 @@ func TestGroupsAll(t *testing.T) {
 	}
 }
 
-// TestGroupHasAllCursors: also those of partitions in shards that have not heard of the group yet.
+// TestGroupHasAllCursors: a group also has cursors for partitions in shards that have not received
+// the group yet.
 func TestGroupHasAllCursors(t *testing.T) {
 	r, s := newSpread(t, 4)
 	r.Hold(true)

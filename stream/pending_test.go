@@ -12,10 +12,10 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestPagesOfPendingRecords: a page looks at the records behind its cursor, not at all that a group
-// has under way, and GroupStats at hardly any; and the pages together are all of them, in order,
-// whichever way they got there: delivered in many sizes, acknowledged in part, extended, failed and
-// delivered again far apart.
+// TestPagesOfPendingRecords: a page visits the records behind its cursor, not all pending records
+// of the group, and GroupStats visits hardly any. All pages together hold all records, in order,
+// whatever their history: delivered in many sizes, acknowledged in part, extended, failed and
+// redelivered far apart.
 func TestPagesOfPendingRecords(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPagesOfPendingRecords(t *testing.T) {
 			must(t, err)
 			_, err = s.Nack(t.Context(), "log", "g", some())
 			must(t, err)
-			a.read(stream.Limit(200)) // some of them, as one delivery of what is far apart
+			a.read(stream.Limit(200)) // some of them, as one delivery of scattered records
 			if mode == stream.KeyShared {
 				clear(want)
 				for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
@@ -105,8 +105,8 @@ func TestPagesOfPendingRecords(t *testing.T) {
 	}
 }
 
-// TestStatsOfManyHeldRecords: how far a KeyShared group has come is found without a look at all the
-// records that it holds for others.
+// TestStatsOfManyHeldRecords: the position of a KeyShared group is found without visiting all the
+// records it holds for other consumers.
 func TestStatsOfManyHeldRecords(t *testing.T) {
 	r, s := newStore(t)
 	create(t, s, "log")
@@ -134,7 +134,7 @@ func TestStatsOfManyHeldRecords(t *testing.T) {
 	if looked := r.Executor(0).Scanned() - before; c.Lag < 2000 || looked > 1500 {
 		t.Errorf("with %d records that were not delivered GroupStats looked at %d rows", c.Lag, looked)
 	}
-	// The one that nobody has is one of the first: what is done ends before it.
+	// One of the first records is with no consumer: the acknowledged range ends before it.
 	a.ack(len(first), first...)
 	if info, err = s.Groups("log").Get(t.Context(), "g"); err != nil || info.Cursors[0].Acked.Seq > 700 {
 		t.Errorf("done up to %v, although others have not read: %v", info.Cursors[0].Acked, err)
@@ -144,8 +144,8 @@ func TestStatsOfManyHeldRecords(t *testing.T) {
 	replayed(r)
 }
 
-// TestStatsLeaveOutWhatWasTrimmed: records that are under way and have been trimmed are not
-// counted, nor as those of their consumer, until they are done or due.
+// TestStatsLeaveOutWhatWasTrimmed: pending records that have been trimmed are not counted, neither
+// in total nor per consumer, until they are acknowledged or due.
 func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		r, s := newStore(t)
@@ -176,8 +176,8 @@ func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 	}
 }
 
-// TestPendingOfGroupMadeAgain: what a deleted group had under way is not listed for one that was
-// made again with its name, also while other shards have not heard of that.
+// TestPendingOfGroupMadeAgain: pending records of a deleted group are not listed for a new group of
+// the same name, even before other shards learn of the deletion.
 func TestPendingOfGroupMadeAgain(t *testing.T) {
 	r, s := newSpread(t, 3)
 	must(t, s.Create(t.Context(), "log", stream.Partitions(4)))

@@ -8,8 +8,7 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// planted says which test has to find a bug in consumer groups, or in the takes on which they
-// stand.
+// planted lists the test that must find each bug in consumer groups, or in the takes they build on.
 var planted = []plant.Planted{
 	{plant.AckFailedToo, "TestConsumeOutcomes"},
 	{plant.ReservedForever, "TestConsumeIsServedOverAndOver"},
@@ -22,5 +21,5 @@ var planted = []plant.Planted{
 	{plant.ReviveGroup, "TestLateCommandForADeletedGroup"},
 }
 
-// TestPlanted switches on one bug after the other.
+// TestPlanted enables one bug after the other.
 func TestPlanted(t *testing.T) { plant.Run(t, planted) }

@@ -47,11 +47,11 @@ func TestPushScripts(t *testing.T) {
 type pushScript struct {
 	*machinetest.Script
 	store *Store
-	seen  [3]int              // batches of each shard that have been printed
+	seen  [3]int              // printed batches per shard
 	ends  map[uint64]batchEnd // by number
 }
 
-// batchEnd is where the token of an end came to.
+// batchEnd identifies the destination of an end's token.
 type batchEnd struct {
 	namespace string
 	shard     engine.ShardID
@@ -150,7 +150,7 @@ func (s *pushScript) subscribe(a machinetest.Args) error {
 	return err
 }
 
-// batches describes those that have been taken since the last call.
+// batches describes the batches taken since the last call.
 func (s *pushScript) batches() (text string) {
 	if s.ends == nil {
 		s.ends = make(map[uint64]batchEnd)
@@ -248,7 +248,7 @@ func (s *pushScript) info(a machinetest.Args) (text string) {
 	return text
 }
 
-// due returns when the duty of a shard has something to hand out.
+// due returns when the duty of a shard next has something to hand out.
 func (s *pushScript) due(shard engine.ShardID, name, key string) int64 {
 	for _, row := range s.Rig.Rows(shard) {
 		if row.Machine == engine.MachineStream && row.Key[0] == rowPush {
@@ -260,7 +260,7 @@ func (s *pushScript) due(shard engine.ShardID, name, key string) int64 {
 	return never
 }
 
-// TestVerifyReportsPushes: rows of pushes that do not belong together are reported.
+// TestVerifyReportsPushes: inconsistent rows of pushes are reported.
 func TestVerifyReportsPushes(t *testing.T) {
 	for name, c := range map[string]struct {
 		tamper func(w tamperer, k []byte, f *pushRow)

@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// subscriberMachine is a subscriber that writes what it is handed. The payload of a batch's first
-// record says what it makes of the batch.
+// subscriberMachine is a subscriber that writes the batches it receives. The payload of a batch's
+// first record decides how it handles the batch.
 type subscriberMachine struct{}
 
 const (
@@ -41,7 +41,7 @@ func (subscriberMachine) OnTimer(*engine.Tx, []byte) {}
 
 // wish is the body of subscriberSubscribe.
 type wish struct {
-	namespace string // of the stream
+	namespace string // the stream's namespace
 	protocol.Subscription
 }
 
@@ -103,7 +103,7 @@ func subscriberLog(tx *engine.Tx) (n int) {
 	return n
 }
 
-// newTaker returns a stream of five partitions, to which a taker has subscribed.
+// newTaker returns a stream of five partitions with one subscribed taker.
 func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
 	r := machinetest.New(t, 1, engine.TableOf[Store](), subscriberPrimitive)
 	s := engine.StoreOf[Store](r.Router(), "n", 1<<20)
@@ -122,10 +122,10 @@ func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
 	return r, s
 }
 
-// leadDoor is the door of a duty that does not sleep.
+// leadDoor is a duty's door that does not sleep.
 type leadDoor struct {
 	*machinetest.Rig
-	refused func() // what happens when a command has been refused
+	refused func() // called when a command has been refused
 }
 
 func (d leadDoor) Mono() int64 { return d.Now() }
@@ -140,7 +140,7 @@ func (d leadDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error)
 
 func (leadDoor) Sleep(context.Context, <-chan struct{}, int64) error { return engine.ErrClosed }
 
-// duties returns those of streams.
+// duties returns the duties of streams.
 func duties(r *machinetest.Rig, refused func()) []engine.LedDuty {
 	return slices.DeleteFunc(r.Executor(0).Duties(1, func() engine.LeadDoor { return leadDoor{r, refused} }),
 		func(d engine.LedDuty) bool { return d.Machine != "stream" })
@@ -158,9 +158,9 @@ func buried(t *testing.T, s *Store) (all []string) {
 	return all
 }
 
-// TestRefusedBatchIsBuried: exactly the batch that exceeds what one command may write goes to the
-// dead letters, for each partition, although partitions take turns with every command and records
-// are appended in between.
+// TestRefusedBatchIsBuried: in each partition, exactly the batch that exceeds the write limit of
+// one command goes to the dead letters. This holds although partitions take turns with every
+// command and records are appended in between.
 func TestRefusedBatchIsBuried(t *testing.T) {
 	for poisoned := range 5 {
 		r, s := newTaker(t, 1)
@@ -199,8 +199,8 @@ func TestRefusedBatchIsBuried(t *testing.T) {
 	}
 }
 
-// TestBuriesTheNamedBatch: what has been appended since a batch was refused is not buried with it,
-// and nothing is if the group has been moved meanwhile.
+// TestBuriesTheNamedBatch: records appended after a batch was refused are not buried with it, and
+// nothing is buried if the group has been moved meanwhile.
 func TestBuriesTheNamedBatch(t *testing.T) {
 	r, s := newTaker(t, 10)
 	for i := range 5 {

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// FuzzPushRows: what a decoder of pushes accepts, of rows, commands and keys, is what the encoder
-// writes.
+// FuzzPushRows: every row, command and key that a push decoder accepts is encoded to the same
+// bytes.
 func FuzzPushRows(f *testing.F) {
 	wanted := protocol.Subscription{Subscriber: protocol.Subscriber{Machine: 6, Command: 9, Namespace: "n", Name: "wf"}, Revision: 3,
 		Stream: "orders", Group: "wf", Mode: 1, Latest: true, Batch: 10, Wait: 5000, Most: 2}

@@ -35,7 +35,7 @@ func eachKind(t *testing.T, f func(t *testing.T, r *machinetest.Rig, s *stream.S
 	}
 }
 
-// fill appends n messages of a size, one by one, a few in each millisecond.
+// fill appends n messages of the given size one by one, a few per millisecond.
 func fill(t testing.TB, r *machinetest.Rig, s *stream.Store, n, size int) (ids []stream.ID) {
 	t.Helper()
 	for i := range n {
@@ -59,8 +59,8 @@ func idsOf(recs []stream.Record) (ids []stream.ID) {
 	return ids
 }
 
-// TestPages reads a stream in pages of every size, forward behind the last ID: none is missing and
-// none comes twice.
+// TestPages reads a stream in pages of every size, each after the last ID of the previous one: no
+// record is missing or repeated.
 func TestPages(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		want := slices.SortedFunc(slices.Values(fill(t, r, s, 60, 0)), stream.ID.Compare)
@@ -84,7 +84,7 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// TestTail compares the tail with the end of the whole, also up to an ID.
+// TestTail compares the tail with the end of the whole stream, also up to an ID.
 func TestTail(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		all := slices.SortedFunc(slices.Values(fill(t, r, s, 40, 0)), stream.ID.Compare)
@@ -108,8 +108,8 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// TestReadBytes: 4 MiB end a read, wherever it begins; the tail that is cut is the end of the
-// stream.
+// TestReadBytes: a read ends at 4 MiB, wherever it begins; a tail cut by this limit is the end of
+// the stream.
 func TestReadBytes(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		const size = 300 << 10
@@ -141,7 +141,7 @@ func TestReadBytes(t *testing.T) {
 	})
 }
 
-// TestHugePayloads has messages that are each larger than a read.
+// TestHugePayloads uses messages that are each larger than a read.
 func TestHugePayloads(t *testing.T) {
 	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
 	s := engine.StoreOf[stream.Store](r.Router(), "n", 16<<20)
@@ -213,7 +213,7 @@ func FuzzParseID(f *testing.F) {
 	})
 }
 
-// TestList lists streams of many partitions: a page holds as many as fit, and none is left out.
+// TestList lists streams of many partitions: a page holds as many as fit, and none is missing.
 func TestList(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		_, s := newStore(t)
@@ -276,7 +276,7 @@ func TestRefs(t *testing.T) {
 	})
 }
 
-// TestNames: each call refuses a name that can not be, in the same words.
+// TestNames: each call refuses an invalid name with the same message.
 func TestNames(t *testing.T) {
 	_, home := newStore(t)
 	_, spread := newSpread(t, 2)
@@ -301,7 +301,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOptions: what is out of range is refused with the value and the limit.
+// TestOptions: an out-of-range option is refused with its value and the limit.
 func TestOptions(t *testing.T) {
 	r, s := newStore(t)
 	ctx := t.Context()
@@ -354,7 +354,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// lastOfTwo appends to two partitions on condition of the last ID.
+// lastOfTwo appends to two partitions, each on condition of its last ID.
 func lastOfTwo(t *testing.T, s *stream.Store) error {
 	msgs := []stream.Message{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "d"}, {Key: "e"}, {Key: "f"}}
 	_, err := s.AppendMany(t.Context(), "log", msgs, stream.IfLastID(stream.ID{}))

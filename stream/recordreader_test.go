@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// openQuery reads a stream as duties of other machines do.
+// openQuery reads a stream the way duties of other machines do.
 type openQuery struct {
 	engine.Query
 	namespace, stream string
@@ -29,7 +29,7 @@ func (m *machine) queryOpen(v *engine.View, o *openQuery) error {
 	return o.use(s, r)
 }
 
-// newOpenRig returns a rig that answers openQuery, and takes what machines forward from anywhere.
+// newOpenRig returns a rig that answers openQuery and accepts forwards of any machine.
 func newOpenRig(t *testing.T, shards int) *machinetest.Rig {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryActivity+1, "open", (*machine).queryOpen))
@@ -41,7 +41,7 @@ func newOpenRig(t *testing.T, shards int) *machinetest.Rig {
 	return machinetest.New(t, shards, p)
 }
 
-// TestRecordReader: other machines see of a stream what a Read would, as of one moment.
+// TestRecordReader: other machines see a stream as Read returns it, at one moment.
 func TestRecordReader(t *testing.T) {
 	r, ctx := newOpenRig(t, 1), t.Context()
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
@@ -75,7 +75,7 @@ func TestRecordReader(t *testing.T) {
 		want = append(want, Record{Message: msg, ID: a.ID, Offset: a.Offset, LSN: a.LSN})
 		r.Advance(1)
 	}
-	if _, err := s.Trim(ctx, "log", MaxLen(4)); err != nil { // 3 to 6 are left
+	if _, err := s.Trim(ctx, "log", MaxLen(4)); err != nil { // 3 to 6 remain
 		t.Fatal(err)
 	}
 	open("n", "log", func(s *protocol.Stream, reader protocol.RecordReader) error {
@@ -119,8 +119,8 @@ func TestRecordReader(t *testing.T) {
 		}
 		return reader.Read(1, 1, func(*protocol.Record) bool { t.Error("a partition without records has one"); return true })
 	})
-	// Three starts see all four, and the others 3, 2, 1 and none, each up to 1, 2, 3, 4 and 5 of
-	// them.
+	// Three starts see all four records, the others see 3, 2, 1 and none; each reads up to 1, 2, 3,
+	// 4 and 5 of them.
 	reads := int64(0)
 	for _, left := range []int{4, 4, 4, 4, 3, 2, 1, 0, 0} {
 		for most := 1; most <= 5; most++ {
@@ -132,7 +132,7 @@ func TestRecordReader(t *testing.T) {
 	}
 }
 
-// TestForward: records that other machines append to a stream of a spread namespace get into the
+// TestForward: records that other machines append to a stream of a spread namespace reach the
 // partitions of their keys, in order.
 func TestForward(t *testing.T) {
 	const shards, partitions = 4, 8

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestReplicasAreEqual applies one random log on replicas that commit at different times, remember
-// different amounts, and start anew in the middle: all rows and the state's hash are equal.
+// TestReplicasAreEqual applies one random log on replicas that commit at different times, cache
+// different amounts and restart in the middle: all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 1000)
 	machinetest.EqualReplicas(t, log, []engine.Primitive{engine.TableOf[stream.Store]()},
@@ -27,7 +27,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	)
 }
 
-// capture is a Door that keeps what is proposed and knows no namespace.
+// capture is a Door that keeps the proposed command and knows no namespace.
 type capture struct{ cmd engine.Command }
 
 func (*capture) Shards() int { return 1 }

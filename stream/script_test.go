@@ -150,7 +150,7 @@ func retention(a machinetest.Args) (r stream.Retention) {
 	return r
 }
 
-// config is what a group is like.
+// config returns the configuration of a group.
 func config(a machinetest.Args) (opts []stream.ConfigOption) {
 	if a.Has("mode") {
 		mode, err := stream.ParseMode(a.Named["mode"])
@@ -165,7 +165,7 @@ func config(a machinetest.Args) (opts []stream.ConfigOption) {
 	return opts
 }
 
-// settings are those of a group that can be changed.
+// settings returns the settings of a group that can be changed.
 func settings(a machinetest.Args) (opts []stream.SettingOption) {
 	if a.Has("timeout") {
 		opts = append(opts, stream.AckTimeout(machinetest.Duration(a.Named["timeout"])))
@@ -199,7 +199,7 @@ func seekTo(a machinetest.Args) stream.SeekOption {
 	return stream.FromBeginning()
 }
 
-// scriptID reads an ID as scripts write it.
+// scriptID parses an ID in the form used by scripts.
 func scriptID(text string) stream.ID {
 	since, seq, _ := strings.Cut(text, "-")
 	return stream.ID{Millis: machinetest.Epoch + machinetest.Duration(since).Milliseconds(), Seq: uint64(machinetest.Number(seq))}

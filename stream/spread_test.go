@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// betweenDoor calls a function before the next command that is proposed.
+// betweenDoor calls a function before the next proposed command.
 type betweenDoor struct {
 	*machinetest.Rig
 	before func()
@@ -25,7 +25,7 @@ func (d *betweenDoor) Propose(ctx context.Context, shard engine.ShardID, cmd eng
 	return d.Rig.Propose(ctx, shard, cmd)
 }
 
-// countStreams wants so many streams to be counted in the namespace, all shards together.
+// countStreams checks that the namespace counts the given number of streams over all shards.
 func countStreams(t *testing.T, r *machinetest.Rig, namespace string, want int64) {
 	t.Helper()
 	info, err := engine.NewNamespaces(r.Router()).Get(t.Context(), namespace)
@@ -34,8 +34,8 @@ func countStreams(t *testing.T, r *machinetest.Rig, namespace string, want int64
 	}
 }
 
-// TestAppendWhileDeleted appends to a stream that is deleted, or made anew, when the command is
-// under way: the stream it was meant for does not come back in part.
+// TestAppendWhileDeleted appends to a stream that is deleted or recreated while the command is in
+// flight: the intended stream does not partly come back.
 func TestAppendWhileDeleted(t *testing.T) {
 	for p := range 6 {
 		for _, hold := range []bool{false, true} {
@@ -58,7 +58,7 @@ func TestAppendWhileDeleted(t *testing.T) {
 				opts := []stream.AppendOption{stream.Partition(p)}
 				a, err := late.Append(t.Context(), "log", text("late"), opts...)
 				if hold && err == nil && a.Offset > 1 {
-					// The shard had not heard of it: the append came first.
+					// The shard did not know of it yet: the append came first.
 					if _, err := s.Read(t.Context(), "log"); again == 0 {
 						wantError(t, "Read", err, stream.ErrNotFound, "not found")
 						continue
@@ -92,8 +92,8 @@ func TestAppendWhileDeleted(t *testing.T) {
 	}
 }
 
-// TestReadBeforeTheDropArrives: other shards hear later that a stream has been deleted, and until
-// then show nothing of it.
+// TestReadBeforeTheDropArrives: other shards learn later that a stream was deleted, and show none
+// of it until then.
 func TestReadBeforeTheDropArrives(t *testing.T) {
 	r, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
@@ -121,8 +121,8 @@ func TestReadBeforeTheDropArrives(t *testing.T) {
 	wantRead(t, s, "log", "0 1 2 3 4 5 6 7")
 }
 
-// TestSpreadRetention: all shards keep to the policy, those that have had no record yet and those
-// that hear of it late.
+// TestSpreadRetention: all shards apply the policy, including shards without a record so far and
+// shards that receive the policy late.
 func TestSpreadRetention(t *testing.T) {
 	r, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8), stream.MaxAge(time.Hour))
@@ -137,7 +137,7 @@ func TestSpreadRetention(t *testing.T) {
 	if err := s.SetRetention(t.Context(), "log", stream.Retention{MaxAge: time.Hour, MaxLen: 2}); err != nil {
 		t.Fatal(err)
 	}
-	// A command that comes there brings the policy along.
+	// A command for that shard carries the policy.
 	for p := range 8 {
 		if _, err := s.Append(t.Context(), "log", text("%d.x", p), stream.Partition(p)); err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestSpreadRetention(t *testing.T) {
 	}
 }
 
-// TestSpreadInfo names the shards of partitions that have had no record.
+// TestSpreadInfo reports the shards of partitions that never had a record.
 func TestSpreadInfo(t *testing.T) {
 	_, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
@@ -181,7 +181,7 @@ func TestSpreadInfo(t *testing.T) {
 	}
 }
 
-// TestSpreadDedup: a repeat gets to the partition where the first one went, also after a restart.
+// TestSpreadDedup: a repeat reaches the partition of the first append, also after a restart.
 func TestSpreadDedup(t *testing.T) {
 	r, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
@@ -207,8 +207,8 @@ func TestSpreadDedup(t *testing.T) {
 	}
 }
 
-// TestSpreadDedupOfOthers: a number that is used again for other messages returns what it returned
-// for the first ones; this ended in a panic.
+// TestSpreadDedupOfOthers: a number reused for other messages returns the result of the first ones;
+// this used to panic.
 func TestSpreadDedupOfOthers(t *testing.T) {
 	_, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
@@ -224,7 +224,7 @@ func TestSpreadDedupOfOthers(t *testing.T) {
 	wantRead(t, s, "log", "a")
 }
 
-// TestRefusedAppendMakesNothing: an append that is refused does not leave an empty stream behind.
+// TestRefusedAppendMakesNothing: a refused append does not leave an empty stream behind.
 func TestRefusedAppendMakesNothing(t *testing.T) {
 	r, s := newSpread(t, 4)
 	_, err := s.Append(t.Context(), "log", text("x"), stream.Partition(1))
@@ -265,8 +265,8 @@ func TestTagged(t *testing.T) {
 	}
 }
 
-// TestFromEndInASpreadNamespace: records appended after a group was created from the end were never
-// delivered where the shard of their partition heard of the group only later.
+// TestFromEndInASpreadNamespace: records appended after a group was created from the end used to be
+// lost if their partition's shard received the group only later.
 func TestFromEndInASpreadNamespace(t *testing.T) {
 	ctx := context.Background()
 	for name, begin := range map[string]func(s *stream.Store) error{
@@ -290,7 +290,7 @@ func TestFromEndInASpreadNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s := wideGroup(t)
-			r.Hold(true) // the shards do not hear of each other
+			r.Hold(true) // the shards receive nothing from each other
 			must(t, begin(s))
 			for p := range wide {
 				_, err := s.Append(ctx, "log", text("new %d", p), stream.Partition(p))
@@ -316,8 +316,8 @@ func TestFromEndInASpreadNamespace(t *testing.T) {
 	}
 }
 
-// TestLagBeforeShardsKnowTheGroup: partitions of shards that have not heard of the group counted as
-// read to their end.
+// TestLagBeforeShardsKnowTheGroup: partitions of shards that had not received the group used to
+// count as read to their end.
 func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
 	r, s := wideGroup(t)
 	mid, err := s.Append(t.Context(), "log", text("new"), stream.Partition(wide-1))
@@ -333,7 +333,7 @@ func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
 	}
 }
 
-// ctxDoor answers nobody whose ctx is done, as the door of a client.
+// ctxDoor does not answer a call whose ctx is done, like the door of a client.
 type ctxDoor struct{ *machinetest.Rig }
 
 func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
@@ -343,8 +343,8 @@ func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 	return d.Rig.Query(ctx, id, q)
 }
 
-// TestShortestWaitLooks: a wait that is over before anything is known of the namespace still looks
-// once for what is there.
+// TestShortestWaitLooks: a wait that ends before anything is known of the namespace still reads
+// once.
 func TestShortestWaitLooks(t *testing.T) {
 	r, s := wideGroup(t)
 	must(t, s.Groups("log").Create(t.Context(), "g"))
@@ -358,8 +358,8 @@ func TestShortestWaitLooks(t *testing.T) {
 	}
 }
 
-// TestLateCommandForADeletedGroup: a command that was under way when its group was deleted brought
-// it back in the shards that had removed it already.
+// TestLateCommandForADeletedGroup: a command in flight while its group was deleted used to recreate
+// it in shards that had removed it already.
 func TestLateCommandForADeletedGroup(t *testing.T) {
 	for p := range wide {
 		r, s := wideGroup(t)
@@ -375,7 +375,7 @@ func TestLateCommandForADeletedGroup(t *testing.T) {
 				t.Errorf("shard %d has %d groups, want only the other one", shard, g)
 			}
 		}
-		// What was created before the deletion, and what is created after it, is not concerned.
+		// Groups created before the deletion, and those created after it, are not affected.
 		must(t, s.Groups("log").Create(t.Context(), "g"))
 		for _, name := range []string{"g", "other"} {
 			if ds, err := s.ReadGroup(t.Context(), "log", name, "a"); err != nil || len(ds) != wide {
@@ -385,7 +385,7 @@ func TestLateCommandForADeletedGroup(t *testing.T) {
 	}
 }
 
-// rowsOf returns how many rows of a kind a shard has.
+// rowsOf returns the number of a shard's rows of a kind.
 func rowsOf(r *machinetest.Rig, shard engine.ShardID, kind byte) (n int) {
 	for _, row := range r.Rows(shard) {
 		if row.Machine == engine.MachineStream && row.Key[0] == kind {
@@ -395,7 +395,7 @@ func rowsOf(r *machinetest.Rig, shard engine.ShardID, kind byte) (n int) {
 	return n
 }
 
-// TestDeletedStreamsAreForgotten: shards remembered for ever that a stream had been deleted.
+// TestDeletedStreamsAreForgotten: shards used to remember deleted streams forever.
 func TestDeletedStreamsAreForgotten(t *testing.T) {
 	r, s := newSpread(t, 4)
 	for i := range 10 {

@@ -13,13 +13,13 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// newStore returns the streams of a namespace in a rig with one shard.
+// newStore returns the store of a namespace in a rig with one shard.
 func newStore(t testing.TB) (*machinetest.Rig, *stream.Store) {
 	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
 	return r, engine.StoreOf[stream.Store](r.Router(), "n", 0)
 }
 
-// newSpread returns those of a spread namespace over several shards.
+// newSpread returns the store of a spread namespace over several shards.
 func newSpread(t testing.TB, shards int) (*machinetest.Rig, *stream.Store) {
 	t.Helper()
 	r := machinetest.New(t, shards, engine.TableOf[stream.Store]())
@@ -47,7 +47,7 @@ func appendTexts(t testing.TB, s *stream.Store, name string, payloads ...string)
 	return ids
 }
 
-// payloads returns those of the records, with blanks between.
+// payloads returns the payloads of the records, separated by blanks.
 func payloads(recs []stream.Record) string {
 	var all []string
 	for _, r := range recs {
@@ -329,8 +329,8 @@ func TestSpread(t *testing.T) {
 	wantRead(t, s, "log", "new")
 }
 
-// TestTrimToBytesKeepsTheNewest: a record that alone is more than the bound stays, as with the
-// retention, unless nothing is to stay.
+// TestTrimToBytesKeepsTheNewest: a single record that exceeds the bound stays, as with retention,
+// unless the bound is zero.
 func TestTrimToBytesKeepsTheNewest(t *testing.T) {
 	_, s := newStore(t)
 	for _, size := range []int{1000, 50_000} {

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// entries returns how many entries the logs of a node hold.
+// entries returns the number of log entries of a node.
 func entries(t testing.TB, node *floe.Node) (n uint64) {
 	t.Helper()
 	stats, err := node.Stats(t.Context())
@@ -24,8 +24,8 @@ func entries(t testing.TB, node *floe.Node) (n uint64) {
 	return n
 }
 
-// TestEmptyPollsOfGroupsWriteNothing: each look of a consumer for records was an entry, in a spread
-// namespace one in each shard.
+// TestEmptyPollsOfGroupsWriteNothing: each empty poll of a consumer used to write an entry, in a
+// spread namespace one per shard.
 func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
 	node, err := floe.Open(floe.Config{Shards: 3, Listen: "127.0.0.1:0"})
 	must(t, err)
@@ -63,8 +63,8 @@ func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestRareEmptyPollsWriteNothing: nor does one that polls now and then, not in a spread namespace
-// either, and it stays a member.
+// TestRareEmptyPollsWriteNothing: a consumer that polls only now and then writes nothing either,
+// also outside a spread namespace, and stays a member.
 func TestRareEmptyPollsWriteNothing(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		before := uint64(0)
@@ -87,7 +87,7 @@ func TestRareEmptyPollsWriteNothing(t *testing.T) {
 	})
 }
 
-// waiter is a consumer that waits.
+// waiter is a waiting consumer.
 type waiter struct {
 	name string
 	stop context.CancelFunc
@@ -107,8 +107,8 @@ func startWaiter(t *testing.T, s *stream.Store, name string, opts ...stream.Grou
 	return w
 }
 
-// idleTime is many times the ack timeout of those who wait. Each second of it has the ticks of
-// three shards, which take a processor's time though nobody's clock.
+// idleTime is many times the ack timeout of the waiting consumers. Each second of it runs the ticks
+// of three shards, which costs processor time but no wall-clock time.
 const idleTime = 5 * time.Minute
 
 // inNodes runs a test in an ordinary and in a spread namespace, for each mode, with a stream of
@@ -131,8 +131,8 @@ func inNodes(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.St
 	}
 }
 
-// TestIdleConsumersOfGroupsWriteNothing: a consumer that waited wrote an entry in each half of the
-// ack timeout, so as to count as there.
+// TestIdleConsumersOfGroupsWriteNothing: a waiting consumer used to write an entry every half ack
+// timeout to stay a member.
 func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		var all []*waiter
@@ -162,7 +162,7 @@ func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
 	})
 }
 
-// firstOf returns what the first consumer gets that gets something.
+// firstOf returns the deliveries of the first consumer that gets any.
 func firstOf(all []*waiter) <-chan []stream.Delivery {
 	c := make(chan []stream.Delivery, len(all))
 	for _, w := range all {
@@ -171,8 +171,8 @@ func firstOf(all []*waiter) <-chan []stream.Delivery {
 	return c
 }
 
-// TestAWaitingConsumerThatIsLostIsMissed: one that has gone while it waited leaves its place to
-// others, and the group after a time.
+// TestAWaitingConsumerThatIsLostIsMissed: a consumer lost while waiting gives up its place to
+// others, and leaves the group after a time.
 func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 	inNodes(t, func(t *testing.T, _ *floe.Node, s *stream.Store, mode stream.Mode) {
 		opts := []stream.GroupReadOption{stream.InMode(mode), stream.AckTimeout(10 * time.Second)}
@@ -182,7 +182,7 @@ func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 		<-time.After(idleTime)
 		lost.stop()
 		<-time.After(15 * time.Second)
-		for range 10 { // also of keys that were those of the one who is lost
+		for range 10 { // including keys of the lost consumer
 			_, err := s.Append(t.Context(), "log", text("1"))
 			must(t, err)
 		}
@@ -194,7 +194,7 @@ func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 		if err != nil || len(info.Members) != 1 || info.Members[0].Consumer != "other" {
 			t.Errorf("members: %+v, %v", info.Members, err)
 		}
-		for n := 1; n < 10; { // the other one may go on, and gets all
+		for n := 1; n < 10; { // the other consumer proceeds and gets all records
 			ds, err := s.ReadGroup(t.Context(), "log", "g", "other", stream.Wait(time.Hour), stream.NoAck())
 			if must(t, err); len(ds) == 0 {
 				t.Fatalf("got %d records, want 10", n)
@@ -204,8 +204,8 @@ func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 	})
 }
 
-// TestReadGroupWaitsForItsStream: waiting for a stream, or a namespace, that there is not asked for
-// it over and over.
+// TestReadGroupWaitsForItsStream: waiting for a missing stream or namespace used to poll for it
+// continuously.
 func TestReadGroupWaitsForItsStream(t *testing.T) {
 	for _, namespace := range []string{"default", "wide", "later", "later and wide"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestReadGroupWaitsForItsStream(t *testing.T) {
 	}
 }
 
-// TestReadGroupWhoseGroupGoes: a consumer that waited created its group again when that was
-// deleted, or, in a spread namespace, slept on when the group was there again.
+// TestReadGroupWhoseGroupGoes: a waiting consumer used to recreate its group when it was deleted.
+// In a spread namespace it kept sleeping when the group existed again.
 func TestReadGroupWhoseGroupGoes(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		ctx := t.Context()
@@ -299,8 +299,8 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 	})
 }
 
-// TestReadGroupFromTheEndOfAStreamToCome: what a stream holds that was waited for is new, also to a
-// group that begins at its end.
+// TestReadGroupFromTheEndOfAStreamToCome: all records of a stream that a group waited for are new,
+// also to a group that begins at the end.
 func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 	inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		w := startWaiter(t, s, "c", stream.FromEnd())
@@ -326,8 +326,8 @@ func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 }
 
 // TestReadGroupTogether: readers that wait in a spread namespace all get their records at once when
-// several arrive in two shards. One reader used to be woken for both shards and read from one;
-// nobody was woken for the record in the other shard for up to a second, and then only one reader a
+// several arrive in two shards. One reader used to be woken for both shards and read from one. No
+// reader was then woken for the other shard's record for up to a second, and then only one reader a
 // second.
 func TestReadGroupTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testReadGroupTogether(t, 2, 100) })

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-const wide = 8 // partitions of a stream that is in several shards
+const wide = 8 // partitions of a stream spread over several shards
 
 // wideGroup appends a record to each partition of a stream in a spread namespace.
 func wideGroup(t *testing.T) (*machinetest.Rig, *stream.Store) {
@@ -27,8 +27,8 @@ func wideGroup(t *testing.T) (*machinetest.Rig, *stream.Store) {
 	return r, s
 }
 
-// readAll reads until nothing comes, and returns how often each partition's record was delivered,
-// as which attempt.
+// readAll reads until a read is empty, and returns how often each partition's record was delivered,
+// and as which attempt.
 func readAll(c consumer) (attempts [wide]int) {
 	c.t.Helper()
 	for {
@@ -45,10 +45,10 @@ func readAll(c consumer) (attempts [wide]int) {
 	}
 }
 
-// TestTakeoverInASpreadNamespace: another consumer takes an exclusive group over whose partitions
-// are in several shards, from one who is silent. All shards hear of it, at once or when the new one
-// asks there first; it gets all that the old one had, and that one no more, wherever it asks, and
-// its words come too late.
+// TestTakeoverInASpreadNamespace: a consumer takes over an exclusive group, with partitions in
+// several shards, from a silent one. All shards learn of it, at once or at the new consumer's first
+// read there. The new consumer gets all records of the old one. The old one gets no more, whichever
+// shard it reads, and its calls come too late.
 func TestTakeoverInASpreadNamespace(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		t.Run(fmt.Sprint("hold=", hold), func(t *testing.T) {
@@ -59,12 +59,12 @@ func TestTakeoverInASpreadNamespace(t *testing.T) {
 				ds, _ := a.read(stream.Limit(3))
 				had = append(had, ds...)
 			}
-			_, err := s.ExtendMany(t.Context(), "log", "g", stream.RefsOf(had), time.Hour) // so that nothing comes back by itself
+			_, err := s.ExtendMany(t.Context(), "log", "g", stream.RefsOf(had), time.Hour) // so nothing comes back on its own
 			must(t, err)
 			b.want("")
 			r.Advance(11_249)
 			b.want("")
-			r.Hold(hold) // the shards do not hear of each other
+			r.Hold(hold) // the shards receive nothing from each other
 			r.Advance(1)
 			first, _ := b.read(stream.Limit(1))
 			if len(first) != 1 || first[0].Attempt != 2 {
@@ -72,7 +72,7 @@ func TestTakeoverInASpreadNamespace(t *testing.T) {
 			}
 			a.want("")
 			if hold {
-				for range wide { // it asks each shard
+				for range wide { // it reads from each shard
 					b.read(stream.Limit(1))
 				}
 			}
@@ -102,7 +102,7 @@ func TestTakeoverInASpreadNamespace(t *testing.T) {
 	}
 }
 
-// failingDoor ends the take in one shard as if its answer had been lost.
+// failingDoor fails the take in one shard as if its response had been lost.
 type failingDoor struct {
 	*machinetest.Rig
 	shard engine.ShardID
@@ -112,14 +112,15 @@ type failingDoor struct {
 func (d *failingDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
 	result, err := d.Rig.Take(ctx, shard, t)
 	if shard == d.shard && len(result) > 0 && d.err != nil {
-		return nil, d.err // it has happened all the same
+		return nil, d.err // it was applied all the same
 	}
 	return result, err
 }
 
-// TestALaterShardWithAnUnknownOutcome: a read of a group in several shards, where one does not tell
-// what it gave, comes with the records of the others and says so: with acknowledgement they come
-// back, and without it is known that some are lost. A refusal that is definite loses nothing.
+// TestALaterShardWithAnUnknownOutcome: a group read over several shards, with an unknown outcome in
+// one, returns the records of the others and reports the error. With acknowledgement the lost
+// records are redelivered; without it, the error shows that some are lost. A definite refusal loses
+// nothing.
 func TestALaterShardWithAnUnknownOutcome(t *testing.T) {
 	for _, c := range []struct {
 		err   error

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// newFilledRig has streams that were trimmed, that forget by age and by length, of one and of
-// several partitions, deleted ones and producers.
+// newFilledRig has trimmed streams, streams with age and length limits, of one and of several
+// partitions, deleted streams and producers.
 func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := machinetest.New(t, 1, table())
@@ -118,7 +118,7 @@ func (w tamperer) producer(f func(p *producerRow)) {
 	w.set(k, p.encode())
 }
 
-// timer changes the timer with a token that ends so; all of them if it is empty.
+// dropTimer removes the first timer whose token ends with end.
 func (w tamperer) dropTimer(end string) {
 	w.t.Helper()
 	for _, row := range w.Rows(0) {
@@ -254,8 +254,8 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestVerifyReadsAreReported: what damage makes of a read is an error, never a wrong answer, nor a
-// read without end.
+// TestVerifyReadsAreReported: a read of damaged rows returns an error, never a wrong answer, and
+// never runs forever.
 func TestVerifyReadsAreReported(t *testing.T) {
 	r := newFilledRig(t)
 	w := tamperer{t, r}
