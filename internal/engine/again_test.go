@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// TestLookAgainAtTheEarliest of the times that a look has named.
+// TestLookAgainAtTheEarliest: of several requested times a duty looks again at the earliest.
 func TestLookAgainAtTheEarliest(t *testing.T) {
 	for _, times := range [][]int64{{5, 9}, {9, 5}, {5}} {
 		var v View

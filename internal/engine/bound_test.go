@@ -15,9 +15,9 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// hoarder is a machine that writes as much as it is told to: Kind Clear answers Delta bytes, Kind
-// Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of which each
-// writes one row of Delay bytes, Kind Send sends Delta messages that each write a row of Delay
+// hoarder is a machine that writes as much as it is told to. Kind Clear answers Delta bytes, Kind
+// Add writes Delta rows of Delay bytes each. Kind Later sets Delta timers for now, each of which
+// writes one row of Delay bytes. Kind Send sends Delta messages that each write a row of Delay
 // bytes.
 type hoarder struct{ engine.Machine }
 
@@ -26,7 +26,7 @@ func (hoarder) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	it := tx.Iter(hoard(tx, "", 0), hoard(tx, "\xff", 0)) // an iterator that is open must not outlive a refusal
+	it := tx.Iter(hoard(tx, "", 0), hoard(tx, "\xff", 0)) // an open iterator must not outlive a refusal
 	it.First()
 	for i := range c.Delta {
 		switch cmd.Kind {
@@ -82,8 +82,8 @@ func write(name string, rows, size int64) toy.Command {
 	return toy.Command{Kind: toy.Add, Name: name, Delta: rows, Delay: size}
 }
 
-// TestCommandIsBounded: a command that writes too many bytes or rows is refused, leaves nothing,
-// and the error names the limit and what was written.
+// TestCommandIsBounded: a command that writes too many bytes or rows is refused and leaves nothing
+// behind. The error names the limit and the amount written.
 func TestCommandIsBounded(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, write("a", 1, 1).In("default"))
@@ -95,7 +95,7 @@ func TestCommandIsBounded(t *testing.T) {
 		if err := out[0].Err; !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprint(engine.MaxCommandBytes)) {
 			t.Errorf("%s: err = %v, want ErrInvalid with the limit", name, err)
 		}
-		// The row that says how far the shard has come is another one.
+		// The row with the shard's position is not counted.
 		if got, want := strings.Count(r.dump(0), "\n"), strings.Count(before, "\n"); got != want {
 			t.Errorf("%s: %d rows after the refusal, %d before", name, got, want)
 		}
@@ -105,8 +105,8 @@ func TestCommandIsBounded(t *testing.T) {
 	}
 }
 
-// TestTransactionIsBoundedAsAWhole: parts that are small each are refused together, at the part
-// that comes to the limit.
+// TestTransactionIsBoundedAsAWhole: parts that are small individually are refused together, at the
+// part that reaches the limit.
 func TestTransactionIsBoundedAsAWhole(t *testing.T) {
 	r := newHoard(t)
 	txn := engine.NewTxn(engine.NewRouter(r), "default", 1<<20)
@@ -123,9 +123,9 @@ func TestTransactionIsBoundedAsAWhole(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded: what a command answers counts, that of each part of a transaction too. One
-// that answers more than can be sent is refused before anything of it is kept; it used to happen,
-// and then be an error.
+// TestAnswersAreBounded: the result of a command counts, also that of each part of a transaction. A
+// command whose result is too large to send is refused before any of it is kept. It used to be
+// applied and then return an error.
 func TestAnswersAreBounded(t *testing.T) {
 	r := newHoard(t)
 	answer := func(size int64) toy.Command { return toy.Command{Kind: toy.Clear, Name: "a", Delta: size} }
@@ -152,9 +152,9 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestEntryIsBounded: when the commands of an entry have written enough the others are put off, in
-// order and without a trace; one that does not fit behind others is put off too, and refused only
-// when it comes first.
+// TestEntryIsBounded: once the commands of an entry have written enough, the others are put off, in
+// order and without a trace. A command that does not fit behind others is put off too, and refused
+// only if it comes first.
 func TestEntryIsBounded(t *testing.T) {
 	r := newHoard(t)
 	outcomes := func(cmds ...engine.Command) (s string) {
@@ -191,8 +191,8 @@ func TestEntryIsBounded(t *testing.T) {
 	}
 }
 
-// TestFireEndsEarly: a Fire whose timers write much hands out some of them, and the next ones the
-// others.
+// TestFireEndsEarly: a Fire whose timers write much runs some of them, and later Fires run the
+// rest.
 func TestFireEndsEarly(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, toy.Command{Kind: toy.Later, Delta: 100, Delay: 1 << 20}.In("default"))
@@ -216,8 +216,8 @@ func TestFireEndsEarly(t *testing.T) {
 	}
 }
 
-// TestDeliveryEndsEarly: a delivery whose messages write much is done with some of them, says so,
-// and goes on with the next.
+// TestDeliveryEndsEarly: a delivery whose messages write much processes some of them, reports this,
+// and continues with the next delivery.
 func TestDeliveryEndsEarly(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, toy.Command{Kind: toy.Send, Name: "m", Delta: 40, Delay: 1 << 20, Target: "x"}.In("default"))
@@ -236,7 +236,7 @@ func TestDeliveryEndsEarly(t *testing.T) {
 		d.Done(out[0].Result, out[0].Err, r.now)
 		deliveries++
 	}
-	deliveries /= 2 // they are settled
+	deliveries /= 2 // each has a settling
 	if got := strings.Count(r.dump(0), "6d"); deliveries < 8 || got < 40 {
 		t.Errorf("%d deliveries left %d rows", deliveries, got)
 	}
@@ -245,9 +245,9 @@ func TestDeliveryEndsEarly(t *testing.T) {
 	}
 }
 
-// TestFollowUpsMakeACommandFull: what is enlisted counts before it has run. A timer that gives
-// commands away until it is Full would come to the limit of commands otherwise, which stops the
-// shard, as a timer can not be refused. Follow-ups that were taken back do not count.
+// TestFollowUpsMakeACommandFull: enlisted commands count before they have run. Otherwise a timer
+// that enlists commands until it is Full would reach the limit of commands, which stops the shard,
+// as a timer cannot be refused. Follow-ups that were rolled back do not count.
 func TestFollowUpsMakeACommandFull(t *testing.T) {
 	s := newStage(t)
 	const size, all = 1 << 20, 100

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// shelf is what the commands of the test are about: names of books.
+// shelf is the object of the test's commands: names of books.
 type shelf struct{ books []string }
 
 type putBody struct {
@@ -154,8 +154,8 @@ func TestCommandRows(t *testing.T) {
 	}
 }
 
-// TestCommandRowRefuses: an invalid body is refused where it is built and again where it is
-// admitted. Limits for users do not apply to machines.
+// TestCommandRowRefuses: an invalid body is refused when it is built and again when it is admitted.
+// Limits for users do not apply to machines.
 func TestCommandRowRefuses(t *testing.T) {
 	callers := errors.New("known to be wrong")
 	p := engine.Primitive{ID: engine.MachineTest, Name: "shelf", New: func() engine.Machine { return nil }, Commands: shelves.Types()}
@@ -166,9 +166,9 @@ func TestCommandRowRefuses(t *testing.T) {
 		name   string
 		body   putBody
 		err    error
-		want   string // "": nothing is wrong
-		raw    string // the body in the log, of what can not be made
-		admits bool   // by a machine
+		want   string // "": valid
+		raw    string // body in the log, for one that cannot be built
+		admits bool   // from a machine
 	}{
 		{name: "a", body: putBody{[]string{"12345"}, 1}},
 		{name: "", body: putBody{nil, 1}, want: `shelf name is empty`, raw: "\x00\x01", admits: true},

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// leadDoor is an engine.LeadDoor that does what the test says.
+// leadDoor is an engine.LeadDoor that the test controls.
 type leadDoor struct {
 	now     int64
 	sleep   func(wake <-chan struct{}, until int64) error
@@ -24,7 +24,7 @@ func (d *leadDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) e
 	return d.sleep(wake, until)
 }
 
-// vaultDuty is the duty of the vaults in the shard of a rig, for a term.
+// vaultDuty is the duty of the vaults in the shard of a rig for one term.
 func vaultDuty(t *testing.T, r *rig, term uint64, d *leadDoor) engine.LedDuty {
 	t.Helper()
 	duties := r.execs[0].Duties(term, func() engine.LeadDoor { return d })
@@ -34,7 +34,7 @@ func vaultDuty(t *testing.T, r *rig, term uint64, d *leadDoor) engine.LedDuty {
 	return duties[0]
 }
 
-// fill puts something into a vault of the rig's one shard.
+// fill adds to a vault of the rig's one shard.
 func fill(r *rig) {
 	const ns, vault = toy.VaultNamespace, "{vault}"
 	spread := func(cmd engine.Command) engine.Command { cmd.Spread = true; return cmd }
@@ -53,7 +53,7 @@ func (r *rig) held() int64 {
 	return q.Held
 }
 
-// TestDutyWaits for a topic, and then for a time; what comes while it looks is not missed.
+// TestDutyWaits waits for a topic and then for a time; a change during a look is not missed.
 func TestDutyWaits(t *testing.T) {
 	r := newRigOf(t, 1, toy.Primitive(), toy.VaultPrimitive())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,7 +92,7 @@ func TestDutyWaits(t *testing.T) {
 	}
 }
 
-// TestDutyOfAnotherTerm is refused, and nothing of it is done.
+// TestDutyOfAnotherTerm: a duty of another term is refused and has no effect.
 func TestDutyOfAnotherTerm(t *testing.T) {
 	r := newRigOf(t, 1, toy.Primitive(), toy.VaultPrimitive())
 	fill(r)

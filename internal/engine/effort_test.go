@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// greedy is the toy with a command that looks at rows, as many as it is told, in one of three ways.
+// greedy is the toy with a command that visits a given number of rows in one of three ways.
 type greedy struct{ engine.Machine }
 
 func (greedy) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -33,8 +33,8 @@ func (greedy) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
-// TestGuardOfEfforts: a command that looks at more rows than it may is found, however it does so,
-// and the largest of each kind are known.
+// TestGuardOfEfforts: a command that visits more rows than allowed is detected, whichever way it
+// reads them, and the maximum of each kind is recorded.
 func TestGuardOfEfforts(t *testing.T) {
 	p := toy.Primitive()
 	own := p.New

@@ -55,7 +55,7 @@ func TestFailedCommandLeavesNothing(t *testing.T) {
 	if err := r.Query(context.Background(), 0, &q); err != nil || q.Found {
 		t.Errorf("a refused command has created its namespace: %+v, %v", q.Info, err)
 	}
-	// The number of the namespace that was taken back goes to the next one.
+	// The rolled-back namespace's number goes to the next one.
 	r.apply(0, addTo("c", 1).In("other"))
 	r.restart()
 	if got := r.counter(0, "other", "c"); got != 1 {
@@ -138,8 +138,8 @@ func TestNameShardHashesTheTag(t *testing.T) {
 	}{
 		{"{u1}a", "b{u1}c", true}, {"{u1}", "u1", true}, {"{}a", "a", false}, {"{", "{", true}, {"{a", "a", false}, {"}{a}", "a", true},
 	} {
-		// One of 256 shards: equal shards of unequal hashes are a matter of these very names, which
-		// stay.
+		// One of 256 shards: whether unequal hashes share a shard depends on these names, which
+		// stay fixed.
 		if got := engine.NameShard("n", c.a, 256) == engine.NameShard("n", c.b, 256); got != c.same {
 			t.Errorf("%q and %q in one shard: %v, want %v", c.a, c.b, got, c.same)
 		}
@@ -176,8 +176,8 @@ func TestTimers(t *testing.T) {
 	if x.NextDue() != 1050 {
 		t.Errorf("NextDue = %d, want 1050", x.NextDue())
 	}
-	// One that is due earlier than those already there moves NextDue back; a refused command does
-	// not matter.
+	// A timer due earlier than the existing ones moves NextDue back; a refused command has no
+	// effect.
 	r.apply(0, later("d", 10))
 	if x.NextDue() != 1030 {
 		t.Errorf("NextDue = %d, want 1030", x.NextDue())
@@ -189,8 +189,8 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestManyTimersFireInParts checks that a million timers due at once would not be one command, and
-// that none is left out or fires twice.
+// TestManyTimersFireInParts checks that a million timers due at once do not become one command, and
+// that none is skipped or fires twice.
 func TestManyTimersFireInParts(t *testing.T) {
 	r := newRig(t, 1)
 	const n = 2500
@@ -217,8 +217,8 @@ func TestManyTimersFireInParts(t *testing.T) {
 	}
 }
 
-// TestRolledBackSendDoesNotHideMessages is about a transaction that sends and then fails: its LSNs
-// are given out again, to messages with smaller numbers than the one that was taken back.
+// TestRolledBackSendDoesNotHideMessages: a transaction sends and then fails. Its LSNs are reused
+// for messages with smaller numbers than the rolled-back one.
 func TestRolledBackSendDoesNotHideMessages(t *testing.T) {
 	r := newRig(t, 1)
 	ctx := context.Background()
@@ -284,7 +284,7 @@ func TestGroupingDoesNotMatter(t *testing.T) {
 func TestTimeNeverGoesBackInALog(t *testing.T) {
 	r := newRig(t, 1)
 	r.apply(0, addTo("a", 1).In("n"))
-	r.now = 500 // a new leader whose clock is behind
+	r.now = 500 // a new leader with a clock that is behind
 	r.apply(0, addTo("a", 1).In("n"))
 	if got := r.execs[0].Applied().Stamp; got != 1000 {
 		t.Errorf("stamp = %d after an entry of 500, want 1000", got)
@@ -294,7 +294,7 @@ func TestTimeNeverGoesBackInALog(t *testing.T) {
 func TestQueryWaits(t *testing.T) {
 	r := newRig(t, 1)
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // the rig's Apply and Query are not for concurrent use of its own fields
+		var mu sync.Mutex // the rig's Apply and Query do not allow concurrent use of its fields
 		done := make(chan int64, 2)
 		for range 2 {
 			go func() {
@@ -393,8 +393,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestMisroutedCommandsAreRefused: what comes to the wrong shard, or believes in the wrong
-// placement, would be looked for elsewhere.
+// TestMisroutedCommandsAreRefused: rows written by a command in the wrong shard, or with the wrong
+// placement, would be looked up elsewhere.
 func TestMisroutedCommandsAreRefused(t *testing.T) {
 	r := newRig(t, 3)
 	ctx := context.Background()
@@ -406,7 +406,7 @@ func TestMisroutedCommandsAreRefused(t *testing.T) {
 	home := func(ns string) engine.ShardID { return engine.HomeShard(ns, 3) }
 	for name, c := range map[string]struct {
 		ns     string
-		spread bool // what the sender believes
+		spread bool // the sender's assumption
 		shard  engine.ShardID
 		refuse bool
 	}{
@@ -436,8 +436,7 @@ func TestMisroutedCommandsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlacementIsAskedAgain is about a namespace that is created as spread after a router has
-// looked for it in vain.
+// TestPlacementIsAskedAgain: a namespace is created as spread after a router failed to find it.
 func TestPlacementIsAskedAgain(t *testing.T) {
 	r := newRig(t, 4)
 	ctx := context.Background()
@@ -455,7 +454,8 @@ func TestPlacementIsAskedAgain(t *testing.T) {
 			t.Errorf("%s is not in its shard", name)
 		}
 	}
-	// A transaction whose names are apart must not be squeezed into one shard on the second try.
+	// A transaction whose names are in different shards must not be forced into one shard on the
+	// second try.
 	stale.asked = 0
 	var apart []engine.Operation
 	for i := range 20 {
@@ -579,7 +579,7 @@ func entryOf(cmds ...engine.Command) []byte {
 	return e.AppendTo(nil)
 }
 
-// cut returns a command without the last byte of its body.
+// cut returns the command with the last byte of its body removed.
 func cut(c engine.Command) engine.Command {
 	c.Body = c.Body[:len(c.Body)-1]
 	return c
@@ -593,8 +593,8 @@ func deliveryOf(message []byte) engine.Command {
 	return engine.Command{Kind: 3, Body: body}
 }
 
-// TestEntriesLeaveNoGap: an entry that is not the next one is a bug, and applying it would part the
-// replicas.
+// TestEntriesLeaveNoGap: an entry that is not the next one is a bug; applying it would make the
+// replicas diverge.
 func TestEntriesLeaveNoGap(t *testing.T) {
 	r := newRig(t, 1)
 	r.apply(0, addTo("a", 1).In("n"))
@@ -670,8 +670,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzTxn feeds arbitrary bodies of the engine's own commands to Check and, where it lets them
-// pass, to Apply: no panic.
+// FuzzTxn passes arbitrary bodies of the engine's own commands to Check and, if it accepts them, to
+// Apply: no panic.
 func FuzzTxn(f *testing.F) {
 	f.Add(uint8(1), []byte{0, 1, 7, 1, 15, 1, 0, 0, 1, 1})
 	f.Add(uint8(4), []byte{0, 0})
@@ -687,7 +687,7 @@ func FuzzTxn(f *testing.F) {
 	})
 }
 
-// slicesContainPanic keeps the toy's own Panic command out of the fuzzer's hands.
+// slicesContainPanic detects the toy's own Panic command, which the fuzzer must not run.
 func slicesContainPanic(body []byte) bool {
 	return slices.Contains(body, toy.Panic) && slices.Contains(body, byte(engine.MachineTest))
 }
@@ -710,7 +710,7 @@ func TestDurableApplied(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfSnapshot: behind a snapshot the namespaces are those that it has, also if they
+// TestNamespacesOfSnapshot: after a snapshot the namespaces are those of the snapshot, even if they
 // were listed before.
 func TestNamespacesOfSnapshot(t *testing.T) {
 	r := newRig(t, 1)
@@ -744,8 +744,8 @@ func TestNamespacesOfSnapshot(t *testing.T) {
 	}
 }
 
-// TestDamagedRowsAreErrors checks that a row that can not be read fails Restore by name instead of
-// being taken for something else.
+// TestDamagedRowsAreErrors checks that an unreadable row makes Restore fail with the row's name and
+// is not misread as another kind.
 func TestDamagedRowsAreErrors(t *testing.T) {
 	for _, c := range []struct{ name, key, value, want string }{
 		{"applied", "a", "\x07", "applied row"},

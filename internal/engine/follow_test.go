@@ -14,14 +14,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// scripted is a machine whose commands do what a test says: a command's body names the step.
+// scripted is a machine with commands defined by the test: a command's body names the step.
 type scripted struct {
-	engine.Machine // for what tests do not use
+	engine.Machine // for methods that the tests do not use
 	id             engine.MachineID
 	steps          map[string]func(tx *engine.Tx) error
 	log            *[]string
 	memory         *engine.Memory[string, string, string]
-	reverted       []string // what memory was told to undo
+	reverted       []string // the undo calls of the memory
 }
 
 func (m *scripted) Restore(*engine.View) error { return nil }
@@ -100,7 +100,7 @@ func (s *stage) cmd(m *scripted, step string) engine.Command {
 	return engine.Command{Machine: m.id, Kind: 1, Namespace: "n", Body: []byte(step)}
 }
 
-// do applies one command as an entry, and returns what the machines were told meanwhile.
+// do applies one command as an entry, and returns the calls that the machines received.
 func (s *stage) do(m *scripted, step string) (o engine.Outcome, log string) {
 	s.t.Helper()
 	s.log = nil
@@ -138,7 +138,7 @@ func TestFollowUpsRunInTheOrderOfTheCallsAndNeverNested(t *testing.T) {
 	}
 	s.wantLog(log, "a, b, c, d, e")
 
-	// In a transaction the next operation sees what followed from the one before.
+	// In a transaction the next operation sees the follow-ups of the previous one.
 	s.log = nil
 	out := s.apply(0, txnOf(s.cmd(s.one, "a"), s.cmd(s.one, "z")))
 	if out[0].Err != nil {
@@ -165,12 +165,12 @@ func TestARefusedFollowUpRefusesAll(t *testing.T) {
 	if after := s.execs[0].Applied(); after.LSN != at.LSN {
 		t.Errorf("LSN %d after a refused command, before it was %d", after.LSN, at.LSN)
 	}
-	if rows(before) != "" || strings.Count(s.dump(0), "\n") != 1 { // the row of how far it has come
+	if rows(before) != "" || strings.Count(s.dump(0), "\n") != 1 { // the row with the position
 		t.Errorf("rows of a refused command:\n%s", s.dump(0))
 	}
 }
 
-// rows leaves out the row that says how far the state has come.
+// rows leaves out the row that holds the position of the state.
 func rows(dump string) string {
 	lines := strings.Split(dump, "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "00000061 ") }), "\n")
@@ -186,7 +186,7 @@ func TestAskTellsWhatBecameOfACommand(t *testing.T) {
 		return nil
 	}
 	s.two.steps["refused"] = func(tx *engine.Tx) error { set(tx, "refused"); return errNo }
-	// A follow-up of what was asked is part of it.
+	// A follow-up of a request is part of it.
 	s.two.steps["deep"] = func(tx *engine.Tx) error { set(tx, "deep"); tx.Then(s.cmd(s.one, "deeper")); return nil }
 	s.one.steps["deeper"] = func(tx *engine.Tx) error { set(tx, "deeper"); return errNo }
 	s.two.steps["good"] = func(tx *engine.Tx) error { set(tx, "good"); tx.Then(s.cmd(s.one, "better")); return nil }
@@ -301,8 +301,8 @@ func TestAFollowUpOfATimerMayNotBeRefused(t *testing.T) {
 	s.apply(0, engine.Fire())
 }
 
-// TestSavepoints goes back to savepoints within savepoints: the state, its hash included, is as if
-// what was taken back had never been.
+// TestSavepoints rolls back to nested savepoints: the state, including its hash, is as if the
+// rolled-back changes had never happened.
 func TestSavepoints(t *testing.T) {
 	plain, undone := newStage(t), newStage(t)
 	keep := func(tx *engine.Tx) {

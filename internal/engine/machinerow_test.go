@@ -65,8 +65,8 @@ func TestMachineRow(t *testing.T) {
 	}
 }
 
-// TestNamed: a row may validate names itself, against the body, in operations and from other
-// processes.
+// TestNamed: a row may validate names itself, against the body, for operations and for commands of
+// other processes.
 func TestNamed(t *testing.T) {
 	admit := notes.Types()[0].Admit
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestResultsAreApart: a result stays what it is when the next command is applied.
+// TestResultsAreApart: a result does not change when the next command is applied.
 func TestResultsAreApart(t *testing.T) {
 	calls := notes.NewCalls()
 	var results [][]byte
@@ -115,7 +115,7 @@ var numbered = &engine.CommandRow[*shelf, int64, engine.Nothing]{
 	Run: func(*shelf, *int64) error { return nil },
 }
 
-// TestUnnamed: a body without a name is its fields alone, and no name is validated.
+// TestUnnamed: a body without a name consists of its fields alone, and no name is validated.
 func TestUnnamed(t *testing.T) {
 	of := engine.Declare(engine.MachineQueue, "numbers", func(string) error { return engine.ErrInvalid }, numbered)
 	op := numbered.Op("any", 7, nil)

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// remembering is a machine, as it were, with two memories of the same rows: one that undoes and one
-// that forgets.
+// remembering stands for a machine with two memories of the same rows: one undoes and the other
+// forgets.
 type remembering struct {
 	tx      *Tx
-	rows    map[int][]int // by key; what is in the state now
+	rows    map[int][]int // by key; the current state
 	undoes  *Memory[int, *[]int, int]
 	forgets *Memory[int, *[]int, struct{}]
 }
@@ -42,7 +42,7 @@ func (r *remembering) load(k int) (a, b *[]int) {
 	return a, b
 }
 
-// do does something random to a key.
+// do applies a random change to a key.
 func (r *remembering) do(rng *rand.Rand, k, n int) {
 	_, known := r.rows[k]
 	switch what := rng.IntN(8); {
@@ -68,7 +68,7 @@ func (r *remembering) do(rng *rand.Rand, k, n int) {
 	}
 }
 
-// check compares what is remembered with the rows, and the weights with what they are the sums of.
+// check compares the memories with the rows, and the weights with their sums.
 func (r *remembering) check(t *testing.T, when string) {
 	t.Helper()
 	compare := func(name string, all map[int]*[]int) {
@@ -86,7 +86,7 @@ func (r *remembering) check(t *testing.T, when string) {
 	}
 }
 
-// weigh adds up what the values weigh.
+// weigh returns the total weight of the values.
 func weigh[C any](m *Memory[int, *[]int, C]) (sum int) {
 	for _, it := range m.items {
 		sum += it.weight
@@ -99,9 +99,9 @@ func (r *remembering) each(f func(Remembered)) {
 	f(r.forgets)
 }
 
-// TestMemory does random commands to memories, takes some back, to points within others, and
-// commits now and then: what is remembered is what the rows say at any time, and never much more
-// than the bound.
+// TestMemory applies random commands to memories, rolls some back, also to nested savepoints, and
+// commits now and then. The memories match the rows at all times and never exceed their bound by
+// much.
 func TestMemory(t *testing.T) {
 	for _, bound := range []int{0, 30, 1 << 20} {
 		seed := rand.Uint64()
@@ -153,7 +153,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryForgetsWhatWasNotUsedForLongest gives a memory more than it keeps.
+// TestMemoryForgetsWhatWasNotUsedForLongest: a memory above its bound drops the least recently used
+// values.
 func TestMemoryForgetsWhatWasNotUsedForLongest(t *testing.T) {
 	m := NewMemory[string, int, struct{}](10, nil)
 	for i, k := range []string{"a", "b", "c"} {

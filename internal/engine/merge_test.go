@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestMerge checks that a page ends where the first shard that has more does, or at its limit.
+// TestMerge checks that a page ends where the first shard with more rows ends, or at its limit.
 func TestMerge(t *testing.T) {
 	type shardPage struct {
 		items []string

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTooManyNamespaces checks that a shard does not take more namespaces than it can hold, also
-// when a write would create one.
+// TestTooManyNamespaces checks that a shard rejects namespaces beyond its limit, also when a write
+// would create one.
 func TestTooManyNamespaces(t *testing.T) {
 	x := &Executor{shards: 1}
 	x.dir.byID = make([]*namespace, MaxNamespaces)
@@ -22,16 +22,16 @@ func TestTooManyNamespaces(t *testing.T) {
 	}
 }
 
-// TestVisibleAfterRollback: a namespace whose creation is rolled back while a query looks it up,
-// and whose number another one gets, is not visible: rows of the other one would be read as its
-// own, for as long as the pointer is remembered.
+// TestVisibleAfterRollback: a namespace is not visible if its creation is rolled back during a
+// query's lookup and another one gets its number. Otherwise rows of the other namespace would be
+// read as its own for as long as the pointer is cached.
 func TestVisibleAfterRollback(t *testing.T) {
 	d := &directory{byName: make(map[string]*namespace)}
 	d.add(&namespace{name: "rolled back"})
 	given := false
 	d.looked = func() {
 		if !d.mu.TryLock() {
-			return // nothing can come between
+			return // no other lookup can intervene
 		}
 		d.mu.Unlock()
 		d.removeLast()

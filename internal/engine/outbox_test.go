@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with outcomes that get lost and
-// restarts of both sides in between: every message takes effect once.
+// TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with lost outcomes and restarts
+// of both sides in between: every message takes effect once.
 func TestOutboxDeliversOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	r := newRig(t, 2)
@@ -57,13 +57,13 @@ func TestOutboxDeliversOnce(t *testing.T) {
 			switch o := r.apply(step.Shard, step.Command)[0]; rng.IntN(4) {
 			case 0: // the outcome is lost
 				d.Done(nil, engine.ErrUnknownOutcome, r.now)
-			case 1: // and a new leader begins
+			case 1: // and a new leader takes over
 				d = r.execs[0].NewDispatch(1)
 			default:
 				d.Done(o.Result, o.Err, r.now)
 			}
 		}
-		if len(old) > 0 { // an old step turns up again
+		if len(old) > 0 { // an old step is repeated
 			step := old[rng.IntN(len(old))]
 			r.apply(step.Shard, step.Command)
 		}
@@ -83,8 +83,8 @@ func TestOutboxDeliversOnce(t *testing.T) {
 	}
 }
 
-// TestOutboxHoldsBackWhatIsNotDurable checks that a message is delivered only when the entry that
-// sent it is.
+// TestOutboxHoldsBackWhatIsNotDurable checks that a message is delivered only once the entry that
+// sent it is durable.
 func TestOutboxHoldsBackWhatIsNotDurable(t *testing.T) {
 	r := newRig(t, 1)
 	send := toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In("n")
@@ -101,7 +101,7 @@ func TestOutboxHoldsBackWhatIsNotDurable(t *testing.T) {
 	}
 }
 
-// lanes is a stage whose machine one sends commands to machine two, of the same shard, in lanes
+// lanes is a stage whose machine one sends commands to machine two of the same shard, in lanes
 // named in the command: "lane step".
 func lanes(s *stage, reply bool, commands ...string) {
 	s.t.Helper()
@@ -135,8 +135,8 @@ func TestRefusedMessagesComeBack(t *testing.T) {
 	s.wantLog(strings.Join(s.log, ", "), "d, e, d: did d <nil>, after, e: did e <nil>")
 }
 
-// TestATemporaryRefusalBlocksItsLaneOnly checks order, back-off, and that one message of a blocked
-// lane at a time is tried again.
+// TestATemporaryRefusalBlocksItsLaneOnly checks order, back-off, and that a blocked lane retries
+// one message at a time.
 func TestATemporaryRefusalBlocksItsLaneOnly(t *testing.T) {
 	for _, full := range []error{engine.Errorf(engine.ErrBusy, "full"), engine.Errorf(engine.ErrReadOnly, "no space")} {
 		s := newStage(t)
@@ -157,7 +157,7 @@ func TestATemporaryRefusalBlocksItsLaneOnly(t *testing.T) {
 		if ok || err != nil || until <= s.now || until == engine.NoTimer {
 			t.Errorf("while the lane is held: step %v, until %d, %v", ok, until, err)
 		}
-		lanes(s, false, "d1") // others go on
+		lanes(s, false, "d1") // other lanes proceed
 		s.dispatch(d, nil)
 		s.wantLog(strings.Join(s.log, ", "), "d1")
 
@@ -181,7 +181,8 @@ func TestATemporaryRefusalBlocksItsLaneOnly(t *testing.T) {
 	}
 }
 
-// TestADeliveryThatIsRefusedAsAWhole by a target without space comes again after a pause.
+// TestADeliveryThatIsRefusedAsAWhole: a delivery refused by a target without space is retried after
+// a pause.
 func TestADeliveryThatIsRefusedAsAWhole(t *testing.T) {
 	s := newStage(t)
 	lanes(s, false, "a", "b")
@@ -206,7 +207,7 @@ func TestADeliveryThatIsRefusedAsAWhole(t *testing.T) {
 	s.wantLog(strings.Join(s.log, ", "), "a, b")
 }
 
-// TestManyLanes sends in more lanes than a delivery has room for.
+// TestManyLanes sends in more lanes than fit in one delivery.
 func TestManyLanes(t *testing.T) {
 	s := newStage(t)
 	want := make(map[string]bool)
@@ -246,8 +247,8 @@ func TestSendNeedsSomebodyWhoHears(t *testing.T) {
 	s.do(s.one, "send")
 }
 
-// FuzzDeliver gives shards deliveries and settlings that no shard has made: they are applied, or
-// stop the shard by name: only the engine makes them.
+// FuzzDeliver applies deliveries and settlings that no shard has created. They are applied, or stop
+// the shard with a specific error: only the engine creates them.
 func FuzzDeliver(f *testing.F) {
 	f.Add(byte(3), []byte{0, 1, 1, 15, 0, 0, 1, 5, 1, 3, 1, 15, 1})
 	f.Add(byte(4), []byte{0, 1, 15, 0, 0, 9, 0})

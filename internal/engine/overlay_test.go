@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestOverlayModel compares an overlay, with rows beneath it, with a map: random writes, inserts of
-// new rows, deletes of rows and ranges, and commands that are taken back; and at the end what it
-// has written to the database.
+// TestOverlayModel compares an overlay over existing rows with a map, under random writes, inserts,
+// deletes of rows and ranges, and rolled-back commands. At the end it compares the rows written to
+// the database.
 func TestOverlayModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -49,12 +49,12 @@ type overlayRun struct {
 	t    *testing.T
 	x    *Executor
 	rng  *rand.Rand
-	rows map[string]string // as they should be
+	rows map[string]string // expected
 }
 
 func (r *overlayRun) key() string { return fmt.Sprintf("%03d", r.rng.IntN(400)) }
 
-// command makes some changes, and takes them back at times.
+// command makes some changes and sometimes rolls them back.
 func (r *overlayRun) command() {
 	before, tx := maps.Clone(r.rows), &r.x.tx
 	r.x.batch.over.settle()
@@ -94,7 +94,7 @@ func (r *overlayRun) change(tx *Tx) {
 	}
 }
 
-// look compares what a range holds, its first row, and a row.
+// look compares the rows of a range, its first row, and a single row.
 func (r *overlayRun) look(tx *Tx) {
 	r.t.Helper()
 	lower, upper := r.key(), r.key()
@@ -132,9 +132,9 @@ func (r *overlayRun) commit() {
 	r.look(&r.x.tx)
 }
 
-// TestRowsThatComeAndGoStayInMemory: a row inserted and deleted within one batch leaves nothing for
-// Pebble, neither itself nor a tombstone, however often it comes and goes; one that was there
-// before leaves the tombstone.
+// TestRowsThatComeAndGoStayInMemory: a row inserted and deleted within one batch writes nothing to
+// Pebble, neither the row nor a tombstone, however often this happens. A row that existed before
+// leaves the tombstone.
 func TestRowsThatComeAndGoStayInMemory(t *testing.T) {
 	o := newOverlay()
 	o.set([]byte("old"), []byte("1"), false)
@@ -167,9 +167,9 @@ func TestRowsThatComeAndGoStayInMemory(t *testing.T) {
 	}
 }
 
-// TestFewRowsAreDeletedOneByOne: a range that was deleted stays in the state until it has been
-// compacted away, and each iterator puts all of them in order. Deleting the few rows of a consumer
-// group left seven, so creating and deleting got slower with each deletion.
+// TestFewRowsAreDeletedOneByOne: a deleted range stays in the state until it has been compacted
+// away, and each iterator sorts all of them. Deleting the few rows of a consumer group used to
+// leave seven ranges, so creating and deleting got slower with each deletion.
 func TestFewRowsAreDeletedOneByOne(t *testing.T) {
 	for _, rows := range []int{0, 1, fewRows, fewRows + 1, 10 * fewRows} {
 		db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true})
@@ -202,8 +202,8 @@ func TestFewRowsAreDeletedOneByOne(t *testing.T) {
 	}
 }
 
-// TestOverlaySortsWhatIsNew counts comparisons of keys by what they cost: iterating after every
-// 20th of n writes takes n log n of them and no n².
+// TestOverlaySortsWhatIsNew counts key comparisons as a measure of cost: iterating after every 20th
+// of n writes takes n log n of them, not n².
 func TestOverlaySortsWhatIsNew(t *testing.T) {
 	const n = 100_000
 	o := newOverlay()
@@ -227,8 +227,8 @@ func TestOverlaySortsWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestManyRangesAreFoundQuickly: ranges that touch become one, those that do not stay apart, and
-// all of them can be taken back one by one.
+// TestManyRangesAreFoundQuickly: adjacent ranges are merged, others stay apart, and all of them can
+// be rolled back one by one.
 func TestManyRangesAreFoundQuickly(t *testing.T) {
 	var s rangeSet
 	var splits []rangeSplit

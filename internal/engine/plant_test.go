@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// planted says which test of the engine has to find a bug that no simulation would, because it
-// takes megabytes or a time.
+// planted lists the engine test that must find each bug which no simulation would, because it takes
+// megabytes or time.
 var planted = []plant.Planted{
 	{plant.EndlessEntry, "TestEntryIsBounded"},
 	{plant.EndlessFire, "TestFireEndsEarly"},
@@ -18,5 +18,5 @@ var planted = []plant.Planted{
 	{plant.KeepRemembered, "TestMemory"},
 }
 
-// TestPlanted switches on one bug after the other.
+// TestPlanted enables one bug after the other.
 func TestPlanted(t *testing.T) { plant.Run(t, planted) }

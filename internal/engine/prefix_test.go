@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// TestChangesWakePrefixes: every change of a namespace used to wake all queries that wait for one.
+// TestChangesWakePrefixes: every change of a namespace used to wake all queries waiting for one.
 // With 1,000 queries, each for its own prefix, a change wakes one of them, which receives the
 // number of the change.
 func TestChangesWakePrefixes(t *testing.T) {
@@ -58,8 +58,8 @@ func woken(waiters ...*wait.Waiter) (indexes []int) {
 	return indexes
 }
 
-// TestScanOfRowsEnds: a query that has no pages and looks at too many rows, small ones too, is
-// refused.
+// TestScanOfRowsEnds: a query without pages that visits too many rows is refused, even if the rows
+// are small.
 func TestScanOfRowsEnds(t *testing.T) {
 	v := View{x: &Executor{table: newTable(nil)}, scan: scan{ctx: t.Context(), rows: MaxScanRows - 1}}
 	if !v.looksAt() || v.looksAt() || !errors.Is(v.scan.err, ErrInvalid) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCountsAreAll: every number of Counts is sent, and added up.
+// TestCountsAreAll: every number of Counts is sent and summed.
 func TestCountsAreAll(t *testing.T) {
 	var c Counts
 	all := c.fields()
@@ -21,7 +21,7 @@ func TestCountsAreAll(t *testing.T) {
 	}
 }
 
-// TestTablesThatAreNone: what is wrong with a table is found before anything is opened with it.
+// TestTablesThatAreNone: errors in a table are found before anything is opened with it.
 func TestTablesThatAreNone(t *testing.T) {
 	own := enginePrimitive()
 	if err := own.Check(); err != nil {

@@ -13,7 +13,7 @@ func clearNames(from, to string) toy.Command {
 	return toy.Command{Kind: toy.Clear, Name: from, Target: to}
 }
 
-// sum returns what is left of the counters of a namespace, and how many there are.
+// sum returns the sum and the number of a namespace's remaining counters.
 func (r *rig) sum(namespace string) (sum, count int64) {
 	r.t.Helper()
 	q := toy.Sum{Namespace: namespace}
@@ -26,8 +26,8 @@ func (r *rig) sum(namespace string) (sum, count int64) {
 func TestDeleteRange(t *testing.T) {
 	r := newRig(t, 1)
 	r.apply(0, addTo("a", 1).In("default"), addTo("b", 2).In("default"), addTo("d", 4).In("default"))
-	// What is committed and what is not goes alike, what comes afterwards stays, and a row at the
-	// upper end is not meant.
+	// Committed and uncommitted rows are deleted alike, later rows stay, and the upper bound is
+	// exclusive.
 	out := r.applyOnly(0,
 		addTo("c", 8).In("default"), clearNames("b", "d").In("default"), addTo("c", 16).In("default"), addTo("d", 32).In("default"))
 	for i, o := range out {
@@ -60,8 +60,8 @@ func TestDeleteRangeIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestDeleteRangeAgainstMap compares random writes and deletes of ranges, grouped into batches at
-// random, with a map, and the state's hash with that of the same entries in batches of one.
+// TestDeleteRangeAgainstMap compares random writes and range deletes, in random batches, with a
+// map. It compares the state's hash with that of the same entries in batches of one.
 func TestDeleteRangeAgainstMap(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))

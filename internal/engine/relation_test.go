@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// TestRelations holds the table against its rules: a pair once, with a reason, and no more than is
-// needed.
+// TestRelations checks the rules of the table: each pair appears once, with a reason, and there is
+// none without need.
 func TestRelations(t *testing.T) {
 	seen := make(map[[2]MachineID]bool)
 	for _, r := range relations {
@@ -22,7 +22,7 @@ func TestRelations(t *testing.T) {
 	}
 	for _, primitive := range []MachineID{MachineKV, MachineQueue, MachineTS, MachineStream} {
 		for to := range MachineID(maxMachines) {
-			feeds := primitive == MachineStream && to == MachineWorkflow // its triggers: who is handed the records has said so
+			feeds := primitive == MachineStream && to == MachineWorkflow // its triggers: the subscriber has declared that it takes records
 			if MayPeek(primitive, to) || MayFollow(primitive, to) && !feeds {
 				t.Errorf("machine %d, which knows of no other, may use machine %d", primitive, to)
 			}

@@ -17,18 +17,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a node without a log: executors over one database in memory, whose entries the test makes
-// itself. It is a Door, which applies a command at once, at the rig's time.
+// rig is a node without a log: executors over one in-memory database, whose entries the test
+// creates. It is a Door that applies a command at once, at the rig's time.
 type rig struct {
 	t     *testing.T
 	db    *pebble.DB
 	execs []*engine.Executor
 	now   int64
 	index []uint64
-	fail  error // what Propose returns instead of applying, if set
+	fail  error // if set, Propose returns it instead of applying
 
 	durable  uint64 // raft index that counts as durable, 0: all
-	tampered bool   // with rows, behind the executors' backs
+	tampered bool   // rows changed behind the executors' backs
 }
 
 func newRig(t *testing.T, shards int) *rig {
@@ -39,7 +39,7 @@ func newRig(t *testing.T, shards int) *rig {
 func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
 	t.Helper()
 	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest}
-	// takes longer than what large values are for
+	// Compressing the large values would take longer than the tests that use them.
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	db, err := pebble.Open("state", opts)
 	if err != nil {
@@ -74,7 +74,7 @@ func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
 	return r
 }
 
-// verify reports what is wrong with the rows of a shard.
+// verify reports inconsistent rows of a shard.
 func (r *rig) verify(x *engine.Executor, report func(string)) {
 	r.t.Helper()
 	if _, err := x.Verify(context.Background(), report); err != nil {
@@ -88,7 +88,7 @@ func (quiet) Infof(string, ...any)             {}
 func (quiet) Errorf(string, ...any)            {}
 func (q quiet) Fatalf(format string, a ...any) { q.t.Errorf(format, a...) }
 
-// restart forgets what is in memory.
+// restart drops the in-memory state.
 func (r *rig) restart() {
 	r.t.Helper()
 	for _, x := range r.execs {
@@ -98,7 +98,7 @@ func (r *rig) restart() {
 	}
 }
 
-// apply carries out one entry with the commands, commits it and returns the outcomes.
+// apply applies one entry with the commands, commits it and returns the outcomes.
 func (r *rig) apply(shard engine.ShardID, cmds ...engine.Command) []engine.Outcome {
 	r.t.Helper()
 	out := r.applyOnly(shard, cmds...)
@@ -173,20 +173,20 @@ func (r *rig) dump(shard engine.ShardID) string {
 	return b.String()
 }
 
-// deliver hands over what a shard has for another, until nothing more can be handed over now.
+// deliver delivers a shard's messages for another until there are no more for now.
 func (r *rig) deliver(from, to engine.ShardID) {
 	r.t.Helper()
 	r.dispatch(r.execs[from].NewDispatch(to), nil)
 }
 
-// deliverOnly does not tell the sender.
+// deliverOnly does not notify the sender.
 func (r *rig) deliverOnly(from, to engine.ShardID) {
 	r.t.Helper()
 	n := 0
 	r.dispatch(r.execs[from].NewDispatch(to), func(engine.Step) bool { n++; return n < 4 })
 }
 
-// dispatch takes the steps of a Dispatch as long as goOn, which may be nil, agrees.
+// dispatch takes the steps of a Dispatch while goOn, which may be nil, returns true.
 func (r *rig) dispatch(d *engine.Dispatch, goOn func(engine.Step) bool) {
 	r.t.Helper()
 	for {

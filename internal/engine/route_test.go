@@ -29,8 +29,9 @@ func (d *memoryDoor) Cached(shard ShardID, p *Place, _ MachineID, _ byte, name s
 	return fmt.Append(nil, shard, p.namespace, name), true
 }
 
-// TestCachedThroughFreshHandles: a handle answers from memory as soon as anybody has asked for the
-// namespace's placement, from its first call on, whether it was taken before or after that.
+// TestCachedThroughFreshHandles: a handle answers from memory from its first call on, as soon as
+// any caller has looked up the namespace's placement. It does not matter whether the handle was
+// taken before or after that.
 func TestCachedThroughFreshHandles(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		d := &memoryDoor{spread: spread}
@@ -58,8 +59,8 @@ func TestCachedThroughFreshHandles(t *testing.T) {
 	}
 }
 
-// TestRouterForgetsPlaces: what the Router remembers is bounded, also if there are more namespaces,
-// and one that was forgotten is found again.
+// TestRouterForgetsPlaces: the Router's cache is bounded even with more namespaces, and an evicted
+// one is found again.
 func TestRouterForgetsPlaces(t *testing.T) {
 	d := &memoryDoor{}
 	r := NewRouter(d)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRows reads arbitrary bytes as each of the engine's own rows: an error or a value that is
-// written back as it was, no panic.
+// FuzzRows decodes arbitrary bytes as each of the engine's own rows. The result is an error or a
+// value that encodes to the same bytes, never a panic.
 func FuzzRows(f *testing.F) {
 	tab := newTable([]Primitive{
 		{ID: MachineKV, Name: "a", New: func() Machine { return nil }, Counters: countersOf(5)},

@@ -31,7 +31,7 @@ func changed(ops []overlayOp) (rows []changedRow) {
 	return rows
 }
 
-// fill makes a row known by offering it twice, as two reads would.
+// fill caches a row by offering it twice, as two reads would.
 func fill(c *shardRows, name, value string) {
 	c.offer(c.seq.Load(), cacheKey(name), []byte(value))
 	c.offer(c.seq.Load(), cacheKey(name), []byte(value))
@@ -53,8 +53,8 @@ func TestRowCacheAdmitsOnSecondRead(t *testing.T) {
 	want(t, c, "a", "1")
 }
 
-// TestRowCacheAdmitsInTurns: with one place for each hash, two rows that share it kept each other
-// out when they were read in turns.
+// TestRowCacheAdmitsInTurns: with one slot per hash, two rows that share a hash used to keep each
+// other out when they were read in turn.
 func TestRowCacheAdmitsInTurns(t *testing.T) {
 	c := NewRowCache(64 << 20).of(0)
 	const rows = 10_000
@@ -75,7 +75,7 @@ func TestRowCacheFollowsCommits(t *testing.T) {
 	batch := ops("a", "2", "b", "", "new", "3")
 	was := changed(batch)
 	c.begin(batch, was)
-	want(t, c, "a", "") // while the database changes, only it knows
+	want(t, c, "a", "") // while the database changes, only the database has the value
 	want(t, c, "b", "")
 	c.end(batch, was)
 	want(t, c, "a", "2")
@@ -86,8 +86,7 @@ func TestRowCacheFollowsCommits(t *testing.T) {
 	}
 }
 
-// TestRowCacheWrittenRows: what is written comes in as long as there is room, and displaces
-// nothing.
+// TestRowCacheWrittenRows: written rows are cached while there is room, and evict nothing.
 func TestRowCacheWrittenRows(t *testing.T) {
 	const size = 2 << 20
 	c := NewRowCache(size).of(0)
@@ -112,7 +111,7 @@ func TestRowCacheWrittenRows(t *testing.T) {
 		t.Fatalf("%d rows are counted and %d found", n, first)
 	}
 	want(t, c, "0", value)
-	for range 3 { // without a look at it in between
+	for range 3 { // without a read in between
 		write("0")
 		write("new")
 	}
@@ -120,8 +119,8 @@ func TestRowCacheWrittenRows(t *testing.T) {
 	want(t, c, "new", "")
 }
 
-// TestRowCacheSlotTaken: while the place of a row is kept for what a commit writes, a row of
-// another shard may get it.
+// TestRowCacheSlotTaken: while a row's slot is reserved for the value that a commit writes, a row
+// of another shard may take it.
 func TestRowCacheSlotTaken(t *testing.T) {
 	for _, becomes := range []string{"2", ""} {
 		cache := NewRowCache(minRowShare) // one bucket
@@ -152,14 +151,14 @@ func TestRowCacheSlotTaken(t *testing.T) {
 	}
 }
 
-// TestRowCacheRefusesOldReads: what was read before or during a commit may be the old row by the
-// time it is offered.
+// TestRowCacheRefusesOldReads: a value read before or during a commit may be outdated when it is
+// offered.
 func TestRowCacheRefusesOldReads(t *testing.T) {
 	c := NewRowCache(4 << 20).of(0)
 	c.offer(c.seq.Load(), cacheKey("a"), []byte("1"))
 	before := c.seq.Load()
 	batch := ops("a", "2")
-	batch[0].deleted = true // which puts nothing in
+	batch[0].deleted = true // which caches nothing
 	was := changed(batch)
 	c.begin(batch, was)
 	during := c.seq.Load()
@@ -174,8 +173,8 @@ func TestRowCacheRefusesOldReads(t *testing.T) {
 	want(t, c, "a", "2")
 }
 
-// TestRowCacheSuspended: between the arrival of a snapshot and the state being read anew the cache
-// has nothing and takes nothing.
+// TestRowCacheSuspended: between the arrival of a snapshot and the reload of the state the cache is
+// empty and accepts nothing.
 func TestRowCacheSuspended(t *testing.T) {
 	c := NewRowCache(4 << 20).of(0)
 	fill(c, "a", "1")
@@ -184,7 +183,7 @@ func TestRowCacheSuspended(t *testing.T) {
 	want(t, c, "a", "")
 	fill(c, "a", "1")
 	want(t, c, "a", "")
-	c.suspend() // Restore does it once more
+	c.suspend() // Restore suspends it again
 	c.resume()
 	c.offer(before, cacheKey("a"), []byte("1"))
 	want(t, c, "a", "")
@@ -195,7 +194,7 @@ func TestRowCacheSuspended(t *testing.T) {
 	}
 }
 
-// TestRowCacheStaysInItsBounds reads far more rows than fit, with a hot one in between, which must
+// TestRowCacheStaysInItsBounds reads far more rows than fit, interleaved with a hot row, which must
 // stay.
 func TestRowCacheStaysInItsBounds(t *testing.T) {
 	const size = 2 << 20
@@ -223,7 +222,7 @@ func TestRowCacheStaysInItsBounds(t *testing.T) {
 	want(t, c, "large", "")
 }
 
-// TestRowCacheSameHash: two rows with one hash are never taken for each other.
+// TestRowCacheSameHash: two rows with the same hash are never confused.
 func TestRowCacheSameHash(t *testing.T) {
 	c := NewRowCache(4 << 20).of(0)
 	h := hashRow(cacheKey("a"))
@@ -251,7 +250,7 @@ func TestRowCacheWithoutMemory(t *testing.T) {
 }
 
 // TestRowCacheIsShared: one shard may use all of the memory, the rows of shards are kept apart, and
-// replacing the state of one leaves those of others.
+// replacing the state of one shard keeps the others' rows.
 func TestRowCacheIsShared(t *testing.T) {
 	const size = 4 << 20
 	cache := NewRowCache(size)
@@ -292,10 +291,10 @@ func TestRowCacheIsShared(t *testing.T) {
 	}
 }
 
-// TestRowCacheNeverGoesBack: readers offer what they have read while the only row there is is
-// written again and again; what the cache answers is never older than what the database had before
-// the question. With the count of rows looked at before one was counted that was about to come in,
-// Commit took nothing out.
+// TestRowCacheNeverGoesBack: readers offer values they have read while a single row is rewritten
+// again and again. The cache never returns a value older than the database's value before the read.
+// Commit used to check the row count before a row about to be added was counted, and then removed
+// nothing.
 func TestRowCacheNeverGoesBack(t *testing.T) {
 	c := NewRowCache(1 << 20).of(0)
 	k := cacheKey("k")
@@ -320,7 +319,7 @@ func TestRowCacheNeverGoesBack(t *testing.T) {
 	}
 	for i := range 5_000 {
 		batch := []overlayOp{{key: k, value: binary.BigEndian.AppendUint64(nil, db.Load()+1)}}
-		batch[0].deleted = i%2 == 0 // so that there are no rows, now and then
+		batch[0].deleted = i%2 == 0 // so that the cache is empty now and then
 		was := changed(batch)
 		c.begin(batch, was)
 		db.Add(1)

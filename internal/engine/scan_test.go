@@ -14,13 +14,13 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// looker is the toy with a query that looks at all rows again and again, until it has to end or has
-// looked often enough.
+// looker is the toy with a query that scans all rows repeatedly, until it must end or has scanned
+// them often enough.
 type looker struct {
 	engine.Machine
-	times int                        // how often it looks at all rows; 0: for ever
-	row   func(v *engine.View)       // called for each
-	gets  func(v *engine.View) error // instead, if set
+	times int                        // number of scans over all rows; 0: unlimited
+	row   func(v *engine.View)       // called for each row
+	gets  func(v *engine.View) error // replaces the scan if set
 }
 
 func (l *looker) Duties() []engine.Duty { return []engine.Duty{{Name: "look"}} }
@@ -59,8 +59,8 @@ func newLooker(t *testing.T, l *looker) *rig {
 	return r
 }
 
-// TestQueryEndsWithItsCaller: a query that looks at many rows went on to its end when nobody waited
-// for it any more, and Close waited for it.
+// TestQueryEndsWithItsCaller: a query over many rows used to run to its end after its caller had
+// gone, and Close waited for it.
 func TestQueryEndsWithItsCaller(t *testing.T) {
 	for name, want := range map[string]error{"caller": context.Canceled, "close": engine.ErrClosed} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestQueryEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestGetsEndWithTheCaller: the same for a query that reads one row after the other.
+// TestGetsEndWithTheCaller: the same for a query that reads rows one by one.
 func TestGetsEndWithTheCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -110,9 +110,8 @@ func TestGetsEndWithTheCaller(t *testing.T) {
 	}
 }
 
-// TestQueriesHaveABudget: a query is Full when a page should end, counted anew each time it is
-// asked, by rows or by bytes, and refused when it goes on and on. What a duty looks at has no
-// bound.
+// TestQueriesHaveABudget: a query is Full when a page should end, by rows or by bytes, counted anew
+// for each request. It is refused if it continues too far. Reads of a duty have no bound.
 func TestQueriesHaveABudget(t *testing.T) {
 	full, rows := 0, 0
 	l := &looker{times: 200, row: func(v *engine.View) {

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestSeek: an iterator of a view goes to the first row from a key on, and to the last one before
-// it, within its bounds.
+// TestSeek: an iterator of a view moves to the first row at or after a key, and to the last one
+// before it, within its bounds.
 func TestSeek(t *testing.T) {
 	asked := false
 	r := newLooker(t, &looker{gets: func(v *engine.View) error {
@@ -48,7 +48,7 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// TestEnded: a query that has much to do with a row can ask whether somebody still waits.
+// TestEnded: a query with expensive work per row can check whether its caller still waits.
 func TestEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := newLooker(t, &looker{gets: func(v *engine.View) error {

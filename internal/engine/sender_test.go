@@ -14,21 +14,21 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Kinds of the engine's own commands that hold others.
+// Kinds of the engine's own commands that contain others.
 const (
 	kindTxn     = 1
 	kindDeliver = 3
 	kindFenced  = 8
 )
 
-// TestCommandsComeFromTheirSenders sends each command of each primitive in each way: only those
-// that its table names get it to its machine. The others are refused before it gets into the log,
-// and when it is there all the same.
+// TestCommandsComeFromTheirSenders sends each command of each primitive in each way: it reaches its
+// machine only from the senders that its table names. From others it is refused before it is
+// appended to the log, and again if it is in the log all the same.
 func TestCommandsComeFromTheirSenders(t *testing.T) {
 	primitives := []engine.Primitive{
 		engine.TableOf[kv.Store](), engine.TableOf[queue.Store](), engine.TableOf[stream.Store](), toy.Primitive(), toy.VaultPrimitive(),
 	}
-	reached := make(map[string]bool) // commands that got to their machine
+	reached := make(map[string]bool) // commands that reached their machine
 	for i := range primitives {
 		p := primitives[i]
 		primitives[i].New = func() engine.Machine {
@@ -69,7 +69,7 @@ func TestCommandsComeFromTheirSenders(t *testing.T) {
 				what := fmt.Sprintf("%s: %s by way of %s", p.Name, c.Name, way.name)
 				err := r.execs[0].Check(cmd)
 				switch words := fmt.Sprintf("%s: command %d (%s) is not for %v", p.Name, c.Kind, c.Name, way.from); {
-				// what has been delivered is refused in Apply, one by one
+				// Delivered commands are refused in Apply, one by one.
 				case may && err != nil, way.from == engine.FromShards && err != nil:
 					t.Errorf("%s: Check = %v", what, err)
 				case !may && way.from != engine.FromShards && (!errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), words)):
@@ -90,7 +90,7 @@ func TestCommandsComeFromTheirSenders(t *testing.T) {
 	}
 }
 
-// reachable is a machine whose commands do nothing but tell that they have come.
+// reachable is a machine whose commands only record their arrival.
 type reachable struct {
 	engine.Machine
 	reached func(kind uint8)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTextQuotesAlike: what is quoted does not depend on what a Go release takes for printable, and
-// is what fmt makes of ordinary text.
+// TestTextQuotesAlike: quoting does not depend on which characters a Go release considers
+// printable, and equals fmt's for ordinary text.
 func TestTextQuotesAlike(t *testing.T) {
 	type name string
 	for _, c := range []struct {
@@ -39,7 +39,7 @@ func TestTextQuotesAlike(t *testing.T) {
 	}
 }
 
-// TestCut: a text is cut between characters.
+// TestCut: text is cut between characters.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -15,8 +15,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// newFilledRig has two shards with namespaces, timers, and messages that were sent and that were
-// delivered.
+// newFilledRig has two shards with namespaces, timers, and messages, both sent and delivered.
 func newFilledRig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, 2)
@@ -50,7 +49,7 @@ func homeOf(t *testing.T, shard engine.ShardID, shards int) string {
 	return ""
 }
 
-// row returns the first row of shard 0 whose key begins so.
+// row returns the first row of shard 0 whose key has the prefix.
 func (r *rig) row(prefix string) (k, value []byte) {
 	r.t.Helper()
 	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix)})
@@ -79,7 +78,7 @@ func (r *rig) delete(prefix string) {
 	}
 }
 
-const own = "\x00\x00\x00" // rows of the engine in shard 0
+const own = "\x00\x00\x00" // the engine's rows in shard 0
 
 func TestVerifyReports(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -99,7 +99,7 @@ func TestAdmit(t *testing.T) {
 	}
 	in := func(c engine.Command, ns string) engine.Command { c.Namespace = ns; return c }
 	txn := func(parts ...engine.Operation) engine.Command {
-		// As an honest client with a larger limit would send it.
+		// The command as an honest client with a larger limit would send it.
 		var sent engine.Command
 		_, _ = engine.NewTxn(engine.NewRouter(spy{&sent}), "ns", 1<<20).Do(parts...).Commit(t.Context())
 		return sent
@@ -133,7 +133,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// spy is a door of one shard that notes what is proposed.
+// spy is a door of one shard that records the proposed command.
 type spy struct{ cmd *engine.Command }
 
 func (spy) Shards() int { return 1 }
