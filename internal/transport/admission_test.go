@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestManyWaits: more calls of a client wait than there may be others; the others are served. They
-// were ErrBusy beyond 4,096.
+// TestManyWaits: waiting calls of a client may exceed the limit of other calls, and those are still
+// served. Beyond 4,096 they used to get ErrBusy.
 func TestManyWaits(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()
@@ -46,8 +46,8 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
-// TestLargeReads: calls that read much are bounded, until their answers are among those that wait
-// to be sent; small ones go on.
+// TestLargeReads: large reads are bounded until their answers are queued for sending; small reads
+// proceed.
 func TestLargeReads(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()
@@ -77,7 +77,7 @@ func TestLargeReads(t *testing.T) {
 	}
 	r.well(c)
 	ends[0]()
-	for range 3 { // each gives its slot back
+	for range 3 { // each releases its slot
 		if err := page(t.Context(), c); err != nil {
 			t.Errorf("with a slot: %v", err)
 		}
@@ -85,7 +85,7 @@ func TestLargeReads(t *testing.T) {
 	ends[1]()
 }
 
-// TestTally: calls that wait and others have limits of their own, which are named.
+// TestTally: waiting calls and other calls have separate limits, which errors name.
 func TestTally(t *testing.T) {
 	for _, lasting := range []bool{false, true} {
 		tally := newTally("this node", 2, 3)
@@ -110,13 +110,13 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestTallyLines: a call that finds no place waits for a moment, the namespaces of those that wait
-// take turns, and nobody waits behind too many.
+// TestTallyLines: a call without a slot waits briefly, the namespaces of waiting calls take turns,
+// and no call waits in too long a line.
 func TestTallyLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places, flood, other = 8, 1, 2
 		tally := newTally("this node", places, 0)
-		tally.alone = true // a namespace may have all places, so that it is the turn alone that counts
+		tally.alone = true // a namespace may use all slots, so that only the turn counts
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for tally.add(false, flood) == nil {
@@ -165,8 +165,8 @@ func TestTallyLines(t *testing.T) {
 	})
 }
 
-// TestTallyOfNamespaces: however many calls of a namespace there are, there is room for those of
-// another, also on the stream of a node; a client's own are his affair.
+// TestTallyOfNamespaces: however many calls a namespace has, there is room for those of another,
+// also on a node's stream. On a client's stream one namespace may use all slots.
 func TestTallyOfNamespaces(t *testing.T) {
 	of := func(kind uint8, body []byte) uint64 {
 		q := request{kind: kind, body: body}
@@ -210,8 +210,8 @@ func TestTallyOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestMemory: who wants more than is left waits until it is given back; an address gets no more
-// than its share.
+// TestMemory: a request for more than is left waits until memory is released; an address gets no
+// more than its share.
 func TestMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(100, 60)
@@ -244,9 +244,9 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestUnfinishedFrames begins many large frames from one address and finishes none: they take no
-// more than the address's share, and whoever asks for little is served. Three connections with 60
-// such frames took 2.65 GB.
+// TestUnfinishedFrames begins many large frames from one address and finishes none. They take no
+// more than the address's share, and small requests are served. Three connections with 60 such
+// frames used to take 2.65 GB.
 func TestUnfinishedFrames(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
@@ -257,12 +257,12 @@ func TestUnfinishedFrames(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	var client *http.Client
 	for i := range frames {
-		if i%4 == 0 { // what is not read fills the window of a connection
+		if i%4 == 0 { // unread data fills the window of a connection
 			client = r.http()
 		}
 		s := r.stream(client, pathDoor)
 		s.open(roleClient)
-		go func() { // what is not read is not taken
+		go func() { // unread data does not take memory
 			_, _ = s.w.Write(partsOf(make([]byte, size))[:size/2])
 		}()
 	}

@@ -27,8 +27,8 @@ func idleSession(limit int) *session {
 	}
 }
 
-// TestOutboxFull: a call for which there is no room is refused for certain, one that is given up
-// says so to the other side all the same.
+// TestOutboxFull: a call without room in the outbox is refused for certain; a call that is given up
+// is still cancelled at the other side.
 func TestOutboxFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := idleSession(100)
@@ -64,11 +64,11 @@ func TestOutboxFull(t *testing.T) {
 	})
 }
 
-// TestAnswersWithoutRoom: an answer that is dropped would be waited for, so the stream ends.
+// TestAnswersWithoutRoom: a dropped answer would be waited for, so the stream ends.
 func TestAnswersWithoutRoom(t *testing.T) {
 	v := &visitor{peer: New(Config{Wire: testWire()}), out: newOutbox(100), calls: make(map[uint64]context.CancelFunc)}
 	v.answer(1, make([]byte, 200), nil)
-	v.goodBye() // finds room
+	v.goodBye() // has room
 	if v.out.err != nil {
 		t.Fatalf("the stream has ended: %v", v.out.err)
 	}
@@ -78,7 +78,8 @@ func TestAnswersWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestReaderThatTakesNothing: who takes nothing is given up after some time, who is slow is not.
+// TestReaderThatTakesNothing: a reader that takes nothing is dropped after some time; a slow one is
+// not.
 func TestReaderThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -103,7 +104,7 @@ func TestReaderThatTakesNothing(t *testing.T) {
 	})
 }
 
-// TestCloseWithReaderThatTakesNothing asks for more than fits into the window and reads none of it:
+// TestCloseWithReaderThatTakesNothing requests more than fits into the window and reads none of it:
 // the node closes all the same.
 func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 	t.Parallel()
@@ -128,10 +129,10 @@ func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 		}
 	}
 	r.well(honest)
-	r.close() // does not wait until it is taken
+	r.close() // does not wait for the reader
 }
 
-// spyDoor shows what passes it.
+// spyDoor observes the calls that pass it.
 type spyDoor struct {
 	engine.Door
 	seen func(engine.Query)
@@ -142,8 +143,8 @@ func (d *spyDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) 
 	return d.Door.Query(ctx, id, q)
 }
 
-// TestLargeValuesQueue: more large values at a time than a connection, or the queue of a shard, has
-// room for wait for their turn: none is copied to be refused.
+// TestLargeValuesQueue: large values that exceed the room of a connection or of a shard's queue
+// wait for their turn: none is copied only to be refused.
 func TestLargeValuesQueue(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

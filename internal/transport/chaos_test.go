@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	testrig "github.com/floedb/floe/internal/test/machinetest" // a type of this package is called rig
+	testrig "github.com/floedb/floe/internal/test/machinetest" // this package has a type named rig
 	"github.com/floedb/floe/kv"
 )
 
 var chaosFlag = flag.Duration("chaos", 1500*time.Millisecond, "how long TestChaos harms connections, at least")
 
-// chaos cuts connections in the middle of what passes, delays it, and stalls them in both
-// directions without an end.
+// chaos cuts connections in mid-transfer, delays data, and stalls connections in both directions
+// forever.
 type chaos struct {
 	seed                 uint64
 	cut, delayed, stalls atomic.Int64
@@ -52,8 +52,8 @@ func (x *chaos) tamper(conn int) tamper {
 	}
 }
 
-// TestChaos counts through connections that are cut, delayed and stalled: what is acknowledged has
-// happened once, what is refused has not, and what is in doubt at most once.
+// TestChaos counts through connections that are cut, delayed and stalled. An acknowledged increment
+// was applied once, a refused one not at all, and one with an unknown outcome at most once.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -64,8 +64,8 @@ func TestChaos(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), *chaosFlag)
 	defer stop()
 	var got atomic.Int64
-	// The time is over when something has got through and something was harmed, however little a
-	// busy machine does in it.
+	// The test ends after its time, once a call succeeded and a connection was harmed, however slow
+	// the machine is.
 	over := func() bool { return ctx.Err() != nil && (got.Load() > 0 && x.harmed() > 0 || t.Failed()) }
 	p := newProxy(t, r.addr, nil)
 	for range clients {
@@ -91,7 +91,7 @@ func TestChaos(t *testing.T) {
 				}
 			})
 		}
-		p.change(x.tamper) // and for those that follow the first
+		p.change(x.tamper) // and for the connections that follow the first
 	}
 	load.Wait()
 	p.change(nil)
@@ -113,5 +113,5 @@ func TestChaos(t *testing.T) {
 		x.delayed.Load())
 }
 
-// harmed returns how often something was done to a connection.
+// harmed returns how often a connection was harmed.
 func (x *chaos) harmed() int64 { return x.cut.Load() + x.stalls.Load() + x.delayed.Load() }

@@ -23,7 +23,7 @@ type skewed struct {
 func (c *skewed) Wall() int64         { return time.Now().UnixMilli() + c.by.Load() }
 func (c *skewed) Mono() time.Duration { return time.Since(c.start) }
 
-// fullable is a file system whose disk can be full.
+// fullable is a file system with a disk that can be full.
 type fullable struct {
 	vfs.FS
 	full atomic.Bool
@@ -39,9 +39,9 @@ func (f *fullable) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return u, nil
 }
 
-// TestFullDiskOfLeader: a node whose disk is full gives up what it leads and gets it back when
-// there is space again, so writes go on. They were refused for as long as it was full, although two
-// other nodes had space.
+// TestFullDiskOfLeader: a node whose disk is full gives up its leaderships and regains them when
+// there is space again, so writes continue. They used to be refused for as long as the disk was
+// full, although two other nodes had space.
 func TestFullDiskOfLeader(t *testing.T) {
 	t.Parallel()
 	disk := &fullable{FS: vfs.NewMem()}
@@ -66,7 +66,7 @@ func TestFullDiskOfLeader(t *testing.T) {
 	await(t, "node 1 to lead again", func() bool { return leader() == 1 })
 }
 
-// lockedLog is a log of warnings.
+// lockedLog collects warnings of the log.
 type lockedLog struct {
 	mu sync.Mutex // guards b
 	b  strings.Builder
@@ -84,9 +84,9 @@ func (l *lockedLog) has(text string) bool {
 	return strings.Contains(l.b.String(), text)
 }
 
-// TestClockAhead: the clock of a leader is set 10 minutes ahead. No entry gets that time, the node
+// TestClockAhead: the clock of a leader is set 10 minutes ahead. No entry gets that time. The node
 // gives up the leadership and does not get it back until its clock is right. All its keys with a
-// time to live used to end at once, and nothing was said.
+// time to live used to expire at once, without a log line.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	clock, log := &skewed{start: time.Now()}, new(lockedLog)

@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestClientsLeaveNothing closes clients with calls under way: net/http kept a connection whose
-// stream had ended a moment ago.
+// TestClientsLeaveNothing closes clients with calls in flight: net/http used to keep a connection
+// whose stream had just ended.
 func TestClientsLeaveNothing(t *testing.T) {
 	r := newRig(t)
 	r.well(r.dial())
@@ -48,7 +48,7 @@ func TestClientsLeaveNothing(t *testing.T) {
 }
 
 // TestCloseWhileOthersArrive closes a node while doors are opened: under the race detector it shows
-// whether all of them are waited for.
+// whether Close waits for all of them.
 func TestCloseWhileOthersArrive(t *testing.T) {
 	for range 20 {
 		r := newRig(t)
@@ -66,7 +66,7 @@ func TestCloseWhileOthersArrive(t *testing.T) {
 	}
 }
 
-// TestCloseWithHalfASnapshot closes a node that is being sent a snapshot which does not go on.
+// TestCloseWithHalfASnapshot closes a node that is receiving a stalled snapshot.
 func TestCloseWithHalfASnapshot(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(r.http(), pathSnapshot)
@@ -91,8 +91,8 @@ func TestCloseWithHalfASnapshot(t *testing.T) {
 	r.close() // does not wait for the rest
 }
 
-// TestSomethingElseAnswers dials a server that is none of floe's: the answer made the opener of a
-// stream call nil.
+// TestSomethingElseAnswers dials a server that is not floe: its response used to make the opener of
+// a stream call nil.
 func TestSomethingElseAnswers(t *testing.T) {
 	t.Parallel()
 	addr := serveHTTP2(t, http.NotFound)
@@ -105,7 +105,7 @@ func TestSomethingElseAnswers(t *testing.T) {
 }
 
 // TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is
-// committed.
+// committed. Until then the call counts.
 func TestCallsCountUntilTheyEnd(t *testing.T) {
 	v := &visitor{peer: New(Config{Wire: testWire()}), tally: newTally("this connection", 2, 1), calls: make(map[uint64]context.CancelFunc)}
 	ctx, err := v.begin(t.Context(), &request{id: 1}, maxTaken-10, false)
@@ -126,8 +126,8 @@ func TestCallsCountUntilTheyEnd(t *testing.T) {
 	v.end(&request{id: 3}, 20, false)
 }
 
-// TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all
-// calls on it.
+// TestRequestOverTheLimit: an oversized request is refused before it is sent. The node would end
+// the stream, with all calls on it.
 func TestRequestOverTheLimit(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()

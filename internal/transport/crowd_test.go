@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// from is a connection from an address.
+// from is a connection with a given remote address.
 type from struct {
 	net.Conn
 	addr string
@@ -22,15 +22,15 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.addr)) }
 
-// arrive returns the guest that a connection from an address becomes, nil if there is no place.
+// arrive returns the guest for a connection from an address, nil if there is no place.
 func (c *crowd) arrive(t *testing.T, addr string) *guest {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
 	return c.admit(from{a, addr})
 }
 
-// TestPlaces: an address has a share of the connections, an IPv6 network counting as one, and nodes
-// have places that nobody else can take.
+// TestPlaces: an address has a share of the connections, with an IPv6 network counting as one
+// address, and nodes have places reserved for them.
 func TestPlaces(t *testing.T) {
 	c := newCrowd(10, time.Minute)
 	c.share, c.reserved = 4, 2
@@ -66,8 +66,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestStrangersAreClosed: a connection on which no stream is welcomed is closed, however alive it
-// is; one that has been welcomed stays.
+// TestStrangersAreClosed: a connection without an accepted stream is closed, however active it is;
+// one with an accepted stream stays.
 func TestStrangersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(10, time.Hour)
@@ -103,8 +103,8 @@ func TestStrangersAreClosed(t *testing.T) {
 	})
 }
 
-// TestStrangersLearnNothing: who does not know the secret, or has no key, gets no HMAC to try
-// secrets with, and is not told who this node or its members are.
+// TestStrangersLearnNothing: a peer without the secret or a key gets no HMAC to test secrets with,
+// and does not learn the identity of this node or its members.
 func TestStrangersLearnNothing(t *testing.T) {
 	r := newRig(t)
 	for name, sent := range map[string][]byte{
@@ -135,8 +135,8 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// TestUnfinishedHellos: hellos that never end take memory for as many as are greeted at a time,
-// whatever the number of streams, and honest clients have their turn.
+// TestUnfinishedHellos: unfinished hellos take memory only for as many as are handled at a time,
+// whatever the number of streams, and honest clients get their turn.
 func TestUnfinishedHellos(t *testing.T) {
 	t.Parallel()
 	l := budget.Divide(budget.Least, 2)
@@ -147,7 +147,7 @@ func TestUnfinishedHellos(t *testing.T) {
 	}
 	r := newRig(t)
 	r.peer.accepted.mu.Lock()
-	clear(r.peer.accepted.nodes) // which are on this machine, where the strangers are too
+	clear(r.peer.accepted.nodes) // nodes on this machine, like the strangers
 	r.peer.accepted.mu.Unlock()
 	begun := frameOf(testHello(nil))
 	for range maxGreeted/shareOf + 8 {
@@ -162,7 +162,7 @@ func TestUnfinishedHellos(t *testing.T) {
 	if used == 0 || used > r.peer.greeting.share {
 		t.Errorf("%d bytes of hellos of one address, its share is %d", used, r.peer.greeting.share)
 	}
-	for { // its turn comes when the first strangers are out of time, which may be later than an attempt to connect lasts
+	for { // its turn comes when the first strangers time out, which may be later than an attempt to connect lasts
 		if c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{r.addr}); err == nil {
 			defer c.Close()
 			r.well(c)

@@ -16,14 +16,14 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestCutAtEachByte cuts the first connection of a client behind each byte of its conversation, in
-// either direction. The client comes back, it says of every write what it knows, and nothing is
-// left behind.
+// TestCutAtEachByte cuts the first connection of a client after each byte of its conversation, in
+// either direction. The client reconnects, reports the outcome of every write as far as it is
+// known, and leaks nothing.
 func TestCutAtEachByte(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // when the node is closed
 	r := newRig(t)
-	var passed [2]atomic.Int64 // by an uncut conversation: down, up
+	var passed [2]atomic.Int64 // bytes of an uncut conversation: down, up
 	direction := map[bool]int{true: 1}
 	converse(t, r, "uncut", func(int) tamper {
 		return func(_ context.Context, up bool, b []byte) ([]byte, bool) {
@@ -56,7 +56,8 @@ func TestCutAtEachByte(t *testing.T) {
 	}
 }
 
-// converse writes and reads through a proxy, and returns how many writes were in doubt.
+// converse writes and reads through a proxy, and returns the number of writes with an unknown
+// outcome.
 func converse(t *testing.T, r *rig, name string, how func(conn int) tamper) (unknown int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -95,8 +96,8 @@ func converse(t *testing.T, r *rig, name string, how func(conn int) tamper) (unk
 	return unknown
 }
 
-// TestAnswerLost cuts the connection when a request has passed and before its answer does: a write
-// is in doubt, a read is repeated.
+// TestAnswerLost cuts the connection after a request has passed and before its answer does: a write
+// has an unknown outcome, a read is repeated.
 func TestAnswerLost(t *testing.T) {
 	r := newRig(t)
 	var armed atomic.Bool // for the next request that names the key

@@ -12,8 +12,8 @@ import (
 	testrig "github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestDoorBeforeAttach: shards begin to work, and may have something for each other, before their
-// node has been given to the Peer.
+// TestDoorBeforeAttach: shards start to work, and may have messages for each other, before their
+// node has been attached to the Peer.
 func TestDoorBeforeAttach(t *testing.T) {
 	p := New(Config{Node: 1, Wire: testWire(), Members: testMembers, Secret: testSecret})
 	defer p.Close()
@@ -28,8 +28,8 @@ func TestDoorBeforeAttach(t *testing.T) {
 	}
 }
 
-// TestNear: a connection comes from this machine if it does from a loopback address, or from the
-// one it goes to: a node of a cluster may listen on nothing else.
+// TestNear: a connection is local if it comes from a loopback address or from the address it goes
+// to: a node of a cluster may listen on no other address.
 func TestNear(t *testing.T) {
 	for _, c := range []struct {
 		remote, local string
@@ -53,8 +53,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestOpenNodeIsForItsMachine: a client of another machine is refused while there are no keys,
-// unless the node is to be open.
+// TestOpenNodeIsForItsMachine: a client on another machine is refused while there are no keys,
+// unless the node is configured as open.
 func TestOpenNodeIsForItsMachine(t *testing.T) {
 	for _, c := range []struct{ near, insecure, enters bool }{{false, false, false}, {true, false, true}, {false, true, true}} {
 		gate, keys := auth.NewGate(1), testrig.New(t, 1, auth.Primitive())

@@ -16,9 +16,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestRestartUnderLoad stops a node, and starts it at the same address, under load. What it has not
-// taken is asked again, so that nothing fails and nothing is in doubt; a watch goes on where it
-// was.
+// TestRestartUnderLoad stops a node under load and starts it again at the same address. Calls that
+// it did not accept are retried, so none fails and none has an unknown outcome; a watch resumes
+// where it was.
 func TestRestartUnderLoad(t *testing.T) {
 	fsys := vfs.NewMem()
 	r := openRig(t, "127.0.0.1:0", fsys)
@@ -46,8 +46,8 @@ func TestRestartUnderLoad(t *testing.T) {
 	watching, unwatch := context.WithCancel(t.Context())
 	defer unwatch()
 	watch.Go(func() {
-		// While the watch finds its way back a key may change more often than its history is long:
-		// then it is told so, and begins anew.
+		// While the watch reconnects, a key may change more often than its history is long. The
+		// watch then gets an EventCompacted and starts over.
 		told := make([]bool, writers)
 		for e, err := range store.Watch(watching, "counter/") {
 			if watching.Err() != nil {
@@ -89,8 +89,8 @@ func TestRestartUnderLoad(t *testing.T) {
 	t.Logf("%d increments by one of %d writers, through %d restarts", acked[0].Load(), writers, restarts)
 }
 
-// TestStoppedUnderLoad: what a node that stops for good has not taken, or refuses, did not happen.
-// Whoever asks goes on asking until his ctx ends.
+// TestStoppedUnderLoad: calls that a permanently stopped node has not accepted, or refuses, did not
+// happen. Callers retry until their ctx ends.
 func TestStoppedUnderLoad(t *testing.T) {
 	t.Parallel()
 	fsys := vfs.NewMem()
@@ -127,9 +127,8 @@ func TestStoppedUnderLoad(t *testing.T) {
 	}
 }
 
-// TestStreamOpenedWhileDraining: a stream that is opened when the node takes no calls any more is
-// refused before a call can be sent on it. It was welcomed and then told, and might be cut off in
-// between.
+// TestStreamOpenedWhileDraining: a stream opened while the node drains is refused before a call can
+// be sent on it. It used to be accepted and then notified, and could be cut off in between.
 func TestStreamOpenedWhileDraining(t *testing.T) {
 	r := newRig(t)
 	r.peer.Drain()

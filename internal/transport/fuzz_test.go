@@ -170,7 +170,7 @@ func TestLanes(t *testing.T) {
 			sent[lane] = append(sent[lane], m)
 		}
 		go func() { _ = out.run(&wire{w: w, flush: func() error { return nil }, abort: func() { w.Close() }}) }()
-		back := newOutbox(maxWaiting) // of the other end, whose confirmations it returns at once
+		back := newOutbox(maxWaiting) // of the other end, which returns its confirmations at once
 		in := inbox{wire: &wire{r: newReader(r)}, out: back, limit: maxAnswer}
 		confirmed := make(chan struct{})
 		go func() {
@@ -210,10 +210,10 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-// TestDamagedFrame flips each bit of a frame, and cuts it anywhere.
+// TestDamagedFrame flips each bit of a frame, and truncates it at every length.
 func TestDamagedFrame(t *testing.T) {
 	good := frameOf([]byte("what was said"))
-	starved := errors.New("nothing more comes") // on a stream it would be waited for
+	starved := errors.New("nothing more comes") // on a stream, more data would be awaited
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)

@@ -15,9 +15,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestHomeThatIsCutOff dials a node that can be reached and is cut off from all others, so that it
-// knows no leader. The client leaves it for a member that it was not told of; it stayed for as long
-// as the node was cut off.
+// TestHomeThatIsCutOff dials a node that can be reached but is cut off from all others, so that it
+// knows no leader. The client leaves it for a member that was not among its configured addresses.
+// It used to stay for as long as the node was cut off.
 func TestHomeThatIsCutOff(t *testing.T) {
 	r := newRig(t)
 	host, err := shard.Open(shard.Config{
@@ -32,7 +32,7 @@ func TestHomeThatIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	members := []Member{{1, r.addr}, {2, l.Addr().String()}, {3, "127.0.0.1:1"}}
-	// It is told of no others, so that it reaches none; the client is.
+	// The node is not given the other addresses, so it reaches none; the client is.
 	cut := New(Config{Node: 2, Wire: testWire(), Members: testMembers, Secret: testSecret})
 	cut.cfg.Members = members
 	cut.Attach(host, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
@@ -50,9 +50,9 @@ func TestHomeThatIsCutOff(t *testing.T) {
 	}
 }
 
-// TestSilentHomeIsNotComeBackTo: a home that fell silent with calls under way, such as a process
-// that was stopped, is not the next one while those that answer know no leader yet: to find out
-// that it says nothing takes seconds, which came on top of the election.
+// TestSilentHomeIsNotComeBackTo: a home that fell silent with calls in flight, such as a stopped
+// process, is not the next choice while the responding nodes know no leader yet. Detecting its
+// silence takes seconds, which used to come on top of the election.
 func TestSilentHomeIsNotComeBackTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})
@@ -80,8 +80,8 @@ func TestSilentHomeIsNotComeBackTo(t *testing.T) {
 	})
 }
 
-// TestWhoLeadsIsLookedUpAgain: a node waits for a connection to a leader that does not answer for a
-// moment only: another one may lead by then.
+// TestWhoLeadsIsLookedUpAgain: a node waits only briefly for a connection to a leader that does not
+// answer: another node may lead by then.
 func TestWhoLeadsIsLookedUpAgain(t *testing.T) {
 	for _, by := range []time.Time{{}, time.Now().Add(time.Hour)} {
 		if left := time.Until((&trip{by: by}).brief().by); left > leaderPatience || left < leaderPatience/2 {

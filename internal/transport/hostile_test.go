@@ -22,7 +22,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// stream is one that a test speaks on, word by word.
+// stream is a stream that a test writes to message by message.
 type stream struct {
 	t *testing.T
 	wire
@@ -51,7 +51,7 @@ func (r *rig) stream(client *http.Client, path string) *stream {
 		body: resp.Body}
 }
 
-// ends waits for the end of a stream, which the node has to make.
+// ends waits for the node to end the stream.
 func (s *stream) ends(what string) {
 	s.t.Helper()
 	done := make(chan error, 1)
@@ -75,7 +75,7 @@ func asNode(h *hello) {
 	h.role, h.identity = roleNode, shard.Introduction{Identity: shard.Identity{Node: 2, Directory: "d", Boot: 1, Run: "r"}}
 }
 
-// TestHostileOpening sends what no honest node or client begins with.
+// TestHostileOpening sends openings that no honest node or client would send.
 func TestHostileOpening(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -120,7 +120,7 @@ func TestHostileOpening(t *testing.T) {
 	t.Cleanup(func() { r.well(honest) })
 }
 
-// open shakes hands as a client, or as node 2 with the secret.
+// open performs the handshake as a client, or as node 2 with the secret.
 func (s *stream) open(role uint8) {
 	s.t.Helper()
 	p := New(Config{Wire: testWire(), Members: testMembers, Secret: testSecret})
@@ -131,7 +131,7 @@ func (s *stream) open(role uint8) {
 	}
 }
 
-// fakeHost is node 2, as far as a handshake goes.
+// fakeHost is node 2 as far as the handshake is concerned.
 type fakeHost struct{ Host }
 
 func (fakeHost) Identity() shard.Identity {
@@ -149,7 +149,7 @@ func partsOf(b []byte) []byte {
 	out := newOutbox(len(b))
 	out.begin(func() {})
 	_ = out.sendLarge(len(b), func(dst []byte) []byte { return append(dst, b...) })
-	out.end(nil) // nobody confirms
+	out.end(nil) // no end confirms
 	var frames []byte
 	for over := false; !over; {
 		b, over, _ = out.take()
@@ -184,7 +184,7 @@ func (s *stream) ask(q request) answer {
 	return a
 }
 
-// TestHostileRequests asks, as a client, for what a client may not have.
+// TestHostileRequests sends, as a client, requests that a client may not make.
 func TestHostileRequests(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
@@ -220,7 +220,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("%s: answer %+v, %v", name, a, err)
 		}
 	}
-	// A cancel of nobody is no error; an id that goes back is one.
+	// A cancel of an unknown call is not an error; an id that decreases is.
 	if err := s.write((&request{kind: askCancel, id: 12345}).appendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestHostileRequests(t *testing.T) {
 	r.well(honest)
 }
 
-// tap keeps what is written.
+// tap records everything written.
 type tap struct {
 	io.Writer
 	written bytes.Buffer
@@ -245,7 +245,7 @@ func (w *tap) Write(b []byte) (int, error) {
 	return w.Writer.Write(b)
 }
 
-// TestReplayedOpening says again what an honest node has said to open a stream.
+// TestReplayedOpening replays the bytes with which an honest node opened a stream.
 func TestReplayedOpening(t *testing.T) {
 	r := newRig(t)
 	client := r.http()
@@ -271,7 +271,7 @@ func TestReplayedOpening(t *testing.T) {
 	r.well(r.dial())
 }
 
-// TestTooManyWait lets more calls wait on one stream than it may have.
+// TestTooManyWait makes more calls wait on one stream than allowed.
 func TestTooManyWait(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
@@ -292,7 +292,7 @@ func TestTooManyWait(t *testing.T) {
 	r.well(honest)
 }
 
-// TestHostileNode sends, as a node that knows the secret, what raft would choke on.
+// TestHostileNode sends, as a node that knows the secret, messages that raft cannot handle.
 func TestHostileNode(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
@@ -332,8 +332,8 @@ func TestHostileNode(t *testing.T) {
 	r.well(honest)
 }
 
-// TestHostileBytes connects with what is no HTTP/2, half open connections, and a thousand that say
-// nothing.
+// TestHostileBytes connects with bytes that are not HTTP/2, half-open connections, and a thousand
+// silent ones.
 func TestHostileBytes(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()

@@ -14,10 +14,10 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// gateFS is a file system whose fsyncs wait while it is shut.
+// gateFS is a file system whose fsyncs block while the gate is shut.
 type gateFS struct {
 	vfs.FS
-	gate atomic.Pointer[chan struct{}] // closed when it opens; nil: it was never shut
+	gate atomic.Pointer[chan struct{}] // closed when the gate opens; nil: it was never shut
 }
 
 // shut shuts the gate until open is called.
@@ -58,8 +58,8 @@ func (f *gateFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestConsumeGivesBackWhatItTakes: messages that a Consume had taken in the log when its ctx ended,
-// and had not got yet, stayed leased, and that delivery was one of their attempts.
+// TestConsumeGivesBackWhatItTakes: messages that a Consume had taken in the log but not received
+// when its ctx ended used to stay leased, and the delivery counted as an attempt.
 func TestConsumeGivesBackWhatItTakes(t *testing.T) {
 	for _, from := range []string{"node", "client"} {
 		for name, c := range map[string]lastTake{
@@ -74,11 +74,11 @@ func TestConsumeGivesBackWhatItTakes(t *testing.T) {
 	}
 }
 
-// lastTake is how a Consume ends.
+// lastTake describes how a Consume ends.
 type lastTake struct {
-	disk        time.Duration // how long it takes to write
-	first, then bool          // there is a message before Consume begins, or while it waits
-	want        time.Duration // how long the end takes
+	disk        time.Duration // duration of the take's write
+	first, then bool          // a message exists before Consume begins, or arrives while it waits
+	want        time.Duration // expected duration of the end
 }
 
 func (c lastTake) test(t *testing.T, from string) {
@@ -135,7 +135,7 @@ func (c lastTake) test(t *testing.T, from string) {
 	} else if c.then {
 		go enqueue()
 	}
-	synctest.Wait() // the take, if there is something for it, is on its way to the disk
+	synctest.Wait() // the take, if there is a message for it, is being written to the disk
 	began := time.Now()
 	cancel()
 	time.AfterFunc(c.disk, open)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestListenBesideChildren closes and opens a listener while processes are started, which hold
-// copies of it for a moment.
+// TestListenBesideChildren closes and opens a listener while processes are started, which briefly
+// hold copies of it.
 func TestListenBesideChildren(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("go")

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	testrig "github.com/floedb/floe/internal/test/machinetest" // a type of this package is called rig
+	testrig "github.com/floedb/floe/internal/test/machinetest" // this package has a type named rig
 )
 
 func TestMain(m *testing.M) {

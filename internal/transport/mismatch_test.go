@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestMismatchedEnds dials nodes with TLS where they speak clear text, the reverse, and without
-// trust: the error says so, at once.
+// TestMismatchedEnds dials clear-text nodes with TLS, the reverse, and TLS nodes without trust: the
+// error names the problem at once.
 func TestMismatchedEnds(t *testing.T) {
 	clear := newRig(t)
 	conf := testTLS(t)
@@ -57,8 +57,8 @@ func TestMismatchedEnds(t *testing.T) {
 	clear.well(d)
 }
 
-// TestOtherVersion: two ends with different versions of the protocol say so by name, at once, and
-// read no frame of each other.
+// TestOtherVersion: two ends with different versions of the protocol report the versions at once,
+// and read no frame of each other.
 func TestOtherVersion(t *testing.T) {
 	r := newRig(t)
 	resp, err := r.http().Post("http://"+r.addr+"/floe/99/door", "", nil)
@@ -80,7 +80,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// serveHTTP2 serves HTTP/2 in clear text and returns where.
+// serveHTTP2 serves HTTP/2 in clear text and returns its address.
 func serveHTTP2(t *testing.T, h http.HandlerFunc) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,8 +99,8 @@ func serveHTTP2(t *testing.T, h http.HandlerFunc) (addr string) {
 	return l.Addr().String()
 }
 
-// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error
-// names each, once.
+// TestDialNobody dials addresses that refuse connections, or accept them and stay silent: the error
+// names each address once.
 func TestDialNobody(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,7 +127,7 @@ func TestDialNobody(t *testing.T) {
 		t.Errorf("dial with a deadline: %v", err)
 	}
 
-	// Those that are silent do not keep a client from one that answers.
+	// Silent addresses do not keep a client from one that answers.
 	r := newRig(t)
 	c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), silent.Addr().String(), r.addr})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// pipes is a network in memory, whose time is that of a synctest bubble.
+// pipes is an in-memory network that uses the time of a synctest bubble.
 type pipes struct {
 	mu    sync.Mutex // guards ports
 	ports map[string]*port
@@ -86,8 +86,8 @@ func (l *port) Close() error {
 
 func (l *port) Addr() net.Addr { return &net.UnixAddr{Name: l.addr} }
 
-// TestOutages stops the node that a client talks to, for longer than any patience and for a moment.
-// Whatever goes on until its ctx ends goes on; plain calls do, too, until theirs ends.
+// TestOutages stops the client's node, once for longer than any patience and once briefly.
+// Long-running calls continue until their ctx ends, and so do plain calls.
 func TestOutages(t *testing.T) {
 	for name, outage := range map[string]time.Duration{"short": time.Millisecond, "longer than patience": 3 * patience, "long": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +183,8 @@ func testOutage(t *testing.T, outage time.Duration) {
 	calls.Wait()
 }
 
-// TestRefusedForLong: a node that answers and can not help is told about when patience is over, by
-// plain calls; a wait goes on. What is silent for some time in between begins the count anew.
+// TestRefusedForLong: if a node answers but cannot help, plain calls return an error once patience
+// is over, while a wait continues. A period of silence restarts the count.
 func TestRefusedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})
@@ -211,7 +211,7 @@ func TestRefusedForLong(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, engine.ErrUnavailable) || took < time.Minute+patience {
 			t.Errorf("a plain call that meets a silent node: %v after %v, want ErrUnavailable after %v", err, took, time.Minute+patience)
 		}
-		// A query that has waited at a node has all of patience to find the next.
+		// A query that has waited at a node has the whole patience to find the next one.
 		for _, stay := range []time.Duration{patience - time.Second, time.Hour} {
 			began = time.Now()
 			tries := 0
@@ -229,9 +229,9 @@ func TestRefusedForLong(t *testing.T) {
 	})
 }
 
-// TestTakeForGoodIsNotRepeated: a take that waits is asked for anew when its answer was lost, here
-// or on the way from another node. What a consumer without acknowledgement had got then was gone,
-// and nobody knew.
+// TestTakeForGoodIsNotRepeated: a waiting take is repeated if its answer was lost, here or on the
+// way from another node. A take without acknowledgement is not. The records it had received used to
+// be lost without an error.
 func TestTakeForGoodIsNotRepeated(t *testing.T) {
 	p := newRig(t).peer
 	for _, lost := range []error{&lostError{io.ErrUnexpectedEOF}, &unknownError{io.ErrUnexpectedEOF}} {
@@ -254,8 +254,8 @@ func TestTakeForGoodIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestTakeThatHardlyWaits: a take whose time is over before anybody has been asked gets what is
-// there, as one does that does not wait.
+// TestTakeThatHardlyWaits: a take whose time ends before any node was asked gets the available
+// records, like one that does not wait.
 func TestTakeThatHardlyWaits(t *testing.T) {
 	result, err := newRig(t).peer.untilTaken(t.Context(), everyFailure, engine.Take{Wait: 1},
 		func(engine.Take, *trip) ([]byte, error) { return []byte("taken"), nil })
@@ -264,10 +264,9 @@ func TestTakeThatHardlyWaits(t *testing.T) {
 	}
 }
 
-// TestTakeWithoutALeader: a take that waits for something is refused when nobody has led for as
-// long as patience lasts, like every other call, unless its caller goes on through outages; if its
-// time is over before, it has got nothing. Its turn is kept: whoever leads at last is told how long
-// it has waited.
+// TestTakeWithoutALeader: like every other call, a waiting take is refused if there was no leader
+// for the whole patience, unless its caller continues through outages. If its time ends earlier,
+// its result is empty. It keeps its turn: the next leader receives how long it has waited.
 func TestTakeWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// proxy carries connections to a node, and does to them what a network may do.
+// proxy forwards connections to a node, and disturbs them as a network may.
 type proxy struct {
 	to   string
 	addr string
@@ -17,17 +17,17 @@ type proxy struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows; nothing is called under it
+	mu     sync.Mutex // guards the fields below; no call is made under it
 	tamper func(conn int) tamper
 	conns  int
 }
 
-// tamper is given what passes one connection, by a goroutine for each direction, and returns what
-// goes on and whether that is the end of the connection. It may wait, until ctx is done.
+// tamper receives the data of one connection, in a goroutine per direction. It returns the data to
+// forward and whether the connection ends. It may wait until ctx is done.
 type tamper func(ctx context.Context, up bool, b []byte) (on []byte, end bool)
 
-// newProxy returns a proxy to a node; the function says what happens to each connection, counted
-// from 0. nil: nothing.
+// newProxy returns a proxy to a node; how returns the tamper of each connection, counted from 0.
+// nil: none.
 func newProxy(t *testing.T, to string, how func(conn int) tamper) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func (p *proxy) close() {
 	p.running.Wait()
 }
 
-// change makes later connections suffer something else.
+// change sets the tampers of later connections.
 func (p *proxy) change(how func(conn int) tamper) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *proxy) carry(client net.Conn, how tamper) {
 	both.Wait()
 }
 
-// cutAfter ends a connection when so many bytes have passed in one direction.
+// cutAfter ends a connection after n bytes in one direction.
 func cutAfter(n int, upward bool) tamper {
 	return func(_ context.Context, up bool, b []byte) ([]byte, bool) {
 		if up != upward {
@@ -126,7 +126,7 @@ func cutAfter(n int, upward bool) tamper {
 	}
 }
 
-// throttle lets so many bytes a second pass in each direction of a connection.
+// throttle limits each direction of a connection to perSecond bytes per second.
 func throttle(perSecond int) tamper {
 	return func(ctx context.Context, _ bool, b []byte) ([]byte, bool) {
 		wait(ctx, time.Duration(len(b))*time.Second/time.Duration(perSecond))
@@ -134,7 +134,7 @@ func throttle(perSecond int) tamper {
 	}
 }
 
-// stall lets nothing pass any more, and does not say so.
+// stall silently blocks all data.
 func stall(ctx context.Context, _ bool, _ []byte) ([]byte, bool) {
 	<-ctx.Done()
 	return nil, true

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestReachIsToldOnce: a node that is refused, or can not be reached, for reasons that change with
-// each attempt has a few lines a minute in the log, and the next one says how many changes had
-// none. Each attempt had a line.
+// TestReachIsToldOnce: a node that is refused or unreachable, for reasons that change with each
+// attempt, is logged with a few lines a minute. The next line says how many changes had none. Each
+// attempt used to have a line.
 func TestReachIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
@@ -32,7 +32,7 @@ func TestReachIsToldOnce(t *testing.T) {
 		reasons := []error{errors.New("one reason"), errors.New("another reason")}
 		for range 10 {
 			n.refuses("x", reasons[0])
-			n.cut(&n.raft, reasons[1], false) // soon tried again
+			n.cut(&n.raft, reasons[1], false) // soon retried
 		}
 		for range 10 {
 			n.cut(&n.raft, reasons[1], true)
@@ -69,8 +69,8 @@ func TestReachIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestSilentNodeIsTold: a node at whose address nothing ever answers is in the log after some
-// attempts, however long each of them takes.
+// TestSilentNodeIsTold: a node whose address never answers is logged after some attempts, however
+// long each of them takes.
 func TestSilentNodeIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
@@ -83,15 +83,15 @@ func TestSilentNodeIsTold(t *testing.T) {
 		p.spawn(p.nodes[2].raft.run)
 		wait(t.Context(), 10*time.Minute)
 		p.Close()
-		wait(t.Context(), time.Minute) // what was being dialled outlasts it
+		wait(t.Context(), time.Minute) // the dial in progress outlasts it
 		if got := log.String(); !strings.Contains(got, "node=2") || !strings.Contains(got, "can not be reached") {
 			t.Errorf("after ten minutes of silence the log says %q", got)
 		}
 	})
 }
 
-// TestStrangersInTheLog: strangers whose streams are refused, or ended, have a few lines a minute
-// in the log, and the next one says how many had none.
+// TestStrangersInTheLog: strangers whose streams are refused or ended are logged with a few lines a
+// minute, and the next line says how many had none.
 func TestStrangersInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)

@@ -20,7 +20,7 @@ func testWire() *engine.Wire {
 	return engine.NewWire([]engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()})
 }
 
-// rig is a node in memory that listens, and has other members who are not there.
+// rig is an in-memory node that listens, with other members that do not exist.
 type rig struct {
 	t    *testing.T
 	host *shard.Host
@@ -38,7 +38,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// openRig opens a node on a file system of its own, which it may have been on before.
+// openRig opens a node on a file system of its own, perhaps one it used before.
 func openRig(t *testing.T, addr string, fsys vfs.FS) *rig {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -53,7 +53,7 @@ func openRigAt(t *testing.T, l net.Listener, fsys vfs.FS) *rig {
 	return openRigFor(t, l, fsys, 64<<10)
 }
 
-// openRigFor opens a node for values of up to so many bytes.
+// openRigFor opens a node for values of up to maxValue bytes.
 func openRigFor(t *testing.T, l net.Listener, fsys vfs.FS, maxValue int) *rig {
 	t.Helper()
 	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: maxValue,
@@ -79,7 +79,7 @@ func (r *rig) close() {
 	r.peer.Close()
 }
 
-// http returns a client for tests that speak for themselves.
+// http returns a client for tests that send raw requests.
 func (r *rig) http() *http.Client {
 	conns := newCrowd(maxConnections, 2*pingAfter)
 	r.t.Cleanup(conns.closeAll)

@@ -20,9 +20,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestSlowFollower: a follower is far behind, on a way that takes longer for one message of entries
-// than many heartbeats. It gets each entry about once, and heartbeats meanwhile. The leader sent it
-// the same entries with the answer to each heartbeat, and nothing else got through.
+// TestSlowFollower: a follower is far behind, on a link that takes longer for one message of
+// entries than many heartbeats. It gets each entry about once, and heartbeats meanwhile. The leader
+// used to resend the same entries with the answer to each heartbeat, and nothing else got through.
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	c := &trio{t: t, keep: 1000}
@@ -76,14 +76,14 @@ func TestSlowFollower(t *testing.T) {
 	}
 }
 
-// slowWay is the way of a connection of pipes: buffers that take a megabyte each way, and let so
-// many bytes a second out.
+// slowWay is the link of a connection of pipes: buffers of a megabyte each way, which drain at the
+// given number of bytes per second.
 type slowWay struct {
 	net.Conn
 	down, up atomic.Int64
 }
 
-// dialSlow opens a connection with a slow way. Both ends see its end.
+// dialSlow opens a connection with a slow link. Both ends see its end.
 func (p *pipes) dialSlow(ctx context.Context, network, addr string, rate int64) (*slowWay, error) {
 	far, err := p.dial(ctx, network, addr)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *pipes) dialSlow(ctx context.Context, network, addr string, rate int64) 
 						pause = time.Duration(n) * time.Second / time.Duration(rate)
 					}
 					wait(life, pause)
-					_, _ = dst.Write(b[:n]) // after the end nobody reads it
+					_, _ = dst.Write(b[:n]) // after the end no peer reads it
 					b = b[n:]
 				}
 			}
@@ -132,8 +132,8 @@ func (p *pipes) dialSlow(ctx context.Context, network, addr string, rate int64) 
 	return w, nil
 }
 
-// TestSlowLink moves values of a megabyte both ways, each of which takes longer than any silence
-// that is borne. They arrive, and so do small calls beside them, within a time of their own.
+// TestSlowLink moves values of a megabyte both ways, each of which takes longer than any tolerated
+// silence. They arrive, and so do concurrent small calls, within a time limit of their own.
 func TestSlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -187,12 +187,12 @@ func TestSlowLink(t *testing.T) {
 	})
 }
 
-// TestDeadLink lets a way fall silent, or next to, in either direction: a call on it learns so
-// within a time, and is asked again.
+// TestDeadLink silences a link completely or almost, in either direction: a call on it detects this
+// in time, and is retried.
 func TestDeadLink(t *testing.T) {
 	const fast = 1 << 30
 	for name, c := range map[string]struct {
-		down, up int64 // bytes a second
+		down, up int64 // bytes per second
 		within   time.Duration
 	}{
 		"silent":             {0, 0, 3 * pingAfter},
@@ -231,8 +231,8 @@ func TestDeadLink(t *testing.T) {
 	}
 }
 
-// TestFarContext: the error of a ctx that ended at the other side is none of a ctx here, whichever
-// way it comes.
+// TestFarContext: the error of a ctx that ended at the other side is not a ctx error here,
+// whichever way it arrives.
 func TestFarContext(t *testing.T) {
 	for _, far := range []error{context.Canceled, context.DeadlineExceeded} {
 		s := idleSession(100)
@@ -247,8 +247,8 @@ func TestFarContext(t *testing.T) {
 	}
 }
 
-// TestDroppedStream: a node that ends a stream because of what it reads there gives no answer to
-// the calls that this ends, or they would be taken as refused.
+// TestDroppedStream: a node that ends a stream because of data it read there does not answer the
+// calls that this ends, or they would count as refused.
 func TestDroppedStream(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(r.http(), pathDoor)

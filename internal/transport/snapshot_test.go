@@ -19,13 +19,13 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
-	testrig "github.com/floedb/floe/internal/test/machinetest" // a type of this package is called rig
+	testrig "github.com/floedb/floe/internal/test/machinetest" // this package has a type named rig
 	"github.com/floedb/floe/internal/test/toy"
 	"github.com/floedb/floe/kv"
 )
 
-// trio is three nodes with one shard and so small a log that node 3, which the others reach through
-// a proxy, needs a snapshot when it has been away.
+// trio is three nodes with one shard and a log so small that node 3, which the others reach through
+// a proxy, needs a snapshot after an absence.
 type trio struct {
 	t     *testing.T
 	addrs [3]string
@@ -34,8 +34,8 @@ type trio struct {
 	proxy *proxy
 	seen  *observed // node 3
 
-	refused atomic.Int64 // snapshots
-	keep    uint64       // entries for followers, 0: 10
+	refused atomic.Int64 // refused snapshots
+	keep    uint64       // log entries kept for followers, 0: 10
 	clocks  [3]shard.Clock
 	log     [3]*slog.Logger
 }
@@ -111,8 +111,8 @@ func (c *trio) stop(i int) {
 	}
 }
 
-// term returns the term of the shard, 0 unless node 1 leads it, which is where leadership is handed
-// to when all is well.
+// term returns the term of the shard, 0 unless node 1 leads it. Node 1 is where the leadership
+// moves when all is well.
 func (c *trio) term() uint64 {
 	s, err := c.rigs[0].host.Stats()
 	if err != nil || s.Shards[0].Leader != 1 {
@@ -121,8 +121,8 @@ func (c *trio) term() uint64 {
 	return s.Shards[0].Term
 }
 
-// fall lets node 3 be away while more is written than the log keeps, and returns when it is back.
-// how says what then happens to connections to it.
+// fall takes node 3 away while more is written than the log keeps, and returns when it is back. how
+// returns the tamper of later connections to it.
 func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.t.Helper()
 	c.put(store, "begin", nil)
@@ -140,8 +140,8 @@ func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.start(2, l)
 }
 
-// put writes key, again while the outcome is unknown: leadership may move under any call, because a
-// node was stopped or because the machine is busy.
+// put writes key, and retries while the outcome is unknown: leadership may move during any call,
+// because a node was stopped or because the machine is busy.
 func (c *trio) put(store *kv.Store, key string, value []byte, o ...kv.PutOption) {
 	c.t.Helper()
 	_, err := store.Put(c.t.Context(), key, value, o...)
@@ -153,7 +153,7 @@ func (c *trio) put(store *kv.Store, key string, value []byte, o ...kv.PutOption)
 	}
 }
 
-// level waits until node 3 has what the others have.
+// level waits until node 3 has the same state as the others.
 func (c *trio) level(store *kv.Store) {
 	c.t.Helper()
 	c.put(store, "end", []byte("e"))
@@ -174,18 +174,18 @@ func (c *trio) level(store *kv.Store) {
 	}
 }
 
-// observed is a host that notes what comes to it.
+// observed is a host that records what it receives.
 type observed struct {
 	*shard.Host
 	refused *atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	reason  error      // of the last refusal
 	taken   int
 	kinds   map[raftpb.MessageType]int
-	longest time.Duration // that a snapshot took to come
-	heard   int           // messages of a leader since the latest snapshot began to come
-	beside  int           // of these, the most that came before a snapshot was taken
+	longest time.Duration // longest time that a snapshot took to arrive
+	heard   int           // messages of a leader since the latest snapshot began to arrive
+	beside  int           // of these, the most that came before a snapshot was accepted
 }
 
 func (o *observed) Receive(id uint16, msgs []*raftpb.Message) {
@@ -233,8 +233,8 @@ func (c *trio) dial() *kv.Store {
 }
 
 // TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several
-// elections: heartbeats go on beside it. They are counted: on a busy machine there may be an
-// election all the same.
+// elections: heartbeats continue meanwhile. The test counts them, because on a busy machine there
+// may be an election all the same.
 func TestSlowSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
@@ -254,8 +254,8 @@ func TestSlowSnapshot(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshotStream flips a bit of snapshots on their way, and cuts them: they are refused
-// and leave nothing, and the next one is taken.
+// TestDamagedSnapshotStream flips a bit of snapshots in transit and truncates them: they are
+// refused and leave nothing behind, and the next one is accepted.
 func TestDamagedSnapshotStream(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
@@ -264,9 +264,9 @@ func TestDamagedSnapshotStream(t *testing.T) {
 	const times = 3
 	from := testrig.Seed(t)
 	c.fall(store, func(conn int) tamper {
-		rng := rand.New(rand.NewPCG(from, uint64(conn))) // for the one direction
+		rng := rand.New(rand.NewPCG(from, uint64(conn))) // for one direction
 		next := func() int { return 64<<10 + rng.IntN(900<<10) }
-		at := next() // only snapshots, and what replaces them, are as large
+		at := next() // only snapshots, and their replacements, are as large
 		return func(_ context.Context, up bool, b []byte) ([]byte, bool) {
 			if !up {
 				return b, false

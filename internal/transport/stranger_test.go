@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// stranger is node 2 with something about it.
+// stranger is node 2 with a different identity or number of shards.
 type stranger struct {
 	fakeHost
 	run    string
@@ -41,8 +41,8 @@ func (r *rig) greetAs(s stranger) error {
 	return err
 }
 
-// TestPagesAreRefused: what a page in a browser sends is refused before anything of it is looked
-// at, whatever it looks like.
+// TestPagesAreRefused: requests from a page in a browser are refused before their content is read,
+// whatever it looks like.
 func TestPagesAreRefused(t *testing.T) {
 	r := newRig(t)
 	for _, header := range []string{"Origin", "Sec-Fetch-Site", "sec-fetch-mode"} {
@@ -62,8 +62,8 @@ func TestPagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestOldTLS: neither end takes part in a handshake of a version before 1.3, also where a
-// configuration per client allows it.
+// TestOldTLS: neither end accepts a TLS version before 1.3, even if a configuration per client
+// allows it.
 func TestOldTLS(t *testing.T) {
 	plain := testTLS(t)
 	plain.MinVersion = tls.VersionTLS10
@@ -94,8 +94,8 @@ func TestOldTLS(t *testing.T) {
 	}
 }
 
-// TestOtherShards: a node with another number of shards is refused, and both are told both numbers.
-// It took part, and the same key read differently at different nodes.
+// TestOtherShards: a node with another number of shards is refused, and both ends report both
+// numbers. It used to take part, and the same key read differently at different nodes.
 func TestOtherShards(t *testing.T) {
 	r := newRig(t)
 	err := r.greetAs(stranger{run: "r", shards: 3})
@@ -108,9 +108,9 @@ func TestOtherShards(t *testing.T) {
 	}
 }
 
-// TestTwoOfOneNode: a copy of a node's directory that is started beside the original is kept out
-// while that is connected, and the original stays. When it has gone, whoever comes with its
-// directory is that node.
+// TestTwoOfOneNode: a copy of a node's directory, started beside the original, is kept out while
+// the original is connected, and the original stays. Once the original has gone, any process with
+// its directory is that node.
 func TestTwoOfOneNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

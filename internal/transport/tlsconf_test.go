@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// testTLS returns what a node on 127.0.0.1 and its clients know each other by: both show the same
-// certificate.
+// testTLS returns the TLS configuration of a node on 127.0.0.1 and its clients: both present the
+// same certificate.
 func testTLS(t *testing.T) *tls.Config {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

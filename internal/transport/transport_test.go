@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// TestMessageTypes decodes a message of every type that raft has: those that it takes from itself,
-// or chokes on, are none of another node's.
+// TestMessageTypes decodes a message of every raft type: types that raft only sends to itself, or
+// cannot handle, are rejected from other nodes.
 func TestMessageTypes(t *testing.T) {
 	fromOthers := map[raftpb.MessageType]bool{
 		raftpb.MsgApp: true, raftpb.MsgAppResp: true, raftpb.MsgVote: true, raftpb.MsgVoteResp: true, raftpb.MsgPreVote: true,

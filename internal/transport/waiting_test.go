@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestWaitingEndsWithItsCaller: queries that wait at the node end when whoever asked gives up, goes
-// away, or is cut off.
+// TestWaitingEndsWithItsCaller: queries waiting at the node end when their caller cancels, closes,
+// or is cut off.
 func TestWaitingEndsWithItsCaller(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
@@ -55,7 +55,7 @@ func TestWaitingEndsWithItsCaller(t *testing.T) {
 	r.well(honest)
 }
 
-// rawWait is the query of kv that waits for a key, with names that no client of ours sends.
+// rawWait is the query of kv that waits for a key, with names that no floe client sends.
 type rawWait struct {
 	namespace, key string
 	after          uint64
@@ -76,9 +76,9 @@ func (q *rawWait) Arguments(f *codec.Fields) {
 	c.Bool(&q.exists)
 }
 
-// TestWaitingHoldsNoFrames: queries that wait give back the memory of their frames, however large
-// they are, and one client gets no more than its share of what remains: others are served. The name
-// of a namespace is bounded.
+// TestWaitingHoldsNoFrames: waiting queries release the memory of their frames, however large they
+// are. One client gets no more than its share of the rest, so others are served. The name of a
+// namespace is bounded.
 func TestWaitingHoldsNoFrames(t *testing.T) {
 	l := budget.Default()
 	l.Requests = 4 << 20
@@ -87,12 +87,12 @@ func TestWaitingHoldsNoFrames(t *testing.T) {
 	r.peer.requests.limit = l.Requests
 	s := r.stream(r.http(), pathDoor)
 	s.open(roleClient)
-	const size = 60 << 10 // below what the rig takes for a request
+	const size = 60 << 10 // below the rig's maximum request size
 	large := func(id uint64, q *rawWait) []byte {
 		return partsOf((&request{kind: askQuery, id: id, shard: uint64(engine.HomeShard("n", 2)),
 			body: engine.AppendQuery(nil, q)}).appendTo(nil))
 	}
-	go func() { // confirmations have to be read, or no further parts are taken
+	go func() { // confirmations must be read, or no further parts are accepted
 		_, _ = s.in.Write(large(1, &rawWait{namespace: strings.Repeat("n", size), key: "k", exists: true}))
 		for id := range uint64(100) {
 			if _, err := s.in.Write(large(id+2, &rawWait{namespace: "n", key: strings.Repeat("k", size), exists: true})); err != nil {
