@@ -15,7 +15,7 @@ import (
 )
 
 // TestAdmit checks commands of users in other processes. The machine also refuses a malformed body.
-// It accepts what only Admit rejects: a user may not send it, but another machine may.
+// It accepts bodies that only Admit rejects: users may not send them, but other machines may.
 func TestAdmit(t *testing.T) {
 	const most = 100
 	r := machinetest.New(t, 1, engine.TableOf[action.Store](), table())

@@ -13,12 +13,12 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// calls is what the actions of a random test have seen of calls, by their idempotency keys:
-// "<run>/<step>#<visit>", of a branch with its index behind it.
+// calls records the calls that the actions of a random test received, by idempotency key:
+// "<run>/<step>#<visit>", followed by the index for a branch.
 type calls struct {
-	sent   map[string][]byte           // with what a handler was called last
-	came   map[string][]byte           // to what it came, if the run has taken that for the end of the call
-	work   map[string]map[string]int64 // runs of handlers that have not returned -> since when
+	sent   map[string][]byte           // input of the latest call of the handler
+	came   map[string][]byte           // result, if the run has accepted it as the end of the call
+	work   map[string]map[string]int64 // runs of handlers that have not returned -> their start
 	undone map[string]bool
 }
 
@@ -26,11 +26,11 @@ func newCalls() *calls {
 	return &calls{make(map[string][]byte), make(map[string][]byte), make(map[string]map[string]int64), make(map[string]bool)}
 }
 
-// undoOf is what keys of calls that compensate end with.
+// undoOf is the suffix of the keys of compensating calls.
 const undoOf = "/compensate"
 
-// took notes that a handler begins, and fails the test if it compensates what it should not, or not
-// yet.
+// took records the start of a handler, and fails the test if it compensates a visit that must not
+// be compensated, or not yet.
 func (c *calls) took(t *testing.T, task *action.Task, now int64, strict bool) {
 	visit, undo := strings.CutSuffix(task.IdempotencyKey, undoOf)
 	if !undo {
@@ -57,8 +57,7 @@ func (c *calls) took(t *testing.T, task *action.Task, now int64, strict bool) {
 	}
 }
 
-// checkData compares what a visit is compensated with with what it was called with, and with what
-// that came to.
+// checkData compares the input of a visit's compensation with the visit's input and output.
 func (c *calls) checkData(t *testing.T, visit string, input, output []byte, strict bool) {
 	if sent, ok := c.sent[visit]; ok && !bytes.Equal(sent, input) {
 		t.Errorf("%s is compensated with the input %s, and was called with %s", visit, input, sent)
@@ -87,8 +86,8 @@ func (c *calls) of(visit string) (keys []string) {
 	return keys
 }
 
-// returned notes that a handler has returned. came is what the run has taken for the end of the
-// call, nil if it has not.
+// returned records the return of a handler. came is the result that the run has accepted as the end
+// of the call, nil if it has not.
 func (c *calls) returned(task *action.Task, came []byte) {
 	visit, undo := strings.CutSuffix(task.IdempotencyKey, undoOf)
 	if undo {
@@ -101,20 +100,20 @@ func (c *calls) returned(task *action.Task, came []byte) {
 	}
 }
 
-// trail folds the history of a run: which visits to its steps may have done something, and have to
-// be compensated therefore.
+// trail folds the history of a run into the visits that may have had effects, and must therefore be
+// compensated.
 type trail struct {
 	def     *flow.Definition
 	undo    []string        // steps to compensate, the last one last
-	open    string          // the step that is being taken
-	called  map[string]bool // calls of it that have not come to an end, by the step or branch they are of
-	asked   map[string]bool // children of it that may have been refused: its history says so only of those that are missing
-	suspect string          // the last step, if it may have to be compensated
-	marked  bool            // it may have done something
+	open    string          // the step in progress
+	called  map[string]bool // its calls that have not ended, by their step or branch
+	asked   map[string]bool // its children that may have been refused: the history records refusals only of missing ones
+	suspect string          // the last step, if it may need compensation
+	marked  bool            // it may have had an effect
 	ended   workflow.Status
 }
 
-// auditHistory folds a history: it returns what does not fit together in it, or with the run.
+// auditHistory folds a history and returns its inconsistencies, with itself or with the run.
 func auditHistory(d *flow.Definition, run *workflow.RunInfo, events []workflow.Event) string {
 	if len(events) == 0 || events[0].Type != workflow.WorkflowStarted {
 		return "its history does not begin with a start"
@@ -149,7 +148,7 @@ func (f *trail) take(e *workflow.Event) string {
 		clear(f.called)
 		clear(f.asked)
 	case workflow.AwaitingAction, workflow.ChildStarted:
-		f.marked = f.marked || f.called[e.Step] // the call before was given up
+		f.marked = f.marked || f.called[e.Step] // the previous call was given up
 		f.called[e.Step] = true
 		delete(f.asked, e.Step)
 	case workflow.AwaitingChild:
@@ -197,7 +196,7 @@ func (f *trail) take(e *workflow.Event) string {
 	return ""
 }
 
-// close ends the visit that is under way. What is called still may do anything.
+// close ends the visit in progress. Calls that have not ended may still have any effect.
 func (f *trail) close(well bool) {
 	f.suspect = ""
 	if compensated(f.def, f.open) && len(f.asked) > 0 {
@@ -209,7 +208,7 @@ func (f *trail) close(well bool) {
 	f.open = ""
 }
 
-// effective reports whether what was called may have done something, as its end says.
+// effective reports whether a call may have had an effect, judging by its end.
 func effective(e *workflow.Event) bool {
 	if e.Type == workflow.ChildCompleted {
 		return e.Outcome == "completed"
@@ -219,7 +218,7 @@ func effective(e *workflow.Event) bool {
 		strings.Contains(e.Detail, "an earlier attempt")
 }
 
-// succeeded reports whether an outcome is that of a step that has done what it should.
+// succeeded reports whether an outcome is that of a successful step.
 func succeeded(outcome string) bool {
 	return !slices.Contains([]string{
 		"failure", "failed", "timed_out", "cancelled", "timeout", "exhausted", "target_not_found", "target_disabled", "execution_failure",

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// BenchmarkRun has runs of three steps carried out by a worker in the node's process, which is in
-// memory, until their callers know the result.
+// BenchmarkRun measures runs of three steps on an in-memory node with a worker in its process,
+// until their callers receive the result.
 func BenchmarkRun(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

@@ -16,11 +16,11 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// object is free-form JSON of a definition.
+// object is free-form JSON in a definition.
 type object = map[string]any
 
-// built has every key that a definition has, and builtText is the same by hand. A key in neither is
-// found by TestDefinitionIsComplete.
+// built has every key of a definition, and builtText is the same definition written by hand.
+// TestDefinitionIsComplete finds keys missing in both.
 var built = workflow.Definition{
 	Name: "all", Version: "1.10", Description: "everything: yes", Namespace: "n", Idempotency: "required", Timeout: time.Hour,
 	MaxSteps:  500,
@@ -173,7 +173,7 @@ plans:
     errors: { retryable: [slow, "503"], fatal: ["no"] }
 `
 
-// least has only what it must have; none has no limit and no delay where the default is another.
+// least has only the required keys; none has no limit and no delay where the default is different.
 var (
 	done  = []workflow.Transition{{"success", "flo.Completed"}}
 	least = workflow.Definition{Name: "least", Start: workflow.Step{Do: workflow.Sleep{}, Transitions: done}}
@@ -213,7 +213,7 @@ plans: { p: { executors: [{ name: x, run: "@actions/x", priority: -1 }], fallbac
 `
 )
 
-// TestDefinition: a definition made in Go is compiled to the same as one written by hand.
+// TestDefinition: a definition built in Go compiles to the same result as one written by hand.
 func TestDefinition(t *testing.T) {
 	for source, d := range map[string]workflow.Definition{builtText: built, leastText: least, noneText: none} {
 		if got, want := compiled(t, d.YAML()), compiled(t, []byte(source)); got != want {
@@ -222,8 +222,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestDefinitionIsComplete: built and none have every key of the reference, except other spellings
-// of one.
+// TestDefinitionIsComplete: built and none have every key of the reference, except alternative
+// spellings.
 func TestDefinitionIsComplete(t *testing.T) {
 	reference, err := os.ReadFile("REFERENCE.md")
 	if err != nil {
@@ -249,7 +249,7 @@ func TestDefinitionIsComplete(t *testing.T) {
 	same := []string{
 		"retention.days", "executors.action", "step.input_mapping", "call.input_mapping", "parallel.input_mapping",
 		"executors.input_mapping",
-		// Calls have the same keys wherever they are.
+		// Calls have the same keys everywhere.
 		"call.poll", "call.input", "parallel.retry", "parallel.poll", "parallel.timeout_ms", "executors.retry", "executors.poll",
 		"executors.timeout_ms",
 	}
@@ -266,7 +266,7 @@ func TestDefinitionIsComplete(t *testing.T) {
 	}
 }
 
-// keysOf adds the keys of a table, and of the tables in it, as <table of the reference>.<key>.
+// keysOf adds the keys of a table and of its nested tables, as <table of the reference>.<key>.
 func keysOf(all map[string][]string, table string, doc object, has map[string]bool) {
 	inside := map[string]string{"start": "step", "compensate": "call", "input_schema": "schema", "items": "schema"}
 	byName := map[string]string{"steps": "step", "terminals": "terminals", "plans": "plans", "branches": "call", "properties": "schema"}
@@ -298,7 +298,7 @@ func keysOf(all map[string][]string, table string, doc object, has map[string]bo
 	}
 }
 
-// TestBadDefinition: problems of a definition made in Go are found like those of others.
+// TestBadDefinition: errors of a definition built in Go are found like those of other definitions.
 func TestBadDefinition(t *testing.T) {
 	step := func(w workflow.Work) workflow.Definition {
 		return workflow.Definition{Name: "w", Start: workflow.Step{Do: w, Transitions: done}}
@@ -348,7 +348,7 @@ func TestBadDefinition(t *testing.T) {
 	}
 }
 
-// does returns a step with pairs of an outcome and the place that it leads to.
+// does returns a step with pairs of an outcome and its target.
 func does(w workflow.Work, to ...string) workflow.Step {
 	s := workflow.Step{Do: w}
 	for pair := range slices.Chunk(to, 2) {

@@ -28,7 +28,7 @@ func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// TestRefusals: what each call refuses, and how it says so.
+// TestRefusals: the inputs that each call refuses, and the error messages.
 func TestRefusals(t *testing.T) {
 	_, s, spread := newStores(t)
 	ctx := t.Context()
@@ -111,8 +111,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestListingPages: pages follow one another without a gap, whatever their size, in a plain
-// namespace and in a spread one, and filters choose.
+// TestListingPages: pages of any size follow one another without a gap, in a plain and in a spread
+// namespace, and filters apply.
 func TestListingPages(t *testing.T) {
 	r, plain, spread := newStores(t)
 	ctx := t.Context()
@@ -129,7 +129,7 @@ func TestListingPages(t *testing.T) {
 				start: {waitForSignal: {type: go, timeoutMs: 60000}, transitions: {success: flo.Completed}}}`))
 			must(err)
 		}
-		var runs []RunID // the newest first
+		var runs []RunID // newest first
 		for i := range 9 {
 			r.Advance(10)
 			v, err := s.Start(ctx, "a"+fmt.Sprint(1+i%2), fmt.Appendf(nil, `{"n":%d,"t":"2026-01-02T03:04:05Z"}`, i-4))
@@ -174,7 +174,7 @@ func TestListingPages(t *testing.T) {
 				t.Errorf("%s, limit %d: runs %q, want %q", s.Namespace(), limit, ids, runs)
 			}
 		}
-		at := func(i int) time.Time { // when runs[i] was started
+		at := func(i int) time.Time { // start time of runs[i]
 			run, err := s.Runs().Get(ctx, runs[i])
 			must(err)
 			return run.StartedAt
@@ -230,8 +230,8 @@ func TestListingPages(t *testing.T) {
 	}
 }
 
-// TestAttributes: search attributes stand in keys in the order of their values, and are read as
-// they were written.
+// TestAttributes: search attributes are encoded in keys in the order of their values, and decode to
+// the same values.
 func TestAttributes(t *testing.T) {
 	values := []any{
 		math.Inf(-1), -math.MaxFloat64, -2.5, -1.0, -math.SmallestNonzeroFloat64, 0.0, math.SmallestNonzeroFloat64, 1.0, 2.5,
@@ -269,7 +269,7 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// TestNames: what things are called.
+// TestNames: the names of things.
 func TestNames(t *testing.T) {
 	for s, want := range []string{"unknown", "starting", "waiting", "active", "paused", "unknown"} {
 		if got := TriggerState(s).String(); got != want {
@@ -302,7 +302,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestDefinitionErrorText: the text tells of mistakes, of ten at most, and of no warnings.
+// TestDefinitionErrorText: the text lists errors, at most ten, and no warnings.
 func TestDefinitionErrorText(t *testing.T) {
 	e := &DefinitionError{[]Problem{{1, Warning, "c", "odd"}, {2, Error, "c", "wrong"}}}
 	want := "workflow: the definition has mistakes; line 2: wrong"
@@ -325,8 +325,8 @@ func TestDefinitionErrorText(t *testing.T) {
 	}
 }
 
-// TestReaches: a definition reaches into the namespace of its trigger's stream, and none is written
-// in a name of floe's own.
+// TestReaches: a definition reaches into the namespace of its trigger's stream, and one that names
+// a reserved namespace is invalid.
 func TestReaches(t *testing.T) {
 	for trigger, want := range map[string][]string{"": nil, "trigger: {stream: x}": nil, "trigger: {stream: x, namespace: m}": {"m"}} {
 		cmd, err := engine.OpOf(CreateOp([]byte(leaf + trigger + "\n"))).Limit(1 << 20)
@@ -347,8 +347,7 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestMakes: starts and signals may make runs of actions, by what they are about, and nothing else
-// does.
+// TestMakes: only starts and signals may create runs of actions, each with its own cause.
 func TestMakes(t *testing.T) {
 	made := func(op engine.Operation, cut bool) (all []engine.Made) {
 		t.Helper()
@@ -393,8 +392,8 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// TestBranchesSee: a branch sees its element and its index, its run's input, and the outputs of
-// branches are in order; what is no array is a mistake of the step.
+// TestBranchesSee: a branch sees its element, its index and its run's input, and the outputs of
+// branches are in order. A value that is not an array fails the step.
 func TestBranchesSee(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
@@ -461,7 +460,7 @@ output: $.steps._start.output
 	}
 }
 
-// sorted is the fields of a flat object in order.
+// sorted returns the fields of a flat object in order.
 func sorted(fields string) string {
 	all := strings.Split(fields, ",")
 	slices.Sort(all)

@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// chain is a workflow of so many steps, each of which calls an action.
+// chain is a workflow of the given number of steps, each of which calls an action.
 func chain(steps int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: chain\nstart: { run: \"@actions/a\", transitions: { success: %s } }\n", place(1, steps))
@@ -34,8 +34,8 @@ func place(n, steps int) string {
 	return fmt.Sprint("s", n)
 }
 
-// written runs a chain so many times on a node of its own, with a worker in its process, and
-// returns the rows that have got to its state.
+// written runs a chain the given number of times on its own node, with a worker in its process. It
+// returns the number of rows written to the node's state.
 func written(t *testing.T, steps, runs int) int {
 	t.Helper()
 	commits := func() (n int) {
@@ -79,9 +79,9 @@ func written(t *testing.T, steps, runs int) int {
 	return commits() - before
 }
 
-// TestRowsOfRun counts the rows that runs write, of workflows and of actions together, as the
-// README says: what is made and deleted by one entry never gets to the state. Each run starts when
-// the worker's claim waits: a run that comes before it writes a row more.
+// TestRowsOfRun counts the rows that runs write, of workflows and of actions together, as
+// documented in the README. Rows created and deleted by one entry never reach the state. Each run
+// starts when the worker's claim waits: a run that comes earlier writes one more row.
 func TestRowsOfRun(t *testing.T) {
 	shard.GuardHosts()
 	const more = 40
@@ -89,20 +89,21 @@ func TestRowsOfRun(t *testing.T) {
 		return float64(written(t, steps, 10+more)-written(t, steps, 10)) / more
 	}
 	one, five := perRun(1), perRun(5)
-	// Heartbeats, and the ends of the worker and the node, write a few rows that are no run's.
+	// Heartbeats, and the shutdown of the worker and the node, write a few rows that belong to no
+	// run.
 	if step := (five - one) / 4; math.Round(one) != rowsOfRun || math.Round(step) != rowsOfStep {
 		t.Fatalf("a run of one step writes %.2f rows, want %d; each further step %.2f, want %d", one, rowsOfRun, step, rowsOfStep)
 	}
 }
 
-// What runs cost, as the README says.
+// Costs of runs, as documented in the README.
 const (
 	rowsOfRun    = 30
 	rowsOfStep   = 14
-	entriesOfRun = 4 // of three steps
+	entriesOfRun = 4 // of a run of three steps
 )
 
-// TestReadmeCosts: the README has these figures.
+// TestReadmeCosts: the README states these figures.
 func TestReadmeCosts(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/floedb/floe/workflow/workflowtest"
 )
 
-// TestLargeFanBehindTimer: a run that comes to a parallel step by a timer starts its branches some
-// at a time, however large what they get is. What it gave away at once used to come to the limit of
-// commands, which stopped the shard: a timer can not be refused.
+// TestLargeFanBehindTimer: a run that reaches a parallel step by a timer starts its branches in
+// groups, however large their inputs are. Starting all at once used to reach the limit of commands,
+// which stopped the shard: a timer cannot be refused.
 func TestLargeFanBehindTimer(t *testing.T) {
 	const branches = 100
 	w := workflowtest.New(t)

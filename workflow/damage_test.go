@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestDamages: what Verify reports of each row that is damaged.
+// TestDamages: the report of Verify for each damaged row.
 func TestDamages(t *testing.T) {
 	row := func(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
 	part := func(kind byte) func(k []byte) bool {

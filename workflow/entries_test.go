@@ -19,8 +19,8 @@ steps:
   third: { run: "@actions/c", transitions: { success: flo.Completed, failure: flo.Failed } }
 `
 
-// TestEntriesOfRun: a run of three steps is four entries: what a command makes to do is taken in
-// its entry.
+// TestEntriesOfRun: a run of three steps takes four entries: work created by a command is taken in
+// the same entry.
 func TestEntriesOfRun(t *testing.T) {
 	node, err := floe.Open(floe.Config{Shards: 1})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestEntriesOfRun(t *testing.T) {
 	}
 }
 
-// settled returns when the worker is listed, and waits: with its take, and for what is cancelled.
+// settled returns when the worker is listed and waits, both with its take and for cancellations.
 func settled(t *testing.T, node *floe.Node) {
 	t.Helper()
 	for t.Context().Err() == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// Two actions in a row; a worker in the same program carries them out.
+// Two actions in sequence; a worker in the same program executes them.
 func Example() {
 	node, err := floe.Open(floe.Config{}) // in memory
 	if err != nil {
@@ -53,7 +53,7 @@ steps:
 	// <nil>
 }
 
-// A run waits for somebody, for an hour. Its history has what has happened.
+// A run waits for a signal for an hour. Its history shows what happened.
 func ExampleStore_Signal() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -91,7 +91,7 @@ func ExampleStore_Signal() {
 	// workflow_failed
 }
 
-// A run is started together with what it is about: both are there, or neither.
+// A run is started together with the record it is about: both exist, or neither.
 func ExampleStartOp() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

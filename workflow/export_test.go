@@ -6,13 +6,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ShardOf returns the shard of a run whose id is floe's own.
+// ShardOf returns the shard of a run with a generated id.
 func ShardOf(id RunID) (shard int, ok bool) {
 	p, err := id.parse()
 	return int(p.shard), err == nil
 }
 
-// TableOf returns the primitive with machines whose plans cache so much at most.
+// TableOf returns the primitive with machines whose plans cache up to the given limits.
 func TableOf(maxCached, maxCachedBytes int64) engine.Primitive {
 	p := table()
 	p.New = func() engine.Machine {
@@ -23,7 +23,7 @@ func TableOf(maxCached, maxCachedBytes int64) engine.Primitive {
 	return p
 }
 
-// TableLimitedTo returns the primitive with machines whose runs have so many events at most.
+// TableLimitedTo returns the primitive with machines whose runs have at most maxEvents events.
 func TableLimitedTo(maxEvents int64) engine.Primitive {
 	p := table()
 	p.New = func() engine.Machine {
@@ -34,8 +34,8 @@ func TableLimitedTo(maxEvents int64) engine.Primitive {
 	return p
 }
 
-// TableOfVersions returns the primitive with machines whose workflows have so many versions at
-// most.
+// TableOfVersions returns the primitive with machines whose workflows have at most maxVersions
+// versions.
 func TableOfVersions(maxVersions uint32) engine.Primitive {
 	p := table()
 	p.New = func() engine.Machine {
@@ -46,8 +46,8 @@ func TableOfVersions(maxVersions uint32) engine.Primitive {
 	return p
 }
 
-// Fallbacks are where outcomes without a transition lead.
+// Fallbacks are the targets of outcomes without a transition.
 var Fallbacks = fallbacks
 
-// Unheard is unheard, for tests.
+// Unheard exports unheard for tests.
 func (s *Store) Unheard(ctx context.Context, name string) bool { return s.unheard(ctx, name) }

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: if any request of a call to a shard fails, the call returns that error.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r, ctx := newRig(t, 3), t.Context()
@@ -53,7 +53,7 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 				return f(engine.StoreOf[workflow.Store](engine.NewRouter(d), "n", 1<<20))
 			}
 		}
-		// what is asked for does not exist, unless the question fails
+		// The requested object does not exist, unless the query itself fails.
 		missing := func(err error) error { return machinetest.Except(err, workflow.ErrNotFound) }
 		over := func(err error) error { return machinetest.Except(err, workflow.ErrConflict) } // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
@@ -103,7 +103,7 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 	}
 }
 
-// TestMalformedBodies: a command whose body does not decode is refused.
+// TestMalformedBodies: a command whose body does not decode is rejected.
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineWorkflow, func() *machinetest.Rig { return newRig(t, 1) })
 }

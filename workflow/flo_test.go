@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/workflow/workflowtest"
 )
 
-// TestAsFlo: definitions of Flo do here what they do there.
+// TestAsFlo: definitions of Flo behave here as they do there.
 func TestAsFlo(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create([]byte(`name: unlisted
@@ -44,8 +44,8 @@ terminals: { Odd: { status: rejected } }
 	}
 }
 
-// TestFatal: errors that are listed as fatal, as retryable, and neither: how often each executor is
-// called, and what comes of the plan.
+// TestFatal: errors listed as fatal, as retryable, and as neither: the number of calls of each
+// executor and the outcome of the plan.
 func TestFatal(t *testing.T) {
 	for _, test := range []struct {
 		lists, code string
@@ -53,7 +53,7 @@ func TestFatal(t *testing.T) {
 		outcome     string
 	}{
 		{"{ fatal: [bad] }", "bad", 1, 1, workflow.OutcomeExhausted},
-		{"{ fatal: [bad] }", "other", 6, 6, workflow.OutcomeExhausted}, // three attempts, and the step has the plan called twice
+		{"{ fatal: [bad] }", "other", 6, 6, workflow.OutcomeExhausted}, // three attempts, and the step calls the plan twice
 		{"{ retryable: [busy] }", "busy", 6, 6, workflow.OutcomeExhausted},
 		{"{ retryable: [busy] }", "other", 2, 2, workflow.OutcomeExhausted},
 		{"{ retryable: [busy], fatal: [bad] }", "bad", 1, 1, workflow.OutcomeExhausted},

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// manyKinds is a workflow with a step of each kind, and all that makes rows.
+// manyKinds is a workflow with a step of each kind, and everything that creates rows.
 const manyKinds = `
 name: many
 version: "1"
@@ -46,7 +46,7 @@ name: leaf
 start: { waitForSignal: { type: leave, timeoutMs: 60000 }, transitions: { success: flo.Completed } }
 `
 
-// worked is a namespace with runs of many that stand at each of its steps, and the store of it.
+// worked is a namespace, and its store, with runs of workflow many at each of its steps.
 type worked struct {
 	*machinetest.Rig
 	t     testing.TB
@@ -93,8 +93,8 @@ func (w *worked) must(err error) {
 	}
 }
 
-// FuzzCommand applies bodies that Admit lets through: each is refused or carried out, nothing
-// panics, neither then nor when time goes on, and all rows still make sense.
+// FuzzCommand applies bodies that Admit accepts: each is refused or applied. Nothing panics,
+// neither then nor when time advances, and all rows stay consistent.
 func FuzzCommand(f *testing.F) {
 	for _, op := range []engine.Operation{
 		CreateOp([]byte(leaf)), EnableOp("many"), DisableOp("many"), DeleteOp("many"), DeleteOp("leaf", Force()),
@@ -116,7 +116,7 @@ func FuzzCommand(f *testing.F) {
 		command(kindCancel, "", &cancelBody{number0, []byte("r")}, (*cancelBody).code),
 		command(kindRetry, "", &retryBody{number0, "pay", nil}, (*retryBody).code),
 	} {
-		for n := range uint8(5) { // the last argument says whose
+		for n := range uint8(5) { // the last argument selects the run
 			f.Add(cmd.Kind, cmd.Body, n<<1)
 		}
 	}
@@ -150,7 +150,7 @@ func FuzzCommand(f *testing.F) {
 
 var number0 = number{1, 1}
 
-// aimed makes a command that names number0 one about a run.
+// aimed redirects a command that names number0 to a run.
 func aimed(kind uint8, body []byte, p runLocation) []byte {
 	head := codec.EncodeFields(nil, &target{number: number0}, (*target).code)
 	switch kind {
@@ -162,7 +162,7 @@ func aimed(kind uint8, body []byte, p runLocation) []byte {
 	return body
 }
 
-// decoders read rows, and what commands, timers and messages are made of.
+// decoders decode rows, and the bodies of commands, timers and messages.
 var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*record).code), fuzzed((*nameRow).code), fuzzed((*versionRow).code), fuzzed((*versionIndex).code), fuzzed((*keyRow).code),
 	fuzzed((*header).code), fuzzed((*stepRow).layout), fuzzed((*signalRow).code), fuzzed((*undoRow).code), fuzzed((*eventRow).code),
@@ -174,7 +174,7 @@ var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*scheduledRun).code), fuzzedFields((*created).code), fuzzedFields((*started).code), fuzzedFields((*changed).code),
 }
 
-// fuzzed checks that what a decoder accepts is what the encoder writes.
+// fuzzed checks that everything a decoder accepts encodes to the same bytes.
 func fuzzed[T any](code func(*T, *codec.Coder)) func(t *testing.T, b []byte) {
 	return func(t *testing.T, b []byte) {
 		v, err := decode(b, code)
@@ -185,7 +185,7 @@ func fuzzed[T any](code func(*T, *codec.Coder)) func(t *testing.T, b []byte) {
 			return
 		}
 		back := encode(nil, &v, code)
-		if !bytes.HasPrefix(b, back) { // fields that a later layout appended are left out where they have their defaults
+		if !bytes.HasPrefix(b, back) { // fields appended by a later layout are omitted when they have their defaults
 			t.Errorf("%T: read %x, wrote back %x", v, b, back)
 		}
 		if v, err := decode(back, code); err != nil || !bytes.Equal(encode(nil, &v, code), back) {
@@ -194,7 +194,7 @@ func fuzzed[T any](code func(*T, *codec.Coder)) func(t *testing.T, b []byte) {
 	}
 }
 
-// fuzzedFields is fuzzed for what is declared field by field.
+// fuzzedFields is fuzzed for values declared field by field.
 func fuzzedFields[T any](code func(*T, *codec.Fields)) func(t *testing.T, b []byte) {
 	return func(t *testing.T, b []byte) {
 		var v T
@@ -207,7 +207,7 @@ func fuzzedFields[T any](code func(*T, *codec.Fields)) func(t *testing.T, b []by
 	}
 }
 
-// FuzzRows: what a decoder accepts is what the encoder writes.
+// FuzzRows: everything a decoder accepts encodes to the same bytes.
 func FuzzRows(f *testing.F) {
 	w := newWorked(f)
 	for _, row := range w.Rows(0) {
@@ -231,7 +231,7 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) { decoders[int(kind)%len(decoders)](t, b) })
 }
 
-// decoderOf is which of decoders reads the rows of a kind; those of parts of runs count from 128.
+// decoderOf is the index in decoders for the rows of a kind; rows of parts of runs count from 128.
 var decoderOf = map[byte]uint8{
 	rowWorkflow: 0, rowGrave: 0, rowName: 1, rowVersion: 2, rowVersions: 3, rowKey: 4, rowPlan: 12, rowCache: 13, rowSchedule: 14,
 	rowTrigger:       15,

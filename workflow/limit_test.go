@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/workflow/workflowtest"
 )
 
-// TestWideJoin: a step with 10,000 branches, the most there may be, and one more.
+// TestWideJoin: a step with 10,000 branches, the maximum, and one with more.
 func TestWideJoin(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create(
@@ -38,8 +38,8 @@ func TestWideJoin(t *testing.T) {
 	}
 }
 
-// TestEndlessLoop: steps that wait for nothing are stopped; those that wait may go on for as long
-// as they like, and their history has pages.
+// TestEndlessLoop: steps that wait for nothing are stopped; those that wait may continue
+// indefinitely, and their history has pages.
 func TestEndlessLoop(t *testing.T) {
 	w := workflowtest.New(t)
 	spin := does(calling("@actions/x"), "success", "_start")
@@ -67,8 +67,8 @@ func TestEndlessLoop(t *testing.T) {
 	}
 }
 
-// TestLoopOverRefusals: steps that come back at once are stopped, whatever they are; those that
-// have something begin are counted too. Meanwhile the shard is there for others.
+// TestLoopOverRefusals: a loop of steps that return at once is stopped, whatever they are; steps
+// that start work count too. Meanwhile the shard serves others.
 func TestLoopOverRefusals(t *testing.T) {
 	for name, do := range map[string]workflow.Work{
 		"a missing action":            calling("@actions/none"),
@@ -107,8 +107,8 @@ func TestLoopOverRefusals(t *testing.T) {
 	}
 }
 
-// TestMaxSteps: a run takes so many steps in all, also if it waits in between, and when it is
-// retried so many again.
+// TestMaxSteps: a run takes at most max_steps steps in total, even if it waits in between, and as
+// many again after a retry.
 func TestMaxSteps(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create([]byte("name: w\nmax_steps: 300\nstart: { sleep: { ms: 10 }, transitions: { success: _start } }\n"))
@@ -138,10 +138,10 @@ func TestMaxSteps(t *testing.T) {
 	}
 }
 
-// TestMaxEvents: a run that has as many events as it may have begins no other step, whatever it
-// still has to do.
+// TestMaxEvents: a run with the maximum number of events starts no further step, whatever remains
+// to be done.
 func TestMaxEvents(t *testing.T) {
-	const before = 5 // events when the third step is to begin
+	const before = 5 // events when the third step is about to begin
 	for limit, want := range map[int64]string{before - 1: "too_many_events", before: "too_many_events", before + 1: ""} {
 		r := machinetest.New(t, 1, engine.TableOf[action.Store](), workflow.TableLimitedTo(limit))
 		flows := flowsOf(r, "n")
@@ -159,8 +159,7 @@ func TestMaxEvents(t *testing.T) {
 	}
 }
 
-// TestSkippedOutcome: an action whose outcome is called skipped was carried out, and is
-// compensated.
+// TestSkippedOutcome: an action whose outcome is named skipped was executed, and is compensated.
 func TestSkippedOutcome(t *testing.T) {
 	r := newRig(t, 1)
 	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
@@ -191,7 +190,8 @@ func TestSkippedOutcome(t *testing.T) {
 	}
 }
 
-// TestSignalLimits: the last signal that is kept, and one more; what nobody waits for is not lost.
+// TestSignalLimits: the last signal that is kept, and one more; signals that no step waits for are
+// not lost.
 func TestSignalLimits(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create(startsWith("wait", does(workflow.WaitFor{Signal: "end"}, "success", "flo.Completed")))
@@ -208,7 +208,7 @@ func TestSignalLimits(t *testing.T) {
 	if run := w.Get(id); len(run.Signals) != workflow.MaxSignals || string(run.Signals[999].Payload) != "999" {
 		t.Errorf("%d signals are kept", len(run.Signals))
 	}
-	w.Signal(id, "end", "1") // somebody waits for it
+	w.Signal(id, "end", "1") // a step waits for it
 	if run := w.Get(id); run.Status != workflow.Completed {
 		t.Errorf("run %s", run.Status)
 	}
@@ -226,7 +226,7 @@ func TestSignalLimits(t *testing.T) {
 	}
 }
 
-// TestSignalSchemas: a payload is checked by the schema of the step that waits for its type,
+// TestSignalSchemas: a payload is validated against the schema of the step that waits for its type,
 // wherever that step is.
 func TestSignalSchemas(t *testing.T) {
 	w := workflowtest.New(t)
@@ -254,9 +254,9 @@ steps:
 	}
 }
 
-// TestSchemaOfTheWait: a step takes only what its own schema allows, beside that of the type. What
-// comes while it waits and does not match is refused, what was kept before is left to the steps
-// that it is for.
+// TestSchemaOfTheWait: a step accepts only payloads valid for its own schema as well as for the
+// type's. A mismatch is refused while the step waits. Signals kept earlier are left to the steps
+// that accept them.
 func TestSchemaOfTheWait(t *testing.T) {
 	const two = `
 start: { sleep: 1m, transitions: { success: a } }
@@ -279,8 +279,8 @@ output: [ $.steps.a.output, $.steps.b.output ]
 	no := workflow.ErrInvalid
 	for name, c := range map[string]struct {
 		definition    string
-		before, while []signal // before a step waits, and while one does
-		want          string   // the output
+		before, while []signal // sent before a step waits, and while one waits
+		want          string   // expected output
 	}{
 		"while each waits": {two, nil, []signal{{`{"b":1}`, no}, {`{"a":1}`, nil}, {`{"a":1}`, no}, {`null`, no}, {`{"b":2}`, nil}},
 			`[{"a":1},{"b":2}]`},
@@ -315,7 +315,7 @@ output: [ $.steps.a.output, $.steps.b.output ]
 	}
 }
 
-// TestDepth: children have children, but not without end.
+// TestDepth: children have children, up to a limit.
 func TestDepth(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create(startsWith("deep", does(calling("@workflow/deep"), "success", "flo.Completed", "failure", "flo.Failed")))
@@ -326,7 +326,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestManyDue: 3,000 runs have something to do at the same time.
+// TestManyDue: 3,000 runs are due at the same time.
 func TestManyDue(t *testing.T) {
 	w := workflowtest.New(t)
 	nap := workflow.Definition{
@@ -358,8 +358,8 @@ func TestManyDue(t *testing.T) {
 	}
 }
 
-// TestTooLarge: an output over the limit is an outcome, also of a parallel step, of a child and of
-// a run.
+// TestTooLarge: an output over the limit is an outcome, also for a parallel step, a child and a
+// run.
 func TestTooLarge(t *testing.T) {
 	w := workflowtest.New(t)
 	large := strings.Repeat("x", workflow.MaxOutput/2)
@@ -387,8 +387,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestLimits tries the limits of calls and of definitions, and what is beside them. How many
-// signals, events, versions and branches there may be has tests of its own.
+// TestLimits tests the limits of calls and definitions and the values next to them. The limits on
+// signals, events, versions and branches have their own tests.
 func TestLimits(t *testing.T) {
 	w := workflowtest.New(t)
 	ctx, s := t.Context(), w.Workflows()
@@ -414,7 +414,7 @@ func TestLimits(t *testing.T) {
 			definition := `{ "name": "large", "version": "1", ` + started + `, "description": ""}`
 			_, err := s.Create(ctx, []byte(strings.Replace(definition, `""`, `"`+text(n-int64(len(definition)))+`"`, 1)))
 			if errors.Is(err, workflow.ErrExists) || errors.Is(err, workflow.ErrConflict) {
-				return nil // it was good
+				return nil // it was valid
 			}
 			return err
 		}},

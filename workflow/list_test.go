@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestRunFilters: runs are listed by workflow, also those of one that was deleted, by state,
-// attribute and time, by any of these together, the newest first, on pages of any size.
+// TestRunFilters: runs are listed by workflow, even a deleted one, by state, attribute and time, or
+// any combination. The newest come first, on pages of any size.
 func TestRunFilters(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,8 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 	}
 }
 
-// TestRunsWithAll: runs have all attributes that are asked for, in any order, on pages of any size.
+// TestRunsWithAll: a listing returns the runs with all requested attributes, given in any order, on
+// pages of any size.
 func TestRunsWithAll(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// zones is a directory whose files come before the time zones of the machine.
+// zones is a directory whose files take precedence over the machine's time zones.
 var zones string
 
-// TestMain has package time look into zones, which it asks the environment for once.
+// TestMain makes package time search zones; it reads the environment variable only once.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "floe-zones-")
 	if err == nil {

@@ -11,30 +11,30 @@ import (
 // model interprets a scenario.
 type model struct {
 	*scenario
-	ties  bool // two things happen at the same time: there is no telling what comes of them
-	depth int  // of children
+	ties  bool // two events at the same time: their order is undefined
+	depth int  // nesting of children
 	runs  []string
 }
 
 const everGen = int64(1) << 60
 
-// errorGen stands for the output that the machine makes of an error.
+// errorGen replaces the machine's output for an error.
 const errorGen = `"error"`
 
-// ended is what has become of a call, or of an attempt.
+// ended is the end of a call, or of an attempt.
 type ended struct {
 	at                      int64
 	outcome, code, output   string // output is JSON
 	bad, ambiguous, refused bool
-	cut                     bool // its limit has ended it
+	cut                     bool // it was ended by its limit
 }
 
-// course is what a call has done on its way.
+// course records the effects of a call over time.
 type course struct {
 	n        int
-	open     []spanGen // spans in which it may have had an effect that was never reported
+	open     []spanGen // spans in which it may have had an unreported effect
 	kids     []kidGen
-	handlers []handlerGen // handlers that are at work behind the end of their calls
+	handlers []handlerGen // handlers still running after the end of their calls
 	work     []workGen
 }
 
@@ -46,18 +46,18 @@ type spanGen struct {
 type kidGen struct {
 	def      string
 	input    string
-	from, to int64 // to its end, or until it is cancelled
+	from, to int64 // until its end, or until it is cancelled
 }
 
 type handlerGen struct{ from, to int64 }
 
-// workGen is a handler: when it begins, when its attempt ends, and when it returns.
+// workGen is a handler: its start, the end of its attempt, and its return.
 type workGen struct{ from, to, back int64 }
 
-// patienceGen is for how long a handler is waited for whose call is over.
+// patienceGen is the wait for a handler whose call has ended.
 const patienceGen = 60_000
 
-// cutAt returns the handlers that are at work when a call is given up at a time.
+// cutAt returns the handlers that are running when a call is given up at a time.
 func (c *course) cutAt(at int64) (handlers []handlerGen) {
 	for _, h := range c.handlers {
 		if h.from <= at {
@@ -135,7 +135,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		case "cancel":
 			back = t + 2*f.after
 		}
-		m.ties = m.ties || m.depth > 0 && f.kind == "silent" && end == limit && k < tries // which of two timers is first
+		m.ties = m.ties || m.depth > 0 && f.kind == "silent" && end == limit && k < tries // either of two timers may be first
 		c2.work = append(c2.work, workGen{t, min(end, limit), back})
 		if end > limit || end == limit && f.kind == "silent" {
 			c2.handlers = append(c2.handlers, handlerGen{limit, min(back, limit+patienceGen)})
@@ -214,7 +214,7 @@ func (m *model) make(f *flowGen, c *callGen, key, input string, at int64) (e end
 	}
 }
 
-// plan carries out a plan.
+// plan executes a plan.
 func (m *model) plan(p *planGen, c *callGen, way *course, key, input string, at int64) ended {
 	deadline := everGen
 	if c.timeout > 0 {
@@ -272,7 +272,8 @@ func (m *model) plan(p *planGen, c *callGen, way *course, key, input string, at 
 	return ended{at: e.at, outcome: "exhausted", code: e.code, output: errorGen, bad: true, ambiguous: suspect, refused: fatal}
 }
 
-// fan makes the calls of a parallel step, until a time at most. done says which have had an effect.
+// fan makes the calls of a parallel step, up to a given time. done lists the calls that had an
+// effect.
 func (m *model) fan(f *flowGen, t *stepGen, key, input string, at, until int64) (e ended, way *course) {
 	way = &course{}
 	var calls []*callGen
@@ -356,10 +357,10 @@ func (m *model) fan(f *flowGen, t *stepGen, key, input string, at, until int64) 
 			}
 		}
 		if !b.over {
-			for _, s := range b.way.open { // those that have begun just now are open as well
+			for _, s := range b.way.open { // those that have just started are open as well
 				touched = touched || s.open && s.from <= now && now < s.to
 				m.ties = m.ties || s.to == now || s.from == now && now > at && s.from != b.way.open[0].from
-				if s.from < now && now < s.to { // its handler may be at work for a while
+				if s.from < now && now < s.to { // its handler may run for a while
 					m.ties = m.ties || strings.HasPrefix(f.name, "kid")
 				}
 			}
@@ -375,7 +376,7 @@ func (m *model) fan(f *flowGen, t *stepGen, key, input string, at, until int64) 
 	return e, way
 }
 
-// undoGen is a visit that has to be compensated.
+// undoGen is a visit that must be compensated.
 type undoGen struct {
 	step           *stepGen
 	visit          int
@@ -384,16 +385,16 @@ type undoGen struct {
 	handlers       []handlerGen
 }
 
-// ranGen is what has become of a run.
+// ranGen is the result of a run.
 type ranGen struct {
 	at             int64
 	status, output string
-	text           string // all that can be seen of it
-	suspect        bool   // it was cut off, and has not compensated all that it may have done
+	text           string // everything visible of it
+	suspect        bool   // it was cut off with possible effects left uncompensated
 	kids           []kidGen
 }
 
-// outcomesGen are where outcomes lead that have no transition.
+// outcomesGen are the targets of outcomes without a transition.
 var outcomesGen = map[string]string{
 	"cancelled": "failure", "execution_failure": "failure", "exhausted": "failure", "failed": "failure", "output_too_large": "failure",
 	"skipped":         "success",
@@ -414,7 +415,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 	var path []string
 	var kids []kidGen
 	now, step, visit := at, f.steps[0], 0
-	cut, bare := false, false // bare: a step was taken that calls something and has no compensation
+	cut, bare := false, false // bare: a step was taken that makes a call and has no compensation
 	n := member(input, "n")
 	for r.status == "" {
 		if visit++; visit > maxStepsGen {
@@ -521,7 +522,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 	return r
 }
 
-// ranText says what has become of a run, without its output and compensations.
+// ranText describes the result of a run, without its output and compensations.
 func ranText(name, input, status string, path []string) string {
 	return fmt.Sprintf("%s %s is %s: %s", name, plainly(input), status, strings.Join(path, ", "))
 }
@@ -549,7 +550,7 @@ func (m *model) await(t *stepGen, taken []bool, now, begin int64) ended {
 	return ended{at: now + t.ms, outcome: "timeout", output: errorGen, bad: true, ambiguous: false}
 }
 
-// all writes down what has to become of a run and its children.
+// all records the expected results of a run and its children.
 func (m *model) all(r ranGen) {
 	m.runs = append(m.runs, r.text)
 	for _, k := range r.kids {
@@ -566,7 +567,7 @@ func member(object, name string) string {
 	return string(o[name])
 }
 
-// plainly returns JSON in which what the machine says of errors is "error".
+// plainly returns JSON with the machine's texts about errors replaced by "error".
 func plainly(text string) string {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

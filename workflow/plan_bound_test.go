@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// cachedOf returns which keys are cached of so many that were asked for, one a second, if a plan
-// caches so much. An output has outputBytes.
+// cachedOf requests the given number of keys, one a second, from a plan with the given cache
+// limits, and returns the cached keys. An output has outputBytes.
 func cachedOf(t *testing.T, keys, outputBytes int, maxCached, maxBytes int64) (hits []int) {
 	t.Helper()
 	ctx := context.Background()
@@ -54,7 +54,7 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 36
 		r.Pass(1000)
 		r.Verify()
 	}
-	for i := keys - 1; i >= 0; i-- { // the youngest first: one that is not there comes back, and drives out another
+	for i := keys - 1; i >= 0; i-- { // youngest first: a missing key is cached again and evicts another one
 		if ask(100 + i) {
 			hits = append(hits, 100+i)
 		}
@@ -62,8 +62,8 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 36
 	return hits
 }
 
-// TestCacheIsBounded: of more outputs than may be cached those go that expire first, and no more of
-// them than is necessary; one that alone is too large is not cached.
+// TestCacheIsBounded: outputs beyond the cache's limit are evicted in order of expiry, and no more
+// than necessary; an output that is too large on its own is not cached.
 func TestCacheIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		what                string

@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// TestBreaker walks a breaker through its states: what an older epoch comes to counts for nothing,
-// and the first success of a probe closes it.
+// TestBreaker walks a breaker through its states: results of an older epoch are ignored, and the
+// first successful probe closes it.
 func TestBreaker(t *testing.T) {
 	b := &flow.Breaker{Failures: 2, Cooldown: 100, Probes: 2}
 	k := &known{}
@@ -30,22 +30,22 @@ func TestBreaker(t *testing.T) {
 	}
 	first, second, slow := call(0, true), call(0, true), call(0, true)
 	judge(first, verdictBad, 1, breakerClosed)
-	judge(call(1, true), verdictGood, 1, breakerClosed) // failures are counted in a row
+	judge(call(1, true), verdictGood, 1, breakerClosed) // only consecutive failures count
 	judge(first, verdictBad, 2, breakerClosed)
 	judge(second, verdictBad, 3, breakerOpen)
 	call(4, false)
 	call(102, false)
 	p1, p2 := call(103, true), call(103, true)
-	call(103, false) // two probes are under way
+	call(103, false) // two probes are in flight
 	judge(slow, verdictGood, 104, breakerHalfOpen)
 	judge(p1, verdictNone, 104, breakerHalfOpen)
 	p3 := call(104, true)
 	judge(p2, verdictBad, 105, breakerOpen)
-	judge(p3, verdictGood, 106, breakerOpen) // of the epoch before
+	judge(p3, verdictGood, 106, breakerOpen) // from the previous epoch
 	p4 := call(205, true)
 	call(205, true)
 	call(205, false)
-	p5 := call(305, true) // nothing was heard of the probes for a cooldown
+	p5 := call(305, true) // the probes returned no result for a cooldown
 	judge(p4, verdictGood, 306, breakerClosed)
 	judge(p5, verdictBad, 307, breakerClosed)
 	if x.failures != 0 || x.epoch == 0 || x.epoch == p4 {
@@ -53,8 +53,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestRates checks that all rates are kept, that those who wait get their leave in turn, and that
-// shards have their share.
+// TestRates checks that all rates are kept, that waiting calls are admitted in turn, and that
+// shards get their share.
 func TestRates(t *testing.T) {
 	rates := []flow.Rate{{Limit: 2, Per: 1000}, {Limit: 3, Per: 60_000}, {Limit: 4, Per: 3_600_000}}
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestHealth checks the score: executors with few samples pass for healthy, and what is old fades
+// TestHealth checks the score: executors with few samples count as healthy, and old samples fade
 // until they do again.
 func TestHealth(t *testing.T) {
 	h := &flow.Health{Window: 100, Decay: healthOne / 2, MinSamples: 4}

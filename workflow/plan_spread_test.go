@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// spreadPlans are plans in a namespace that is spread over four shards, each with runs of its own.
+// spreadPlans are plans in a namespace that is spread over four shards, each with its own runs.
 type spreadPlans struct {
 	t       *testing.T
 	r       *machinetest.Rig
@@ -52,7 +52,7 @@ func (s *spreadPlans) start(shard int, input string) workflow.RunID {
 	return ""
 }
 
-// take takes all there is, and says which runs call which actions.
+// take takes all available tasks, and lists which runs call which actions.
 func (s *spreadPlans) take() (tasks []action.Task, names []string) {
 	s.t.Helper()
 	for {
@@ -76,8 +76,8 @@ func (s *spreadPlans) end(task *action.Task, result any, err error) {
 	}
 }
 
-// TestBreakerOfAllShards: a breaker that opens in one shard keeps calls off in the others too, once
-// they have heard of it; each of them tries for itself when its cooldown is over.
+// TestBreakerOfAllShards: a breaker that opens in one shard blocks calls in the others too, once
+// they receive the change. Each shard probes separately after its cooldown.
 func TestBreakerOfAllShards(t *testing.T) {
 	s := newSpreadPlans(t, `
 name: w
@@ -113,7 +113,7 @@ plans:
 		second, _ := s.take()
 		settle(second)
 	}
-	for shard, want := range []string{"a", "b", "a", "a"} { // nobody has heard of it
+	for shard, want := range []string{"a", "b", "a", "a"} { // no other shard has received it
 		s.start(shard, "1")
 		tasks, names := s.take()
 		if fmt.Sprint(names) != fmt.Sprint([]string{want}) {
@@ -126,12 +126,12 @@ plans:
 	settle(calls("b", "b", "b", "b"))
 	s.r.Pass(10_000)
 	probes := calls("a", "a", "a", "a")
-	settle(calls("b", "b", "b", "b")) // each shard has one probe under way
+	settle(calls("b", "b", "b", "b")) // each shard has one probe in flight
 	settle(probes)
 	settle(calls("a", "a", "a", "a"))
 }
 
-// TestRateOfAllShards: of a rate each shard has its share, whatever comes to it.
+// TestRateOfAllShards: each shard has its share of a rate, however many calls it gets.
 func TestRateOfAllShards(t *testing.T) {
 	s := newSpreadPlans(t, `
 name: w
@@ -155,7 +155,8 @@ plans: { p: { executors: [{ name: one, run: "@actions/a", rate_limit: { max_per_
 	s.r.Verify()
 }
 
-// TestCacheOfAllShards: each shard caches for itself, and hears when all of it becomes invalid.
+// TestCacheOfAllShards: each shard has its own cache, and is notified when the whole cache is
+// invalidated.
 func TestCacheOfAllShards(t *testing.T) {
 	s := newSpreadPlans(t, `
 name: w

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyPlans: Verify reports a run whose plan stands at executors that there are not,
-// whichever of them it is.
+// TestVerifyPlans: Verify reports a run whose plan refers to missing executors, whichever of them
+// it is.
 func TestVerifyPlans(t *testing.T) {
 	ctx := t.Context()
 	r := machinetest.New(t, 1, engine.TableOf[action.Store](), table())

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// play is a scenario that the machine plays.
+// play is a scenario executed by the machine.
 type play struct {
 	*scenario
 	t       *testing.T
@@ -27,16 +27,16 @@ type play struct {
 	undone  map[workflow.RunID][]string
 	due     []dueGen
 	work    map[workflow.RunID]int  // handlers of a run that will return
-	silent  map[workflow.RunID]bool // others of it never do
+	silent  map[workflow.RunID]bool // a run's handlers that never return
 }
 
-// dueGen is something that happens at a time.
+// dueGen is an event that happens at a given time.
 type dueGen struct {
 	at int64
 	do func() error
 }
 
-// startPlay makes what a scenario needs.
+// startPlay creates what a scenario needs.
 func (s *scenario) startPlay(t *testing.T, r *machinetest.Rig, namespace string, opts ...action.RegisterOption) *play {
 	p := &play{
 		scenario: s, t: t, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), called: make(map[string]int),
@@ -61,7 +61,7 @@ func (s *scenario) startPlay(t *testing.T, r *machinetest.Rig, namespace string,
 	return p
 }
 
-// play carries the scenario out, and returns what has become of all runs.
+// play executes the scenario and returns the results of all runs.
 func (p *play) play() (runs []string) {
 	ctx := p.t.Context()
 	began := p.r.Now()
@@ -116,7 +116,7 @@ func (p *play) play() (runs []string) {
 
 func (p *play) at(at int64, do func() error) { p.due = append(p.due, dueGen{at, do}) }
 
-// take has all begin that waits for a worker.
+// take starts all tasks that wait for a worker.
 func (p *play) take() {
 	ctx := p.t.Context()
 	for {
@@ -178,8 +178,8 @@ func (p *play) begin(task *action.Task) {
 	p.at(now+f.after, func() error { p.work[run]--; return do() })
 }
 
-// undoes fails the test if a visit is compensated whose children are not over. Those with handlers
-// that never return have a minute, which is over by then for their parent too.
+// undoes fails the test if a visit is compensated while its children are still running. Children
+// with handlers that never return have a minute, which has then passed for their parent too.
 func (p *play) undoes(run workflow.RunID, visit string) {
 	at, visits := 0, 0
 	_, number, _ := strings.Cut(visit, "#")
@@ -209,7 +209,7 @@ func (p *play) undoes(run workflow.RunID, visit string) {
 	}
 }
 
-// text says what has become of a run, as the model does.
+// text describes the result of a run, as the model does.
 func (p *play) text(id workflow.RunID) string {
 	run, err := p.flows.Runs().Get(p.t.Context(), id)
 	if err != nil {
@@ -234,9 +234,8 @@ func (p *play) text(id workflow.RunID) string {
 	return strings.Join(append(text, p.undone[id]...), "; ")
 }
 
-// TestDefinitions plays random scenarios, in plain namespaces and in spread ones: what becomes of
-// their runs, by which steps, and what is compensated with what has to be what the documentation
-// says.
+// TestDefinitions plays random scenarios in plain and in spread namespaces. The results of their
+// runs, the steps taken and the compensations must match the documentation.
 func TestDefinitions(t *testing.T) {
 	seed := machinetest.Seed(t)
 	told := 0

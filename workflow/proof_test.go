@@ -17,9 +17,9 @@ import (
 	"github.com/floedb/floe/workflow/workflowtest"
 )
 
-// TestSignalAtDeadline: a signal in the last millisecond is in time. One with the stamp of the
-// deadline, or behind it, comes too late even if the timer has not gone off yet: the step has timed
-// out, and the signal is kept for the next one that waits for it.
+// TestSignalAtDeadline: a signal in the last millisecond is in time. One stamped at the deadline or
+// later is too late even if the timer has not fired yet: the step has timed out, and the signal is
+// kept for the next step that waits for it.
 func TestSignalAtDeadline(t *testing.T) {
 	wait := workflow.WaitFor{Signal: "go", Timeout: 10 * time.Second}
 	definition := startsWith("w", does(wait, "success", "flo.Completed", "timeout", "pause"),
@@ -41,7 +41,7 @@ func TestSignalAtDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Pass(at.ms) // and no timer goes off
+		r.Pass(at.ms) // and no timer fires
 		if _, err := flows.Signal(t.Context(), s.Run, "go", []byte(`7`)); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestSignalAtDeadline(t *testing.T) {
 	}
 }
 
-// pathOf returns the steps that a run has taken with their outcomes, and what was compensated.
+// pathOf returns the steps that a run has taken with their outcomes, and the compensations.
 func pathOf(t *testing.T, flows *workflow.Store, id workflow.RunID) (path []string) {
 	t.Helper()
 	for e, err := range flows.History(id).All(t.Context()) {
@@ -77,8 +77,8 @@ func pathOf(t *testing.T, flows *workflow.Store, id workflow.RunID) (path []stri
 	return path
 }
 
-// TestCrashBetweenCompensations kills a node in front of, behind and between the commands of each
-// compensation, and another term begins: each is carried out once, the last one first.
+// TestCrashBetweenCompensations kills a node before, after and between the commands of each
+// compensation, followed by another term: each compensation is executed once, the last one first.
 func TestCrashBetweenCompensations(t *testing.T) {
 	ctx := context.Background()
 	source, err := os.ReadFile("testdata/definitions/saga.yaml")
@@ -141,8 +141,8 @@ func TestCrashBetweenCompensations(t *testing.T) {
 
 var runStepsFlag = flag.Int("run-steps", 1000, "how many steps the run of TestLongRun takes, 400 or more")
 
-// TestLongRun: the last of many steps of a run costs what the first ones cost, in rows that are
-// looked at and written, and so does a page of its history.
+// TestLongRun: the last of a run's many steps costs as much as the first ones, in rows read and
+// written, and so does a page of its history.
 func TestLongRun(t *testing.T) {
 	steps := *runStepsFlag
 	ctx := context.Background()
@@ -186,7 +186,7 @@ steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, en
 	if late.Looks > early.Looks || late.Rows > early.Rows || late.Bytes > early.Bytes+32 { // numbers have grown by a few digits
 		t.Errorf("entries of the last of %d steps have taken %+v, of early ones %+v", steps, late, early)
 	}
-	if _, err := flows.Signal(ctx, s.Run, "go", nil); err != nil { // a signal that nobody waits for yet
+	if _, err := flows.Signal(ctx, s.Run, "go", nil); err != nil { // a signal that no step waits for yet
 		t.Fatal(err)
 	}
 	page := func(h workflow.History, cursor string) (next string, looked int64) {
@@ -210,7 +210,7 @@ steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, en
 	}
 }
 
-// effortOf returns the most that commands of a kind have taken.
+// effortOf returns the maximum effort of commands of a kind.
 func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Cost {
 	t.Helper()
 	for _, e := range r.Executor(0).Efforts() {
@@ -222,8 +222,8 @@ func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Cost {
 	return engine.Cost{}
 }
 
-// TestLimitsOfTries: attempts, polls and the time within which another one may begin, at their last
-// value and one behind.
+// TestLimitsOfTries: attempts, polls and the time within which another attempt may begin, each at
+// its last allowed value and one beyond.
 func TestLimitsOfTries(t *testing.T) {
 	calls := func(call workflow.Call, result any, err error) (n int, run workflow.Run) {
 		w := workflowtest.New(t)
@@ -281,8 +281,8 @@ func TestPollsOfAttempts(t *testing.T) {
 	}
 }
 
-// TestParallelLimits: no more branches run at once than may; who has failed makes room; siblings
-// are withdrawn when the step is decided.
+// TestParallelLimits: at most the allowed number of branches runs at once. A failed branch makes
+// room, and siblings are withdrawn once the step is decided.
 func TestParallelLimits(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
@@ -353,8 +353,8 @@ start: { parallel: { each: "$.input", run: "@actions/a", max_concurrency: 2 }, t
 	r.Verify()
 }
 
-// TestChildIsAwaited: a run that is cancelled compensates when its child, which compensates too,
-// has ended, and without it after a minute.
+// TestChildIsAwaited: a cancelled run compensates once its child, which compensates too, has ended,
+// or after a minute at the latest.
 func TestChildIsAwaited(t *testing.T) {
 	ctx := context.Background()
 	for _, ends := range []bool{true, false} {
@@ -408,8 +408,8 @@ func TestChildIsAwaited(t *testing.T) {
 	}
 }
 
-// TestScheduledRunRetried: a run of a schedule that is retried and ends again is counted once among
-// those that are active.
+// TestScheduledRunRetried: a scheduled run that is retried and ends again is counted once among the
+// active runs.
 func TestScheduledRunRetried(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
@@ -438,7 +438,7 @@ func TestScheduledRunRetried(t *testing.T) {
 			t.Errorf("%d runs are active, want %d, %v", i.Schedule.Active, want, err)
 		}
 	}
-	r.Advance(0) // the duty plans
+	r.Advance(0) // the duty schedules
 	r.Advance(60_000)
 	active(1)
 	end(errors.New("no"))
@@ -502,8 +502,8 @@ func TestChildRetried(t *testing.T) {
 	}
 }
 
-// TestTimedOutStepIsWithdrawn: what a step has called that nobody has begun when its time is over
-// is not begun any more.
+// TestTimedOutStepIsWithdrawn: a step's calls that no worker has started when the step times out
+// are not started any more.
 func TestTimedOutStepIsWithdrawn(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
@@ -528,7 +528,7 @@ func TestTimedOutStepIsWithdrawn(t *testing.T) {
 }
 
 // TestCallOverBeforeItWasMade: a run is cancelled while its call, of an action or a child, is on
-// its way to another shard. What is made there all the same is cancelled.
+// its way to another shard. If it is created there all the same, it is cancelled.
 func TestCallOverBeforeItWasMade(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
@@ -563,15 +563,15 @@ func TestCallOverBeforeItWasMade(t *testing.T) {
 	r.Verify()
 }
 
-// fires hands out timers of the first shard a few times, however many are due then.
+// fires fires timers of the first shard the given number of times, however many are due then.
 func fires(r *machinetest.Rig, times int) {
 	for range times {
 		r.Entry(0, engine.Fire())
 	}
 }
 
-// TestLoopIsStopped: max_steps steps that wait for nothing are taken, more than one command takes
-// of them, and not one more.
+// TestLoopIsStopped: exactly max_steps steps that wait for nothing are taken, even if that exceeds
+// what one command takes.
 func TestLoopIsStopped(t *testing.T) {
 	r := newRig(t, 1)
 	flows := flowsOf(r, "n")
@@ -605,13 +605,13 @@ func TestLoopIsStopped(t *testing.T) {
 	}
 }
 
-// TestKeptRuns: so many runs are kept as the definition says, the youngest, and for as long, but
-// all of them for 10 s.
+// TestKeptRuns: the retention keeps the youngest runs up to its number and for its time, but all
+// runs for 10 s.
 func TestKeptRuns(t *testing.T) {
 	for _, c := range []struct {
 		retention string
-		youngest  int   // how many are kept when all have ended 10 s ago
-		until     int64 // when the last one goes, ms behind its end
+		youngest  int   // number of runs kept when all ended 10 s ago
+		until     int64 // when the last one is removed, in ms after its end
 	}{
 		{"{ runs: 2, ms: 20000 }", 2, 20_000}, {"{ runs: 2, ms: 1 }", 0, 10_000}, {"0", 0, 10_000}, {"{ runs: 0 }", 0,
 			10_000}, {"{ runs: 1, ms: 10001 }", 1, 10_001},
@@ -663,8 +663,8 @@ func TestKeptRuns(t *testing.T) {
 	}
 }
 
-// TestStoppedBranches: children of a parallel step that has failed are cancelled, and when they
-// have ended the run goes on.
+// TestStoppedBranches: children of a failed parallel step are cancelled, and the run continues when
+// they have ended.
 func TestStoppedBranches(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)

@@ -21,7 +21,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// world does random things to workflows, as their users, their actions and the time do.
+// world applies random operations to workflows, as users, actions and time do.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -32,7 +32,7 @@ type world struct {
 	runs    []workflow.RunID
 	tasks   []action.Task
 	calls   *calls
-	strict  bool // all is in one shard: what a worker is told of a run is what the run knows
+	strict  bool // all in one shard: a worker receives exactly the run's own state
 }
 
 var (
@@ -62,9 +62,8 @@ func newWorld(t *testing.T, rng *rand.Rand, r *machinetest.Rig, namespace string
 	return w
 }
 
-// TestRandom does random things, and has all rows verified again and again. Then all is well for a
-// while, and all runs have to end. What they have compensated has to be what their histories ask
-// for.
+// TestRandom runs random operations and repeatedly verifies all rows. Then all operations succeed
+// for a while, and all runs must end. Their compensations must match their histories.
 func TestRandom(t *testing.T) {
 	seed := machinetest.Seed(t)
 	for q := quota.New(t, 4); q.More(); {
@@ -84,7 +83,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestRandomSpread: likewise, in a namespace that is spread over shards.
+// TestRandomSpread: the same in a namespace that is spread over shards.
 func TestRandomSpread(t *testing.T) {
 	seed := machinetest.Seed(t)
 	for q := quota.New(t, 2); q.More(); {
@@ -142,7 +141,7 @@ func (w *world) step() {
 	w.definite(err)
 }
 
-// definite fails the test for an error that is no refusal.
+// definite fails the test for an error that is not a definite refusal.
 func (w *world) definite(err error) {
 	for _, kind := range []error{nil, workflow.ErrNotFound, workflow.ErrConflict, workflow.ErrInvalid, workflow.ErrExists,
 		workflow.ErrBusy} {
@@ -207,7 +206,7 @@ func (w *world) fail(ctx context.Context, task *action.Task, text string, opt ac
 	return w.actions.Fail(ctx, task.Run, "w", text, opt)
 }
 
-// end ends a task in one way or another, or leaves it alone until its time is over.
+// end ends a task in a random way, or leaves it alone until it times out.
 func (w *world) end(ctx context.Context) error {
 	if len(w.tasks) == 0 {
 		return nil
@@ -248,7 +247,7 @@ func (w *world) change(ctx context.Context) error {
 	return w.flows.Enable(ctx, name)
 }
 
-// heal lets everything succeed, and expects that all runs end.
+// heal lets everything succeed, and expects all runs to end.
 func (w *world) heal() {
 	ctx := context.Background()
 	for round := range 1000 {
@@ -262,7 +261,7 @@ func (w *world) heal() {
 			}
 			w.begin(tasks)
 			for _, task := range tasks {
-				// one before may have decided what this one is for
+				// An earlier task may have decided what this one is for.
 				w.definite(w.complete(ctx, &task, fmt.Appendf(nil, `{"id":%d}`, w.rng.IntN(1000))))
 			}
 		}
@@ -284,12 +283,12 @@ func (w *world) heal() {
 		if round == 999 {
 			w.t.Fatalf("%d runs do not end", active)
 		}
-		w.r.Pass(31_000) // also what a worker was left with is over
+		w.r.Pass(31_000) // also outlasts what is left with a worker
 		w.r.Fire()
 	}
 }
 
-// audit compares what runs have compensated with what their histories ask for.
+// audit compares the compensations of runs with their histories.
 func (w *world) audit() {
 	ctx := context.Background()
 	n := 0

@@ -15,7 +15,7 @@ import (
 
 var rewriteReference = flag.Bool("write-reference", false, "write REFERENCE.md anew")
 
-// TestReference: REFERENCE.md says what the tables of the parser and the limits of the package say.
+// TestReference: REFERENCE.md agrees with the parser's tables and the package's limits.
 func TestReference(t *testing.T) {
 	var outcomes, limits [][2]string
 	for _, outcome := range slices.Sorted(maps.Keys(workflow.Fallbacks)) {

@@ -11,15 +11,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A scenario is random definitions, and all that happens to a run of the first of them: what comes
-// of each call, signals, and a cancel. What has to come of it is computed twice: by the machine,
-// see TestDefinitions, and by a model that reads REFERENCE.md and knows no rows, entries or timers.
+// A scenario consists of random definitions and all events of a run of the first of them: the
+// result of each call, signals, and a cancel. The expected result is computed twice: by the
+// machine, see TestDefinitions, and by a model that follows REFERENCE.md and has no rows, entries
+// or timers.
 type scenario struct {
 	seed    uint64
 	defs    map[string]*flowGen
 	main    *flowGen
 	input   string
-	cancel  int64 // when it is cancelled, since its start
+	cancel  int64 // time of the cancel, since the start
 	signals []signalGen
 }
 
@@ -33,20 +34,20 @@ type flowGen struct {
 type stepGen struct {
 	name      string
 	kind      string // call, branches, each, wait or sleep
-	when      string // false, or a step that has to have been successful
+	when      string // false, or a step that must have succeeded
 	call      callGen
-	branches  []callGen // of each: one
+	branches  []callGen // one for kind each
 	any, most int
 	signal    string
 	onTimeout string
-	ms        int64  // of sleep, and the timeout of wait
+	ms        int64  // duration of a sleep or timeout of a wait
 	undo      string // "", default or own
-	input     string // the step that the input is about
+	input     string // the step that provides the input
 	to        map[string]string
 }
 
 type callGen struct {
-	target      string // with its kind in front of it
+	target      string // with its kind as a prefix
 	timeout     int64
 	attempts    int64
 	pause       int64
@@ -95,7 +96,7 @@ func newScenario(seed uint64) *scenario {
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
 
-// some returns a number of a range, or 0 as often as says one in so many.
+// some returns a number from the range with probability 1/one, otherwise 0.
 func some(rng *rand.Rand, one int, from, to int64) int64 {
 	if rng.IntN(one) != 0 {
 		return 0
@@ -103,7 +104,7 @@ func some(rng *rand.Rand, one int, from, to int64) int64 {
 	return from + rng.Int64N(to-from)
 }
 
-// add makes a definition. What undoes says whether steps are compensated.
+// add adds a definition. undoes selects whether steps are compensated.
 func (s *scenario) add(rng *rand.Rand, name string, steps int, undoes bool) *flowGen {
 	most := int64(25_000)
 	if name != "main" {
@@ -155,7 +156,7 @@ func (s *scenario) add(rng *rand.Rand, name string, steps int, undoes bool) *flo
 			if rng.IntN(2) == 0 {
 				t.onTimeout = pick(rng, places...)
 			}
-			if rng.IntN(4) == 0 { // what is called as an outcome is one
+			if rng.IntN(4) == 0 { // a step with the name of an outcome
 				t.onTimeout = "odd"
 				t.to["odd"] = pick(rng, places...)
 			}
@@ -183,7 +184,7 @@ func (s *scenario) add(rng *rand.Rand, name string, steps int, undoes bool) *flo
 	return f
 }
 
-// lost reports whether the target can not be called.
+// lost reports whether the target cannot be called.
 func (c *callGen) lost() bool { return c.target == "@actions/none" || c.target == "@actions/off" }
 
 func (s *scenario) target(rng *rand.Rand, kid string) string {
@@ -257,7 +258,7 @@ func (s *scenario) plan(rng *rand.Rand, f *flowGen, kid string) string {
 	return name
 }
 
-// source writes a definition.
+// source returns the text of a definition.
 func (f *flowGen) source() []byte {
 	steps := make(map[string]any)
 	for _, t := range f.steps {
@@ -364,14 +365,14 @@ func (c *callGen) source() map[string]any {
 	return d
 }
 
-// fate is what comes of a handler.
+// fate is the result of a handler.
 type fate struct {
 	kind  string
 	after int64 // ms
 }
 
-// fate says what comes of a handler, by the idempotency key of its call without the run, and how
-// often that was called.
+// fate returns the result of a handler, by the idempotency key of its call without the run, and the
+// number of its calls so far.
 func (s *scenario) fate(key string, n int) fate {
 	h := xxhash.Sum64String(fmt.Sprint(s.seed, key, n))
 	after := int64(1 + h>>32%2500)
@@ -395,7 +396,7 @@ func (s *scenario) fate(key string, n int) fate {
 // outputGen is the output of a handler.
 func outputGen(key string, n int) string { return fmt.Sprintf(`{"k":"%s/%d"}`, key, n) }
 
-// ownTimeout and ownRetries are those of the actions a and b; the others have none.
+// ownTimeout and ownRetries belong to the actions a and b; the others have none.
 const ownTimeout = 20_000
 
 var ownRetries = map[string]int{"@actions/a": 0, "@actions/b": 1}

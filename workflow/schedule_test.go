@@ -10,9 +10,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestScheduleOnce has leaders change and nodes restart between and in front of ticks, in a plain
-// namespace and in a spread one: each tick starts exactly one run. Another replica that restarts
-// after every entry comes to the same state.
+// TestScheduleOnce changes leaders and restarts nodes between and before ticks, in a plain and in a
+// spread namespace: each tick starts exactly one run. Another replica that restarts after every
+// entry reaches the same state.
 func TestScheduleOnce(t *testing.T) {
 	ctx := context.Background()
 	source, err := os.ReadFile("testdata/definitions/tick.yaml")

@@ -53,7 +53,7 @@ func actionsOf(r *machinetest.Rig, namespace string) *action.Store {
 func TestScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
-		t.Cleanup(func() { // a crash at every position of the log changes nothing
+		t.Cleanup(func() { // a crash at every position of the log has no effect
 			tables := []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()}
 			machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{},
 				machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
@@ -72,7 +72,7 @@ type script struct {
 	t       *testing.T
 	flows   *workflow.Store
 	actions *action.Store
-	short   map[string]string // by ids
+	short   map[string]string // by id
 	long    map[string]string
 	seen    map[string]int
 }
@@ -81,7 +81,7 @@ func noCondition(string, machinetest.Args) (c engine.Condition, ok bool) { retur
 
 var ids = regexp.MustCompile(`(wfr|run)-[0-9a-v]+`)
 
-// name replaces ids by names that a script can know.
+// name replaces ids by names that a script can use.
 func (s *script) name(text string) string {
 	return ids.ReplaceAllStringFunc(text, func(id string) string {
 		if s.short[id] == "" {
@@ -94,7 +94,7 @@ func (s *script) name(text string) string {
 	})
 }
 
-// id returns what has a name.
+// id returns the id of a name.
 func (s *script) id(name string) string {
 	if id := s.long[name]; id != "" {
 		return id

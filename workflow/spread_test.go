@@ -22,7 +22,7 @@ func spread(t *testing.T) (*machinetest.Rig, *workflow.Store, *action.Store) {
 	return r, flowsOf(r, "n"), actionsOf(r, "n")
 }
 
-// work carries out all that workers can take.
+// work executes all tasks that workers can take.
 func work(t *testing.T, actions *action.Store, names ...string) (done int) {
 	t.Helper()
 	for {
@@ -42,8 +42,8 @@ func work(t *testing.T, actions *action.Store, names ...string) (done int) {
 	}
 }
 
-// TestSpread: runs are in all shards, and what they call may have to be in another one because of
-// its limits: its end finds them all the same.
+// TestSpread: runs are in all shards, and their calls may be in other shards because of limits: the
+// end of a call reaches its run all the same.
 func TestSpread(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
@@ -89,7 +89,8 @@ func TestSpread(t *testing.T) {
 	if _, err := flows.Start(ctx, "parent", nil, workflow.IdempotencyKey("a"), workflow.UseID("b")); !errors.Is(err, workflow.ErrInvalid) {
 		t.Errorf("a start with a key and an id: %v", err)
 	}
-	// One is cancelled while its action waits in another shard, one while nobody has had it yet.
+	// One is cancelled while its action waits in another shard, the other before any worker has
+	// taken it.
 	for _, id := range runs[:2] {
 		if _, err := flows.Cancel(ctx, id, "enough"); err != nil {
 			t.Fatal(err)
@@ -134,7 +135,7 @@ func TestSpread(t *testing.T) {
 	if len(listed) != len(runs) {
 		t.Errorf("%d runs are listed, there are %d", len(listed), len(runs))
 	}
-	// Other shards hear of what changes.
+	// Other shards receive changes.
 	if err := flows.Disable(ctx, "parent"); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +162,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestCallsBeforeShardsHaveHeard: what a run calls is known at its home, and the run's own shard
-// has not heard of it yet.
+// TestCallsBeforeShardsHaveHeard: the target of a run's call is known in its home shard but not yet
+// in the run's own shard.
 func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
@@ -219,7 +220,7 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 }
 
 // TestStartsBeforeShardsHaveHeard: a start goes to any shard, and to the workflow's home if that
-// one has not heard of the workflow yet.
+// shard has not received the workflow yet.
 func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	ctx := t.Context()
 	r, flows, _ := spread(t)
@@ -253,8 +254,8 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	r.Verify()
 }
 
-// TestUnheard: a start whose key binds it to a shard that does not know the workflow is tried again
-// if its home does, and for as long as its caller waits.
+// TestUnheard: a start whose key binds it to a shard without the workflow is retried if the
+// workflow's home has it, for as long as the caller waits.
 func TestUnheard(t *testing.T) {
 	r, flows, _ := spread(t)
 	r.Hold(true)
@@ -277,7 +278,7 @@ func TestUnheard(t *testing.T) {
 	}
 }
 
-// TestSpreadIsHeard: when a call has returned, starts in all shards go by it.
+// TestSpreadIsHeard: once a call has returned, starts in all shards respect it.
 func TestSpreadIsHeard(t *testing.T) {
 	ctx := t.Context()
 	_, flows, _ := spread(t)

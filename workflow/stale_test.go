@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// catcher is a door for duties that proposes nothing, and remembers what it was to propose.
+// catcher is a door for duties that records proposals and proposes none.
 type catcher struct {
 	r      *machinetest.Rig
 	caught []engine.Command
@@ -28,8 +28,9 @@ func (c *catcher) Propose(_ context.Context, cmd engine.Command) ([]byte, error)
 
 func (c *catcher) Sleep(context.Context, <-chan struct{}, int64) error { return errCaught }
 
-// TestStaleTick: ticks that a duty has computed are refused once they were decided, or the schedule
-// was changed, paused or replaced: nothing is started twice, or by a schedule that is no more.
+// TestStaleTick: ticks computed by a duty are refused if they were already decided, or if the
+// schedule was changed, paused or replaced. Nothing is started twice, or by a schedule that no
+// longer exists.
 func TestStaleTick(t *testing.T) {
 	ctx := context.Background()
 	definition := func(version, schedule string) []byte {
@@ -54,7 +55,7 @@ func TestStaleTick(t *testing.T) {
 		if _, err := flows.Create(ctx, definition("1", "interval: 60000")); err != nil {
 			t.Fatal(err)
 		}
-		r.Advance(0) // the duty plans
+		r.Advance(0) // the duty schedules
 		r.Pass(60_000)
 		door := &catcher{r: r}
 		for _, led := range r.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {

@@ -78,8 +78,7 @@ func TestTwoSteps(t *testing.T) {
 	}
 }
 
-// TestNamespaceOfDefinition: a definition that says for which namespace it is goes into that one
-// alone.
+// TestNamespaceOfDefinition: a definition that names a namespace can be created only in that one.
 func TestNamespaceOfDefinition(t *testing.T) {
 	node := floe.OpenMemory(t)
 	definition := []byte("namespace: shop\n" + twoSteps)
@@ -92,8 +91,8 @@ func TestNamespaceOfDefinition(t *testing.T) {
 	}
 }
 
-// TestAbsentAttribute: a search attribute whose path leads to nothing is one that the run does not
-// have. Such starts were refused.
+// TestAbsentAttribute: if the path of a search attribute leads to nothing, the run does not have
+// the attribute. Such starts used to be refused.
 func TestAbsentAttribute(t *testing.T) {
 	flows := floe.OpenMemory(t).Workflow("n")
 	definition := `
@@ -123,7 +122,7 @@ start: { waitForSignal: { type: go, timeoutMs: 60000 }, transitions: { success: 
 	}
 }
 
-// TestWaitWithoutRetention: Wait returns a run that has ended even if its workflow retains none.
+// TestWaitWithoutRetention: Wait returns a finished run even if its workflow retains none.
 func TestWaitWithoutRetention(t *testing.T) {
 	ctx := t.Context()
 	node := floe.OpenMemory(t)
@@ -153,7 +152,7 @@ func TestWaitWithoutRetention(t *testing.T) {
 	}
 }
 
-// TestNoInputIsNull: no input is null, also for who repeats a start with its key.
+// TestNoInputIsNull: a missing input is null, also if a start is repeated with its key.
 func TestNoInputIsNull(t *testing.T) {
 	flows := floe.OpenMemory(t).Workflow("n")
 	create(t, flows, []byte("name: w\nstart: { wait_for_signal: { type: go, timeout: 1h }, transitions: { success: flo.Completed } }\n"))

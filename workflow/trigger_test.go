@@ -25,7 +25,7 @@ func triggered(name, trigger string) []byte {
 		`{"name": %q, "trigger": {%s}, "start": {"waitForSignal": {"type": "go", "timeoutMs": 3600000}, "transitions": {"success": "flo.Completed"}}}`, name, trigger)
 }
 
-// inputs returns what all runs of a workflow have got, the oldest first.
+// inputs returns the inputs of all runs of a workflow, the oldest first.
 func inputs(t *testing.T, flows *workflow.Store) (all [][]map[string]any) {
 	t.Helper()
 	ctx := context.Background()
@@ -51,7 +51,7 @@ func inputs(t *testing.T, flows *workflow.Store) (all [][]map[string]any) {
 	return all
 }
 
-// payloads is what the records of all inputs say.
+// payloads returns the payloads of the records in all inputs.
 func payloads(in [][]map[string]any) string {
 	var runs []string
 	for _, records := range in {
@@ -136,8 +136,7 @@ func TestTrigger(t *testing.T) {
 			Restart: 1}, machinetest.Replica{Name: "forgets", Forgetful: true})
 }
 
-// TestTriggersOfOneStream: a stream that is made gets the groups of several triggers at once, each
-// of its own.
+// TestTriggersOfOneStream: a new stream gets the groups of several triggers at once, one for each.
 func TestTriggersOfOneStream(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams := flowsOf(r, "n"), streamsOf(r, "n")

@@ -15,11 +15,11 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// places are where a stream and the workflow that it starts may be.
+// places are the locations of a stream and the workflow it starts.
 var places = []struct {
 	name           string
 	shards         int
-	flows, streams string // namespaces; those that begin with s are spread
+	flows, streams string // namespaces; those with the prefix s are spread
 	partitions     int
 }{
 	{"one shard", 1, "n", "n", 1},
@@ -31,7 +31,7 @@ var places = []struct {
 	{"between spread namespaces", 4, "s", "s2", 6},
 }
 
-// eachPlace runs a test for each of them.
+// eachPlace runs a test for each place.
 func eachPlace(t *testing.T, f func(t *testing.T, p *placed)) {
 	for _, at := range places {
 		t.Run(at.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func (p *placed) makeStream(t *testing.T) {
 	}
 }
 
-// append appends records with the numbers from to below, in turn to all partitions.
+// append appends records with the numbers from from to below-1 to the partitions in turn.
 func (p *placed) append(t *testing.T, from, below int) {
 	t.Helper()
 	for i := from; i < below; i++ {
@@ -77,15 +77,15 @@ func (p *placed) append(t *testing.T, from, below int) {
 	}
 }
 
-// settle has the leaders do what there is to do.
+// settle lets the leaders do their pending work.
 func (p *placed) settle() {
 	for range 6 {
 		p.r.Advance(0)
 	}
 }
 
-// wantRecords checks that there is one run for each of so many records, which have the numbers from
-// on.
+// wantRecords checks that there is one run for each record with a number of at least from and less
+// than below.
 func (p *placed) wantRecords(t *testing.T, from, below int) {
 	t.Helper()
 	var got []int
@@ -145,7 +145,7 @@ func TestTriggerPlaces(t *testing.T) {
 		p.settle()
 		p.wantRecords(t, 0, 30)
 
-		// Another version goes on where this one is.
+		// Another version resumes where this one is.
 		next := strings.Replace(string(triggered("order", p.trigger(`, "batch_size": 3, "batch_timeout_ms": 0`))), `"name"`,
 			`"version": "2", "name"`, 1)
 		create(t, p.flows, []byte(next))
@@ -153,7 +153,7 @@ func TestTriggerPlaces(t *testing.T) {
 		p.settle()
 		p.wantRecords(t, 0, 40)
 
-		// A stream that is made again is another one: all of its records start runs.
+		// A recreated stream is a new one: all of its records start runs.
 		if err := p.streams.Delete(t.Context(), "orders", stream.Force()); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestTriggerPlaces(t *testing.T) {
 		p.settle()
 		p.wantRecords(t, 0, 50)
 
-		// A version without a trigger ends it, with its group.
+		// A version without a trigger removes the trigger and its group.
 		last := strings.Replace(string(triggered("order", p.trigger(""))), `"trigger": {`+p.trigger("")+`}`, `"version": "3"`, 1)
 		create(t, p.flows, []byte(last))
 		p.append(t, 50, 60)
@@ -175,7 +175,7 @@ func TestTriggerPlaces(t *testing.T) {
 		if _, err := p.streams.Groups("orders").Get(t.Context(), "wf-order"); !errors.Is(err, stream.ErrNotFound) {
 			t.Fatalf("the group of a trigger that is gone: %v", err)
 		}
-		// The group of the next one begins behind all that is there.
+		// The group of the next trigger begins after all existing records.
 		create(t, p.flows, []byte(strings.Replace(string(triggered("order", p.trigger(""))), `"name"`, `"version": "4", "name"`, 1)))
 		p.append(t, 60, 70)
 		p.settle()
@@ -190,9 +190,9 @@ func TestTriggerPlaces(t *testing.T) {
 }
 
 // TestTriggerSpreads: the runs that a trigger starts are in all shards of a spread namespace,
-// wherever the stream is, each where a start by hand with the same idempotency key finds it; they
-// all were in the workflow's home when the stream was of another namespace. What gets to a shard
-// that has not heard of the workflow yet starts at home.
+// wherever the stream is. Each is where a manual start with the same idempotency key finds it. They
+// used to be all in the workflow's home if the stream was in another namespace. Records that reach
+// a shard without the workflow start their runs at home.
 func TestTriggerSpreads(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		eachPlace(t, func(t *testing.T, p *placed) {
@@ -237,8 +237,8 @@ func TestTriggerSpreads(t *testing.T) {
 	}
 }
 
-// TestTriggerLimit: of the runs of a trigger as many are active as its definition allows, in all
-// shards together, and the end of one makes room for another.
+// TestTriggerLimit: the active runs of a trigger, over all shards, stay within the definition's
+// limit, and the end of one makes room for another.
 func TestTriggerLimit(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		p.makeStream(t)
@@ -264,8 +264,7 @@ func TestTriggerLimit(t *testing.T) {
 	})
 }
 
-// TestTriggeredRunRetried: a run of a trigger that has failed and is retried counts again among
-// those that may be active.
+// TestTriggeredRunRetried: a failed run of a trigger counts as active again when it is retried.
 func TestTriggeredRunRetried(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		ctx := t.Context()
@@ -302,8 +301,8 @@ func TestTriggeredRunRetried(t *testing.T) {
 	})
 }
 
-// TestTriggerMovedBack: a group that is moved back makes other batches of what is there, wherever
-// runs of their records are. Records that a run has had start no other one, and the others do.
+// TestTriggerMovedBack: a group that is moved back forms other batches of its records, wherever
+// runs of these records are. Records that already have a run start no other one, and the rest do.
 func TestTriggerMovedBack(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		p.partitions = 1
@@ -327,7 +326,7 @@ func TestTriggerMovedBack(t *testing.T) {
 		p.append(t, 2, 3)
 		pass() // one of record 2
 		for range 3 {
-			back() // what is left of 0, 1 and 2 has its run, which may be in another shard
+			back() // the rest of 0, 1 and 2 has its run, which may be in another shard
 			p.wantRecords(t, 0, 3)
 		}
 		p.append(t, 3, 4)
@@ -341,7 +340,7 @@ func TestTriggerMovedBack(t *testing.T) {
 	})
 }
 
-// TestTriggerRefused: records that are not as the schema says go to the dead letters, and others
+// TestTriggerRefused: records that do not match the schema go to the dead letters, and the others
 // start runs.
 func TestTriggerRefused(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
@@ -373,8 +372,8 @@ func TestTriggerRefused(t *testing.T) {
 	})
 }
 
-// TestTriggerBatches: a batch ends with its number of records, with its bytes, or when its first
-// record has waited.
+// TestTriggerBatches: a batch ends at its maximum number of records or bytes, or when its first
+// record has waited long enough.
 func TestTriggerBatches(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams := flowsOf(r, "n"), streamsOf(r, "n")
@@ -400,7 +399,7 @@ func TestTriggerBatches(t *testing.T) {
 	if got := sizes(); !slices.Equal(got, []int{2, 3, 3, 1}) {
 		t.Fatalf("batches of %d", got)
 	}
-	// A record has its key, its headers and their lengths beside the payload: two bytes, here.
+	// Besides its payload a record has its key, its headers and their lengths: two bytes here.
 	half := strings.Repeat("x", protocol.MaxBatchBytes/2-2)
 	appendAll(t, streams, "orders", half, half, half)
 	r.Advance(0)
@@ -422,8 +421,8 @@ func TestTriggerBatches(t *testing.T) {
 	}
 }
 
-// TestTriggerTooMuch: what a run has to do at once may be more than one command may write. It does
-// that some at a time, and its record is no dead letter.
+// TestTriggerTooMuch: the initial work of a run may exceed what one command may write. It is done
+// in parts, and the record does not become a dead letter.
 func TestTriggerTooMuch(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams, actions := flowsOf(r, "n"), streamsOf(r, "n"), actionsOf(r, "n")
@@ -452,7 +451,7 @@ func TestTriggerTooMuch(t *testing.T) {
 	}
 }
 
-// TestTriggerMany: very many records that are due at once start runs in many commands.
+// TestTriggerMany: very many records due at once start runs in many commands.
 func TestTriggerMany(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams := flowsOf(r, "n"), streamsOf(r, "n")
@@ -475,8 +474,8 @@ func TestTriggerMany(t *testing.T) {
 	}
 }
 
-// TestTriggerTakesOver: a group that has consumers when it becomes that of a trigger goes on with
-// what they have left, in every mode.
+// TestTriggerTakesOver: a trigger that takes over a group with consumers continues with the records
+// they have left, in every mode.
 func TestTriggerTakesOver(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// undoing is a run whose compensations a test looks at.
+// undoing is a run whose compensations a test checks.
 type undoing struct {
 	t       *testing.T
 	r       *machinetest.Rig
@@ -30,15 +30,15 @@ type where struct {
 	opts   []action.RegisterOption
 }
 
-// plain and the other namespaces: in one that is spread, what a run calls is in its own shard, or
-// in another one if the action has a limit.
+// plain and the other namespaces: in a spread one, the calls of a run are in its own shard, or in
+// another one if the action has a limit.
 var (
 	plain  = where{"plain", 1, nil}
 	spaces = []where{plain, {"spread", 4, nil}, {"spread, in another shard", 4, []action.RegisterOption{action.MaxRunning(100)}}}
 )
 
-// Children beside the one that compensates: bare does not, brief does not either and has little
-// time, mid calls bare, and over calls the one that compensates.
+// Children besides the compensating one: bare does not compensate, brief does not either and has
+// little time, mid calls bare, and over calls the compensating child.
 const (
 	bareKid = `{ "name": "bare", "start": { "run": "@actions/other", "transitions": { "success": "wait", "failure": "flo.Cancelled" } },
 		"steps": { "wait": { "wait_for_signal": "go", "transitions": { "success": "flo.Completed" } } } }`
@@ -80,7 +80,7 @@ func startUndoing(t *testing.T, at where, definition string, opts ...workflow.St
 	return u
 }
 
-// take returns the one task that there is of an action.
+// take returns the only task of an action.
 func (u *undoing) take(name string) action.Task {
 	u.t.Helper()
 	tasks, err := u.actions.Await(u.t.Context(), "w", []string{name})
@@ -90,7 +90,7 @@ func (u *undoing) take(name string) action.Task {
 	return tasks[0]
 }
 
-// waits returns how many tasks of an action wait for a worker, which none takes.
+// waits returns the number of an action's tasks that wait for a worker, without taking any.
 func (u *undoing) waits(name string) int64 {
 	u.t.Helper()
 	i, err := u.actions.Get(u.t.Context(), name)
@@ -158,7 +158,7 @@ func (u *undoing) signal(of, payload string) {
 	}
 }
 
-// undone completes all compensations that follow, and returns their inputs.
+// undone completes all following compensations and returns their inputs.
 func (u *undoing) undone() (inputs []string) {
 	u.t.Helper()
 	for {
@@ -184,8 +184,8 @@ func (u *undoing) undone() (inputs []string) {
 	return inputs
 }
 
-// TestUndone is the table of the ways in which a visit to a step can end or be left: it is
-// compensated once if it may have done something, with what it had.
+// TestUndone is a table of the ways in which a visit to a step can end or be left: it is
+// compensated once, with its own data, if it may have had an effect.
 func TestUndone(t *testing.T) {
 	const (
 		ends  = "  transitions: { success: flo.Failed, failure: flo.Failed }\n"
@@ -359,8 +359,8 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// TestUndoneAfterOwnRetries: an attempt that the action itself has repeated may have done
-// something, whatever the next one comes to.
+// TestUndoneAfterOwnRetries: an attempt that the action itself has retried may have had an effect,
+// whatever the result of the next one.
 func TestUndoneAfterOwnRetries(t *testing.T) {
 	const definition = `start: { sleep: 1s, transitions: { success: do } }
 steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { success: flo.Failed, failure: flo.Failed } } }
@@ -404,8 +404,8 @@ steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { s
 	}
 }
 
-// TestUndoneInALoop: each visit is compensated with what it had itself, not with what the last one
-// has come to.
+// TestUndoneInALoop: each visit is compensated with its own data, not with the result of the last
+// visit.
 func TestUndoneInALoop(t *testing.T) {
 	u := startUndoing(t, plain, `start:
   run: "@actions/do"
@@ -437,7 +437,7 @@ func TestUndoneInALoop(t *testing.T) {
 }
 
 // TestUndoneWithWhatWasSent: each attempt and each poll of a call gets the same input, and so does
-// what compensates it.
+// its compensation.
 func TestUndoneWithWhatWasSent(t *testing.T) {
 	const more = "\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Failed, failure: flo.Failed }\n"
 	for name, step := range map[string]string{
@@ -481,8 +481,8 @@ func TestUndoneWithWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is
-// compensated. So has one whose compensation fails, which is shown.
+// TestUndoneAtTheEnd: a run whose output is too large has failed, and its effects are compensated.
+// A failed compensation leaves the run failed and is shown.
 func TestUndoneAtTheEnd(t *testing.T) {
 	u := startUndoing(t, plain, `start:
   run: "@actions/do"
@@ -509,8 +509,8 @@ output: { a: "$.steps._start.output", b: "$.steps._start.output" }
 	}
 }
 
-// TestRetryOfFirstFailure: a run that has failed goes on from the step that failed, not from the
-// one that told somebody about it.
+// TestRetryOfFirstFailure: a failed run is retried from the step that failed, not from the later
+// step that reported it.
 func TestRetryOfFirstFailure(t *testing.T) {
 	const definition = `start: { run: "@actions/do", transitions: { success: flo.Completed, failure: tell } }
 steps:
@@ -533,8 +533,8 @@ steps:
 	}
 }
 
-// TestLongNames: ids, names and namespaces may be as long as they are allowed to be: what they call
-// is called all the same.
+// TestLongNames: ids, names and namespaces may have their maximum length: their calls are still
+// made.
 func TestLongNames(t *testing.T) {
 	r := newRig(t, 1)
 	step, id := strings.Repeat("s", 255), strings.Repeat("i", workflow.MaxRunID)

@@ -17,8 +17,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestUndoWaitsForHandler: what a handler does that was cancelled is compensated when it has
-// returned, or has had the time to.
+// TestUndoWaitsForHandler: the effect of a cancelled handler is compensated once the handler has
+// returned, or its time has passed.
 func TestUndoWaitsForHandler(t *testing.T) {
 	const definition = "start:\n  run: \"@actions/do\"\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Completed }\n"
 	taken := func(u *undoing) int {
@@ -86,7 +86,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		"the step times out":   {timed, func(u *undoing) { u.pass(5000) }},
 		"the run is cancelled": {definition, func(u *undoing) { u.pass(4000); u.cancel() }},
 	} {
-		for _, at := range spaces { // another attempt is to follow when the call ends
+		for _, at := range spaces { // another attempt would follow the end of the call
 			t.Run("an attempt before the one that is cancelled, "+name+"/"+at.name, func(t *testing.T) {
 				u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+
 					strings.ReplaceAll(strings.Replace(c.definition, "start", "do", 1), "\n", "\n  "))
@@ -148,9 +148,9 @@ func TestUndoWaitsForHandler(t *testing.T) {
 	}
 }
 
-// TestUndoWaitsForChild: a visit to a child that the run, its time or that of the step has ended is
-// compensated when the child is over: its compensations, those of its children, and the handlers of
-// all their calls, but for those that take longer than a minute.
+// TestUndoWaitsForChild: if the run or a timeout, of the run or the step, ends a child, the visit
+// is compensated once the child is over. This includes its compensations, those of its children,
+// and the handlers of all their calls, except those that take longer than a minute.
 func TestUndoWaitsForChild(t *testing.T) {
 	const rest = ", compensate: \"@actions/undo\", transitions: { success: flo.Completed, failure: flo.Failed } }\n"
 	step := func(of, timeout string) string { return "start: { run: \"@workflow/" + of + "\"" + timeout + rest }
@@ -234,8 +234,8 @@ func TestUndoWaitsForChild(t *testing.T) {
 	}
 }
 
-// TestUndoWaitsForWhatAChildLeaves: the handlers that a child has left at work when it ended by
-// itself are waited for as well.
+// TestUndoWaitsForWhatAChildLeaves: handlers still running when a child ended normally are waited
+// for as well.
 func TestUndoWaitsForWhatAChildLeaves(t *testing.T) {
 	again := `{ "name": "again", "start": { "run": "@actions/other", "timeout_ms": 500, "retry": { "max_attempts": 2, "initial_delay_ms": 1 },
 		"transitions": { "success": "flo.Completed" } } }`
@@ -290,8 +290,8 @@ func TestUndoWaitsForWhatAChildLeaves(t *testing.T) {
 	}
 }
 
-// TestFanWaitsForChild: a parallel step that has failed ends when the child of a branch has
-// compensated, and not when its other branches have been cancelled.
+// TestFanWaitsForChild: a failed parallel step ends once the child of a branch has compensated, not
+// as soon as its other branches have been cancelled.
 func TestFanWaitsForChild(t *testing.T) {
 	for _, at := range spaces {
 		t.Run(at.name, func(t *testing.T) {
@@ -373,10 +373,10 @@ func reportsLateHandler(t *testing.T, timeout int, status workflow.Status) {
 		})
 		select {
 		case <-begun:
-		case <-over: // its time was over before a worker had it
+		case <-over: // it timed out before a worker took it
 		}
 		if _, err := flows.Cancel(ctx, s.Run, ""); errors.Is(err, workflow.ErrConflict) {
-			status = workflow.Failed // it was late itself
+			status = workflow.Failed // the cancel was too late
 		} else if err != nil {
 			t.Fatal(err)
 		}

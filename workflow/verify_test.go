@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyComparesHistories damages a row at a time: the check says that the run is not what its
-// history comes to.
+// TestVerifyComparesHistories damages one row at a time: Verify reports that the run does not match
+// its history.
 func TestVerifyComparesHistories(t *testing.T) {
 	for name, test := range map[string]struct {
 		part   byte
@@ -62,7 +62,7 @@ func TestVerifyComparesHistories(t *testing.T) {
 	}
 }
 
-// change damages what a row says.
+// change modifies the value of a row.
 func change[T any](code func(*T, *codec.Coder), f func(*T)) func([]byte) []byte {
 	return func(b []byte) []byte {
 		v := must(decode(b, code))

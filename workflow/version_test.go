@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestVersions: versions are listed, chosen by starts, and removed; runs of one that was removed go
-// on.
+// TestVersions: versions are listed, chosen by starts, and removed; runs of a removed version
+// continue.
 func TestVersions(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRemovedVersionsDoNotCount: of the versions of a workflow those count that can be started,
-// also for the limit.
+// TestRemovedVersionsDoNotCount: only versions of a workflow that can be started count, also for
+// the limit.
 func TestRemovedVersionsDoNotCount(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// TestAttributesOfListing: a listing by one attribute, or by none, is asked for as it always was,
-// and one by several says so behind all else.
+// TestAttributesOfListing: a listing by at most one attribute keeps its original encoding, and one
+// by several appends them at the end.
 func TestAttributesOfListing(t *testing.T) {
 	ask := func(attributes ...string) []byte {
 		t.Helper()

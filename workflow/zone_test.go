@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// setZone makes the zone Test/Zone follow rules, as of the environment variable TZ: that is what
-// the leader's machine knows from now on.
+// setZone makes the zone Test/Zone follow rules in the form of the environment variable TZ, as seen
+// by the leader's machine from now on.
 func setZone(t *testing.T, rules string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(zones, "Test"), 0o700); err != nil {
@@ -22,11 +22,11 @@ func setZone(t *testing.T, rules string) {
 	}
 }
 
-// zoneFile is a file as of RFC 9636: no transitions, and rules for all times.
+// zoneFile returns a file in the format of RFC 9636: no transitions, and rules for all times.
 func zoneFile(rules string) []byte {
 	block := func(b []byte) []byte {
 		b = append(append(b, "TZif2"...), make([]byte, 15)...)
-		for _, n := range []uint32{0, 0, 0, 0, 1, 4} { // of leap seconds, transitions and such; a type of local time, and 4 bytes of names
+		for _, n := range []uint32{0, 0, 0, 0, 1, 4} { // counts of leap seconds, transitions and such; one local time type, and 4 bytes of names
 			b = binary.BigEndian.AppendUint32(b, n)
 		}
 		b = binary.BigEndian.AppendUint32(b, 3600)
@@ -36,11 +36,10 @@ func zoneFile(rules string) []byte {
 }
 
 // TestLeadersOfDifferentZones: a government abolishes summer time, and only one of two nodes has
-// heard of it when the leadership goes from one to the other and back, before and behind a tick.
-// What one leader has decided stays so, and the next one goes on from there by what it knows: no
-// tick comes twice, and no day is left out. By the clocks of the one half past two comes an hour
-// after that of the other, so that a day may have both. Replicas, which know of no zones, are the
-// same.
+// the update when the leadership moves back and forth, before and after a tick. Decisions of one
+// leader stay, and the next leader continues from there with its own zone data: no tick comes
+// twice, and no day is skipped. On one node's clock half past two comes an hour later than on the
+// other's, so a day may have both. Replicas, which have no zones, stay equal.
 func TestLeadersOfDifferentZones(t *testing.T) {
 	const (
 		summer = "AAA-1BBB,M9.3.0,M10.2.0/3" // clocks are an hour ahead from September 16th to October 14th 2001
@@ -59,7 +58,7 @@ func TestLeadersOfDifferentZones(t *testing.T) {
 		}
 		began := r.Now()
 		const days = 45
-		for hour := range days * 24 { // the leader changes a few times a day, at other hours each day
+		for hour := range days * 24 { // the leader changes a few times a day, at different hours each day
 			setZone(t, []string{first, summer, none}[hour/7%3])
 			r.SetTerm(uint64(2 + hour))
 			if hour%5 == 0 {
