@@ -26,7 +26,7 @@ func setZone(t *testing.T, rules string) {
 func zoneFile(rules string) []byte {
 	block := func(b []byte) []byte {
 		b = append(append(b, "TZif2"...), make([]byte, 15)...)
-		for _, n := range []uint32{0, 0, 0, 0, 1, 4} { // counts of leap seconds, transitions and such; one local time type, and 4 bytes of names
+		for _, n := range []uint32{0, 0, 0, 0, 1, 4} { // leap seconds, transitions and such: none; one local time type, 4 bytes of names
 			b = binary.BigEndian.AppendUint32(b, n)
 		}
 		b = binary.BigEndian.AppendUint32(b, 3600)
