@@ -14,10 +14,10 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestLargeEntriesOpenAgain: transactions of a few KB that write tens of MiB each, at once. What
-// does not fit into an entry is put off to the next ones and happens there, once; what fits into
-// none is refused. The log holds all of it, and is replayed after a crash with the same outcome: an
-// entry that wrote gigabytes ended the node whenever it was opened.
+// TestLargeEntriesOpenAgain: concurrent transactions of a few KB write tens of MiB each.
+// Transactions that do not fit into an entry are put off to the next ones and applied there once;
+// those that fit into none are refused. The log holds all of it and is replayed after a crash with
+// the same outcome. An entry that wrote gigabytes used to end the node whenever it was opened.
 func TestLargeEntriesOpenAgain(t *testing.T) {
 	noLeaks(t)
 	rng := rand.New(rand.NewPCG(seed(t), 17))

@@ -13,14 +13,14 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestClocks: a clock may be a second ahead of the median, and is off beyond it; a jump is held
-// back at once; of two that differ nobody knows which is right.
+// TestClocks: a clock may be up to a second ahead of the median, and is off beyond that. A jump is
+// held back at once. If two clocks differ, the right one is unknown.
 func TestClocks(t *testing.T) {
 	const start, minutes = 1_000_000, 600_000
 	for _, c := range []struct {
-		others    []int64 // what the clocks of nodes 2, 3 ... show, less the start
-		own       int64   // what that of node 1 shows, likewise
-		now       int64   // what its shards are stamped with
+		others    []int64 // readings of the clocks of nodes 2, 3 ..., relative to the start
+		own       int64   // reading of node 1's clock, likewise
+		now       int64   // stamp of its shards
 		off       int64
 		ready     bool
 		otherOffs []int64
@@ -61,7 +61,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestClockJumpAlone: a node alone accepts a jump and says so.
+// TestClockJumpAlone: a single node accepts a jump and logs it.
 func TestClockJumpAlone(t *testing.T) {
 	var log bytes.Buffer
 	source := &fakeClock{wall: 1000}
@@ -80,9 +80,9 @@ func TestClockJumpAlone(t *testing.T) {
 	}
 }
 
-// TestStartedInTheFuture: a node alone that once ran with a clock that was ahead says so at its
-// start and in its figures, until the clock has come there. It stayed in the future and said
-// nothing.
+// TestStartedInTheFuture: a single node that once ran with a clock ahead reports it at its start
+// and in its status, until the clock has reached that time. It used to stay in the future without a
+// message.
 func TestStartedInTheFuture(t *testing.T) {
 	fsys, source := vfs.NewMem(), &fakeClock{wall: 1_000_000}
 	start := func() (*Host, *bytes.Buffer) {
@@ -109,7 +109,7 @@ func TestStartedInTheFuture(t *testing.T) {
 	must(t, h.Close())
 	source.wall -= 3_600_000
 	h, log := start()
-	must(t, h.Close()) // the log is not written any more
+	must(t, h.Close()) // the log is not written to any more
 	if !strings.Contains(log.String(), "in the future: its data is 1h0m0s ahead of its clock") {
 		t.Errorf("the log says %s", log)
 	}
@@ -120,13 +120,13 @@ func TestStartedInTheFuture(t *testing.T) {
 	}
 }
 
-// TestUncertainClocks: a comparison that is uncertain counts only if there is no better one, or
-// only an old one; it widens what is tolerated.
+// TestUncertainClocks: an uncertain comparison counts only if there is no better one, or only an
+// old one; it widens the tolerance.
 func TestUncertainClocks(t *testing.T) {
 	const start = 1_000_000
 	for _, c := range []struct {
-		later         time.Duration // when the second comparison comes
-		first, second int64         // how uncertain they are
+		later         time.Duration // time of the second comparison
+		first, second int64         // their uncertainty
 		taken         bool
 	}{
 		{0, 0, clockUncertain, true}, {0, 0, clockUncertain + 1, false}, {0, clockUncertain + 2, clockUncertain + 1, true}, {0,
@@ -162,7 +162,7 @@ func TestClockIsOff(t *testing.T) {
 	k.observe(3, 1_000_000, 0)
 	for _, c := range []struct {
 		wall int64
-		says string // of this node's clock
+		says string // log text about this node's clock
 		log  string
 	}{
 		{1_000_000, "", ""},
@@ -183,7 +183,7 @@ func TestClockIsOff(t *testing.T) {
 	}
 }
 
-// TestObserveClock: the clocks of the cluster's nodes count, if clocks do.
+// TestObserveClock: the clocks of other nodes count if Config.Clocks is set.
 func TestObserveClock(t *testing.T) {
 	for _, clocks := range []bool{true, false} {
 		source := &fakeClock{wall: 1_000_000}

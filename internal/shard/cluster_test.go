@@ -19,8 +19,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// noLeaks fails the test if it leaves goroutines behind. Tests whose disks fail can not use it:
-// Pebble's goroutines are parked then, for good.
+// noLeaks fails the test if it leaks goroutines. Tests with failing disks cannot use it: Pebble's
+// goroutines are then parked forever.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -42,7 +42,7 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// cluster is three hosts of one process, each with a file system in memory.
+// cluster is three hosts in one process, each with an in-memory file system.
 type cluster struct {
 	t      *testing.T
 	net    *Network
@@ -132,7 +132,8 @@ func (c *cluster) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 	return c.onLeader(ctx, shard, func(h *Host) error { return h.Query(ctx, shard, q) })
 }
 
-// onLeader tries the nodes until one leads, or ctx is done. An unknown outcome is passed on.
+// onLeader tries the nodes until one leads, or ctx is done. It returns an unknown outcome to the
+// caller.
 func (c *cluster) onLeader(ctx context.Context, shard engine.ShardID, do func(*Host) error) error {
 	retry := time.NewTicker(5 * time.Millisecond)
 	defer retry.Stop()
@@ -155,7 +156,7 @@ func (c *cluster) onLeader(ctx context.Context, shard engine.ShardID, do func(*H
 	}
 }
 
-// settle waits until all replicas have applied the same and compares them byte for byte.
+// settle waits until all replicas have applied the same entries, and compares them byte for byte.
 func (c *cluster) settle(ctx context.Context) {
 	c.t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
@@ -172,8 +173,8 @@ func (c *cluster) settle(ctx context.Context) {
 	}
 }
 
-// equal compares the replicas of a shard if they have come equally far; timers may still move them
-// on.
+// equal compares the replicas of a shard if they have the same position; timers may still advance
+// them.
 func (c *cluster) equal(ctx context.Context, shard engine.ShardID) bool {
 	c.t.Helper()
 	if _, err := c.Propose(ctx, shard, engine.Skip(0)); err != nil && !errors.Is(err, engine.ErrUnknownOutcome) {
@@ -198,7 +199,7 @@ func (c *cluster) equal(ctx context.Context, shard engine.ShardID) bool {
 	return true
 }
 
-// dump returns all rows of a shard, and the index they are at.
+// dump returns all rows of a shard, and their index.
 func dump(t *testing.T, db *pebble.DB, shard engine.ShardID) (index uint64, rows []string) {
 	t.Helper()
 	state := db.NewSnapshot()
@@ -246,7 +247,7 @@ func TestReplicasAreEqual(t *testing.T) {
 		c.stop(victim)
 		w.run(ctx, t, commands)
 		if round == 3 {
-			w.fill(ctx, t, 2<<20) // far enough that the log is truncated before the victim returns
+			w.fill(ctx, t, 2<<20) // enough to truncate the log before the victim returns
 			c.flushAll()
 		}
 		c.start(victim)
@@ -272,8 +273,8 @@ func (c *cluster) flushAll() {
 	}
 }
 
-// TestSnapshotBringsEmptyReplicaLevel checks that a node whose log and state are far behind really
-// gets a snapshot.
+// TestSnapshotBringsEmptyReplicaLevel checks that a node whose log and state are far behind
+// receives a snapshot.
 func TestSnapshotBringsEmptyReplicaLevel(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -302,8 +303,8 @@ func TestSnapshotBringsEmptyReplicaLevel(t *testing.T) {
 	}
 }
 
-// workload moves credit between toy counters of a spread and a plain namespace and knows the sum
-// there has to be.
+// workload moves credit between toy counters of a spread and a plain namespace and knows the
+// expected sum.
 type workload struct {
 	door    engine.Door
 	rng     *rand.Rand
@@ -370,7 +371,7 @@ func (w *workload) run(ctx context.Context, t *testing.T, steps int) {
 	}
 }
 
-// transfer moves credit within a plain namespace by a transaction, often one that fails half way.
+// transfer moves credit within a plain namespace by a transaction, often one that fails halfway.
 func (w *workload) transfer(ctx context.Context, t *testing.T, a, b string, amount int64) {
 	t.Helper()
 	part := func(name string, delta int64) engine.Op {
@@ -382,7 +383,7 @@ func (w *workload) transfer(ctx context.Context, t *testing.T, a, b string, amou
 	}
 }
 
-// fill writes incompressible names until so many bytes have gone through the log.
+// fill writes incompressible names until the given number of bytes has gone through the log.
 func (w *workload) fill(ctx context.Context, t *testing.T, bytes int) {
 	t.Helper()
 	for written := 0; written < bytes; {
@@ -423,7 +424,7 @@ func (w *workload) sum(ctx context.Context, t *testing.T, ns string) (sum, count
 	return sum, count
 }
 
-// check compares the sums and counts with what they have to be.
+// check compares the sums and counts with the expected ones.
 func (w *workload) check(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if sum, _ := w.sum(ctx, t, "plain"); sum != 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// stray is a toy whose replica on one node makes something else of commands for the counter "part".
+// stray is a toy whose replica on one node applies commands for the counter "part" differently.
 type stray struct{ engine.Machine }
 
 func (m stray) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -26,7 +26,7 @@ func (m stray) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return m.Machine.Apply(tx, cmd)
 }
 
-// straying makes the replicas of some nodes stray.
+// straying makes the replicas of the given nodes stray.
 func straying(nodes ...uint64) func(*Config) {
 	return func(cfg *Config) {
 		cfg.CompareInterval = 20 * time.Millisecond
@@ -63,14 +63,14 @@ func (c *cluster) awaitFailure(ctx context.Context, id uint64) error {
 	return c.host(id).Err()
 }
 
-// awaitEqual waits until the node knows that its replica of shard 0 was like most others when an
-// entry had been applied.
+// awaitEqual waits until the node knows that its replica of shard 0 agreed with the majority after
+// the entry at index or a later one.
 func (c *cluster) awaitEqual(ctx context.Context, id, index uint64) {
 	c.t.Helper()
 	until(ctx, c.t, "replicas are found to be equal", func() bool { return c.host(id).shards[0].applier.comparer.equal.Load() >= index })
 }
 
-// discard takes a node that has failed out of the cluster.
+// discard removes a failed node from the cluster.
 func (c *cluster) discard(id uint64) {
 	h := c.host(id)
 	c.net.Join(id, nil)
@@ -87,7 +87,7 @@ func testContext(t *testing.T) context.Context {
 }
 
 // TestPartedReplica: the node whose replica differs from the two others stops, whether it follows
-// or leads, and the others go on.
+// or leads, and the others continue.
 func TestPartedReplica(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -118,7 +118,7 @@ func TestPartedReplica(t *testing.T) {
 	}
 }
 
-// heldClock is a clock whose monotonic time stands still until it is released.
+// heldClock is a clock with a monotonic time that stands still until it is released.
 type heldClock struct {
 	released atomic.Bool
 	system   Clock
@@ -133,9 +133,10 @@ func (c *heldClock) Mono() time.Duration {
 	return 1
 }
 
-// TestUnsettledDifference: with one of three nodes down nobody can tell which of the two others is
-// right. They used to go on, each healthy, and to answer differently. The shard stops on both, and
-// they say so; other shards go on. Started again with the third they find a majority.
+// TestUnsettledDifference: with one of three nodes down, neither of the two others can be found to
+// be right. They used to continue, each healthy, and to answer differently. The shard stops on
+// both, and they report it; other shards continue. Restarted together with the third node, they
+// find a majority.
 func TestUnsettledDifference(t *testing.T) {
 	ctx := testContext(t)
 	patience, clock := time.Millisecond, &heldClock{system: SystemClock()}
@@ -149,8 +150,8 @@ func TestUnsettledDifference(t *testing.T) {
 	}
 	c.stop(3)
 	c.add(ctx, "part")
-	// Whichever stops first commits nothing any more: both have to know by then, as they do after
-	// the seconds that the clock goes on by.
+	// The first to stop commits nothing any more. Both must know by then, as they do after the
+	// seconds by which the clock is advanced.
 	until(ctx, t, "both nodes to know", func() bool {
 		known := true
 		for id := uint64(1); id <= 2; id++ {
@@ -203,8 +204,8 @@ func TestUnsettledDifference(t *testing.T) {
 	c.add(ctx, "sound")
 }
 
-// TestComparisonAtBeginning: replicas that have parted are found when a node begins to lead,
-// without a change: they acknowledge nothing before.
+// TestComparisonAtBeginning: diverged replicas are found when a node begins to lead, without a
+// change: they acknowledge nothing before.
 func TestComparisonAtBeginning(t *testing.T) {
 	ctx := testContext(t)
 	c := newCluster(t, seed(t), straying())
@@ -225,7 +226,7 @@ func TestComparisonAtBeginning(t *testing.T) {
 	}
 }
 
-// TestIdleComparison: replicas are compared when there was a change, and then no more.
+// TestIdleComparison: replicas are compared after a change, and then not again.
 func TestIdleComparison(t *testing.T) {
 	ctx := testContext(t)
 	c := newCluster(t, seed(t), straying())

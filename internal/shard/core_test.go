@@ -17,15 +17,14 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// stepper drives a core by hand, in one goroutine, against a real log in memory: what a simulator
-// does.
+// stepper drives a core by hand, in one goroutine, against a real in-memory log, like a simulator.
 type stepper struct {
 	t     *testing.T
 	core  *core
 	log   *raftlog.Log
 	clock *fakeClock
 
-	appends  []*appendTask // not done yet
+	appends  []*appendTask // not finished yet
 	applied  []*raftpb.Entry
 	sent     []*raftpb.Message
 	proposed []proposedEntry
@@ -38,7 +37,7 @@ func newStepper(t *testing.T) *stepper {
 	return newVoter(t, 1, 1)
 }
 
-// newVoter returns one of some voters; the second is to lead first.
+// newVoter returns one of the voters; the second is the preferred first leader.
 func newVoter(t *testing.T, id uint64, voters ...uint64) *stepper {
 	t.Helper()
 	log, err := raftlog.Open(raftlog.Options{FS: vfs.NewMem(), Dir: "log"})
@@ -53,7 +52,7 @@ func newVoter(t *testing.T, id uint64, voters ...uint64) *stepper {
 	return s
 }
 
-// step feeds the core once and keeps what it wants done.
+// step feeds the core once and keeps the work it requests.
 func (s *stepper) step(in input) {
 	s.t.Helper()
 	in.nextDue = s.due
@@ -70,11 +69,11 @@ func (s *stepper) step(in input) {
 	}
 }
 
-// lastOf returns the sequence of the last of some entries that is this node's own; 0: none is.
+// lastOf returns the sequence of the last entry that is this node's own; 0: none is.
 func (s *stepper) lastOf(entries []*raftpb.Entry) (sequence uint64) {
 	s.t.Helper()
 	for _, entry := range entries {
-		if len(entry.GetData()) == 0 { // the one that begins a term
+		if len(entry.GetData()) == 0 { // the entry that begins a term
 			continue
 		}
 		var e engine.Entry
@@ -86,7 +85,7 @@ func (s *stepper) lastOf(entries []*raftpb.Entry) (sequence uint64) {
 	return sequence
 }
 
-// finish writes the oldest append and tells the core.
+// finish writes the oldest append and notifies the core.
 func (s *stepper) finish() {
 	s.t.Helper()
 	a := s.appends[0]
@@ -131,7 +130,7 @@ func proposals(n, size int) (ps []*proposal) {
 	return ps
 }
 
-// exchange delivers what the voters, but for one, send each other until nobody says anything.
+// exchange delivers the messages of all voters but cutOff until there are none left.
 func exchange(voters []*stepper, cutOff uint64) {
 	for said := true; said; {
 		said = false
@@ -148,8 +147,8 @@ func exchange(voters []*stepper, cutOff uint64) {
 	}
 }
 
-// TestFirstLeaderDoesNotWait: in a shard that has never had an election the node that should lead
-// it does with the first tick after it can be heard, and stands for election once.
+// TestFirstLeaderDoesNotWait: in a shard without any election so far, the preferred node stands for
+// election once, at the first tick after it can be reached, and leads.
 func TestFirstLeaderDoesNotWait(t *testing.T) {
 	for _, ids := range [][]uint64{{1, 2, 3}, {1, 2, 3, 4, 5}} {
 		var voters []*stepper
@@ -174,8 +173,8 @@ func TestFirstLeaderDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestFirstLeaderComesLate: if another one leads the shard already, the one that should have been
-// the first takes no part in elections.
+// TestFirstLeaderComesLate: if another node already leads the shard, the preferred first leader
+// takes no part in elections.
 func TestFirstLeaderComesLate(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	voters[0].step(input{campaign: true})
@@ -192,8 +191,8 @@ func TestFirstLeaderComesLate(t *testing.T) {
 	}
 }
 
-// TestHandOverWaitsForOutcomes: a leader whose disk was slow gave the leadership away before it
-// knew what became of its last proposals, and their callers never did.
+// TestHandOverWaitsForOutcomes: a leader with a slow disk used to hand over before it knew the
+// outcome of its last proposals, and their callers never learned it.
 func TestHandOverWaitsForOutcomes(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	old, transferee := voters[1], voters[0]
@@ -203,7 +202,7 @@ func TestHandOverWaitsForOutcomes(t *testing.T) {
 	old.step(input{proposals: proposals(1, 10)})
 	old.step(input{transfer: 1})
 	old.step(input{proposals: proposals(1, 10)})
-	for range 4 { // all but the disk of the old leader is quick
+	for range 4 { // all disks but the old leader's are fast
 		for _, s := range voters {
 			sent := s.sent
 			s.sent = nil
@@ -229,7 +228,7 @@ func TestHandOverWaitsForOutcomes(t *testing.T) {
 	}
 }
 
-// TestHandOverIsGivenUp: a leader that never comes to an end of what it has proposed goes on.
+// TestHandOverIsGivenUp: a leader whose proposals never finish keeps leading.
 func TestHandOverIsGivenUp(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	old := voters[1]
@@ -321,9 +320,9 @@ func TestAbandonedProposalIsNotProposed(t *testing.T) {
 	}
 }
 
-// TestCandidateAsksWhenItsTermIsDurable: with the votes of others a candidate could lead in a term
-// that was not on its own disk yet, lose its power, and lead in that term once more, with other
-// entries.
+// TestCandidateAsksWhenItsTermIsDurable: with the votes of others a candidate used to lead in a
+// term that was not on its own disk yet. After a power failure it could lead in that term again,
+// with other entries.
 func TestCandidateAsksWhenItsTermIsDurable(t *testing.T) {
 	log, err := raftlog.Open(raftlog.Options{FS: vfs.NewMem(), Dir: "log"})
 	must(t, err)
@@ -428,8 +427,8 @@ func TestMergeEntries(t *testing.T) {
 	}
 }
 
-// TestRaftRefuses: what raft does not take because too much is uncommitted is refused for certain,
-// with the takes that were to come behind it, and a timer is tried again.
+// TestRaftRefuses: proposals that raft rejects because too much is uncommitted are refused for
+// certain, together with the takes that would have followed them. A timer is retried.
 func TestRaftRefuses(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
@@ -438,7 +437,7 @@ func TestRaftRefuses(t *testing.T) {
 	take := proposals(1, 10)[0]
 	s.core.pull = func(engine.Made, int) []*proposal { return []*proposal{take} }
 	two := proposals(2, 10)
-	two[0].namespace, two[1].namespace = "b", "b" // who has so much under way as the first would wait
+	two[0].namespace, two[1].namespace = "b", "b" // more of the first namespace would wait
 	two[0].makes = []engine.Made{{Topic: 1, N: 1}}
 	s.step(input{proposals: two})
 	if len(s.proposed) != 1 || len(s.refused) != 4 || !slices.ContainsFunc(s.refused, func(r refusal) bool { return r.p == take }) {

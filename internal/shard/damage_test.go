@@ -24,7 +24,7 @@ import (
 // badReads fails one read of a table.
 type badReads struct {
 	vfs.FS
-	after *atomic.Int64 // reads before the bad one; negative: none is bad
+	after *atomic.Int64 // number of good reads before the bad one; negative: none is bad
 	met   *atomic.Bool
 }
 
@@ -55,7 +55,7 @@ func (f badTable) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestFailedReadLosesNoRows: a snapshot replaces the rows of one shard, and Pebble took a block
+// TestFailedReadLosesNoRows: a snapshot replaces the rows of one shard. Pebble used to take a block
 // that it could not read meanwhile for the end of the table, in which the rows of the other shard
 // follow.
 func TestFailedReadLosesNoRows(t *testing.T) {
@@ -104,7 +104,7 @@ func TestFailedReadLosesNoRows(t *testing.T) {
 	}
 }
 
-// rowsOf counts the rows of a shard in the state of a node that is closed.
+// rowsOf counts the rows of a shard in the state of a closed node.
 func rowsOf(t *testing.T, fsys vfs.FS, shard engine.ShardID) (n int) {
 	t.Helper()
 	opts := Config{}.StateOptions()
@@ -129,8 +129,8 @@ func rowsOf(t *testing.T, fsys vfs.FS, shard engine.ShardID) (n int) {
 	return n
 }
 
-// TestDamagedManifestCostsNoTables: with the end of its manifest cut off, Pebble takes tables for
-// obsolete and removed them, before it was clear that the state is not what the log goes on from.
+// TestDamagedManifestCostsNoTables: if the end of its manifest is cut off, Pebble considers tables
+// obsolete. It used to remove them before the state was checked against the log.
 func TestDamagedManifestCostsNoTables(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()
@@ -178,8 +178,8 @@ func TestDamagedManifestCostsNoTables(t *testing.T) {
 	}
 }
 
-// TestRefusedNodeKeepsItsLog: of a log that had lost its end, the shards whose state may be ahead
-// of it were made to go on, in a new segment, before a later one was refused for the same end.
+// TestRefusedNodeKeepsItsLog: in a log that had lost its end, shards whose state may be ahead of it
+// used to continue in a new segment, before a later shard was refused for the same end.
 func TestRefusedNodeKeepsItsLog(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()
@@ -277,7 +277,7 @@ func cut(t *testing.T, fsys vfs.FS, name string, size int64) {
 	}
 }
 
-// orderFS notes which files have been created and which directories synced, in order.
+// orderFS records the order in which files are created and directories synced.
 type orderFS struct {
 	vfs.FS
 	mu  sync.Mutex // guards ops
@@ -312,14 +312,14 @@ func (d orderDir) Sync() error {
 }
 
 // TestMarkerFollowsItsManifest: a power failure may keep a name and lose an older one of the same
-// directory, unless that has been synced. The marker is what tells Pebble which manifest to read.
+// directory, unless that has been synced. The marker names the manifest that Pebble reads.
 func TestMarkerFollowsItsManifest(t *testing.T) {
 	fsys := &orderFS{FS: vfs.NewMem()}
 	for range 3 {
 		closeHost(t, open(t, config(fsys)))
 	}
 	markers := 0
-	for i, op := range fsys.ops { // nobody adds to them any more
+	for i, op := range fsys.ops { // no operation is added any more
 		_, manifest, isMarker := strings.Cut(op, "create marker.manifest.")
 		if !isMarker {
 			continue

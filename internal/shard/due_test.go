@@ -18,20 +18,20 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// leapClock is the machine's clock, ahead by what a test says.
+// leapClock is the machine's clock plus an offset that the test sets.
 type leapClock struct {
 	start time.Time
 	ahead atomic.Int64 // ms
 }
 
-// Wall is of Clock.Source.
+// Wall implements Clock.Source.
 func (c *leapClock) Wall() int64 { return time.Now().UnixMilli() + c.ahead.Load() }
 
-// Mono is of Clock.Source.
+// Mono implements Clock.Source.
 func (c *leapClock) Mono() time.Duration { return time.Since(c.start) }
 
-// costNode is a node of one shard on a real disk, with the sizes of every node, that measures what
-// its commands take.
+// costNode is a node of one shard on a real disk, with default sizes, that measures the cost of its
+// commands.
 type costNode struct {
 	t      *testing.T
 	host   *Host
@@ -69,12 +69,12 @@ func (n *costNode) must(err error) {
 	}
 }
 
-// each does something for all numbers below count, with a few callers.
+// each calls f for all numbers below count, with a few concurrent callers.
 func (n *costNode) each(count int, f func(ctx context.Context, i int) error) {
 	n.t.Helper()
 	var next atomic.Int64
 	var callers sync.WaitGroup
-	for range 3 { // so many values of any size are within what may wait for the log
+	for range 3 { // this many values of any size fit into the queue of the log
 		callers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < count && !n.t.Failed(); i = int(next.Add(1)) - 1 {
 				if err := f(n.t.Context(), i); err != nil {
@@ -89,7 +89,7 @@ func (n *costNode) each(count int, f func(ctx context.Context, i int) error) {
 	}
 }
 
-// measure returns what commands take from now on until f has returned and nothing is due any more.
+// measure returns the cost of commands from now until f has returned and nothing is due any more.
 func (n *costNode) measure(what string, f func()) map[string]engine.Effort {
 	n.t.Helper()
 	s := n.host.shards[0]
@@ -127,17 +127,17 @@ func (n *costNode) applying(f func()) {
 	f()
 }
 
-// leap moves the time on, and what is due then is done.
+// leap advances the time; due work then runs.
 func (n *costNode) leap(by time.Duration) func() {
 	return func() { n.clock.ahead.Add(by.Milliseconds()) }
 }
 
-// dueCase is a kind of things that are due together.
+// dueCase is a kind of items that are due together.
 type dueCase struct {
 	name  string
-	each  int    // things that are due in each
-	small [2]int // how many there are in the short form
-	large []int  // and in the long one
+	each  int    // due items in each
+	small [2]int // their number in the short form
+	large []int  // and in the long form
 	fill  func(n *costNode, count int)
 	after time.Duration
 	check func(n *costNode, count int)
@@ -262,10 +262,10 @@ var dueCases = []dueCase{
 	},
 }
 
-// TestDueTogether: what is due together is done by Fires that are bounded each, and takes in
-// proportion to how much it is: what is looked at, the iterators, what they step over and what is
-// sorted. N queues with 1,000 messages each took 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200.
-// The times are those of the processor, but for the first: they are told, and decide nothing.
+// TestDueTogether: due items are processed by Fires of bounded size, at a cost proportional to
+// their number: rows visited, iterators, rows stepped over and rows sorted. N queues with 1,000
+// messages each used to take 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200. Except for the first,
+// the times are processor times: they are reported, but not checked.
 func TestDueTogether(t *testing.T) {
 	for _, c := range dueCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -286,7 +286,7 @@ func (c *dueCase) run(t *testing.T, count int) {
 		c.fill(n, count)
 		fire := n.measure(fmt.Sprint(count, " ", c.name), n.leap(c.after))["engine fire"]
 		c.check(n, count)
-		// A Fire is full with 4,096 rows or 4 MiB, and a step of a machine comes on top.
+		// A Fire is full with 4,096 rows or 4 MiB, plus one step of a machine.
 		if fire.Rows > 1<<13 || fire.Bytes > 6<<20 || fire.Looks > 1<<14 {
 			t.Errorf("too much at once: %v", fire)
 		}
@@ -294,9 +294,9 @@ func (c *dueCase) run(t *testing.T, count int) {
 	})
 }
 
-// checkCost reports what it took more than a few times as much of as there were things due. It may
-// be that what is due has to be read into memory again, a thing at a time; nothing grows faster
-// than their number.
+// checkCost reports each cost that exceeds the number of due items by more than a small factor. Due
+// items may have to be read into memory again one at a time; no cost grows faster than their
+// number.
 func checkCost(t *testing.T, sum engine.Cost, things int) {
 	t.Helper()
 	for _, measure := range []struct {
@@ -313,7 +313,7 @@ func checkCost(t *testing.T, sum engine.Cost, things int) {
 	}
 }
 
-// appendRecords appends so many small records.
+// appendRecords appends count small records.
 func (n *costNode) appendRecords(name string, count int) {
 	n.t.Helper()
 	for ; count > 0; count -= dueEach {

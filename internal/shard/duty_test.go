@@ -14,8 +14,7 @@ import (
 )
 
 // TestDutiesFollowTheLeader fills vaults, which a duty empties, while the node that leads their
-// shards changes: a duty that waits for something to do waits at the next leader then, and at a
-// node that comes back.
+// shards changes. A waiting duty then waits at the next leader, and at a node that comes back.
 func TestDutiesFollowTheLeader(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{toy.Primitive(), toy.VaultPrimitive()} })
@@ -29,7 +28,7 @@ func TestDutiesFollowTheLeader(t *testing.T) {
 			if err == nil || errors.Is(err, engine.ErrExists) {
 				return
 			}
-			if !errors.Is(err, engine.ErrUnavailable) { // what is lost with a leader is sent again: there may be more than enough
+			if !errors.Is(err, engine.ErrUnavailable) { // writes lost with a leader are repeated: there may be more than enough
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +70,7 @@ func vaultsAreEmpty(ctx context.Context, t *testing.T, c *cluster) bool {
 	return true
 }
 
-// TestDutyThatFails is begun again, and ends with the node.
+// TestDutyThatFails: a failed duty is restarted, and ends with the node.
 func TestDutyThatFails(t *testing.T) {
 	noLeaks(t)
 	runs, ended := make(chan struct{}, 100), make(chan error, 1)
@@ -115,8 +114,8 @@ func (d dutiful) OnReply(tx *engine.Tx, r engine.Reply) {
 	d.Machine.(engine.Replier).OnReply(tx, r)
 }
 
-// TestFailuresAreToldOnce: a duty that fails all the time has one line in the log, and one a minute
-// with how often it has failed since. It had a line for each.
+// TestFailuresAreToldOnce: a duty that keeps failing has one line in the log, and one a minute with
+// the number of failures since. It used to have a line for each.
 func TestFailuresAreToldOnce(t *testing.T) {
 	var f failures
 	now, lines := time.Now(), []int(nil)

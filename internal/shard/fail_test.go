@@ -19,7 +19,7 @@ import (
 )
 
 // TestFailedSyncStopsTheNode checks that after a failed fsync of the log nothing is acknowledged
-// any more, that every call says why, and that what had been acknowledged before is there on a
+// any more, and that every call returns the reason. Everything acknowledged before is there on a
 // healthy disk.
 func TestFailedSyncStopsTheNode(t *testing.T) {
 	ctx := context.Background()
@@ -74,8 +74,8 @@ func TestPanicInApplyStopsTheNode(t *testing.T) {
 	_ = h.Close()
 }
 
-// TestAsyncLosesOnlyATail crashes an Async node so that unsynced data is lost. What survives is a
-// prefix of what was acknowledged, and no LSN is given out twice, not even one that was lost.
+// TestAsyncLosesOnlyATail crashes an Async node so that unsynced data is lost. A prefix of the
+// acknowledged writes survives, and no LSN is reused, not even a lost one.
 func TestAsyncLosesOnlyATail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 6))
 	ctx := context.Background()
@@ -120,7 +120,7 @@ func TestTornCreation(t *testing.T) {
 		fsys := vfs.NewCrashableMem()
 		failing := &failingFS{FS: fsys, budget: k, err: syscall.EIO}
 		if h, err := Open(config(failing)); err == nil {
-			_ = h.Close() // the operation may come only here
+			_ = h.Close() // the operation may happen only here
 		}
 		after := fsys.CrashClone(vfs.CrashCloneCfg{})
 		h, err := Open(config(after))
@@ -140,7 +140,7 @@ type failingFS struct {
 	failing atomic.Bool
 }
 
-// fail makes everything fail from now on.
+// fail makes all operations fail from now on.
 func (f *failingFS) fail() { f.failing.Store(true) }
 
 func (f *failingFS) op() error {
@@ -211,8 +211,8 @@ func (f *failingFile) SyncData() error {
 }
 
 // TestMalformedCommand: a command that does not decode, written by a build with another layout,
-// stops the host by name instead of being skipped, each time the directory is opened, and Verify
-// reports it.
+// stops the host with its name and is not skipped. This happens each time the directory is opened,
+// and Verify reports it.
 func TestMalformedCommand(t *testing.T) {
 	ctx, fsys := t.Context(), vfs.NewCrashableMem()
 	h := open(t, config(fsys))
@@ -225,7 +225,7 @@ func TestMalformedCommand(t *testing.T) {
 	if err := h.Err(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the host failed with %v, want %q", err, want)
 	}
-	_ = h.Close() // it says what it has failed of
+	_ = h.Close() // it returns the reason of its failure
 	fsys = fsys.CrashClone(vfs.CrashCloneCfg{})
 	if h, err := Open(config(fsys)); err == nil {
 		_ = h.Close()
@@ -239,8 +239,8 @@ func TestMalformedCommand(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectory: a node whose directory is removed while it runs fails. It went on with
-// files that nobody would find again.
+// TestRemovedDirectory: a node fails if its directory is removed while it runs. It used to continue
+// with files that were no longer reachable.
 func TestRemovedDirectory(t *testing.T) {
 	fsys := vfs.NewMem()
 	h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, DiskInterval: time.Millisecond,

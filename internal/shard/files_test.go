@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// crampedFS opens no file while the process has too many open.
+// crampedFS refuses to open a file while the process has too many open.
 type crampedFS struct {
 	vfs.FS
 	cramped atomic.Bool
@@ -66,7 +66,7 @@ func (f *crampedFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vf
 	return f.FS.ReuseForWrite(old, name, c)
 }
 
-// hasten puts where a read may wait for a file as well as a write.
+// hasten puts a key at a time when a read may wait for a file as well as a write.
 func (f *filler) hasten() {
 	f.t.Helper()
 	short, cancel := context.WithTimeout(f.t.Context(), 20*time.Millisecond)
@@ -81,8 +81,8 @@ func (f *filler) hasten() {
 	}
 }
 
-// TestNoDescriptor: a node that can open no further file becomes read-only, as on a full disk, and
-// writes again when it can: it does not fail for good.
+// TestNoDescriptor: a node that cannot open further files becomes read-only, as on a full disk. It
+// accepts writes again as soon as it can open files: it does not fail permanently.
 func TestNoDescriptor(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)

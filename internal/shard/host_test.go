@@ -38,7 +38,7 @@ func closeHost(t *testing.T, h *Host) {
 	}
 }
 
-// crash returns what a crash leaves of the file system: what was synced, and part of the rest.
+// crash returns the file system after a crash: synced data, and part of the rest.
 func crash(m *vfs.MemFS, rng *rand.Rand, unsyncedPercent int) *vfs.MemFS {
 	return m.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})
 }
@@ -62,8 +62,8 @@ func TestWorkloadThroughRestarts(t *testing.T) {
 	}
 }
 
-// TestCrashKeepsAcknowledged takes a crash clone of the file system while writers are at work and
-// checks that everything acknowledged before is in it, over and over.
+// TestCrashKeepsAcknowledged repeatedly takes a crash clone of the file system during writes, and
+// checks that it holds everything acknowledged before.
 func TestCrashKeepsAcknowledged(t *testing.T) {
 	noLeaks(t)
 	for _, percent := range []int{0, 50, 100} {
@@ -78,9 +78,9 @@ func TestCrashKeepsAcknowledged(t *testing.T) {
 	}
 }
 
-// crashUnderLoad checks that the counters are at least at want, counts on until the moment of the
-// crash, and returns what it leaves. A counter may be one ahead of what was acknowledged per
-// writer.
+// crashUnderLoad checks that the counters are at least at want, increments them until the moment of
+// the crash, and returns the crashed file system. A counter may be one ahead of the acknowledged
+// count per writer.
 func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, want []int64) *vfs.MemFS {
 	t.Helper()
 	ctx := context.Background()
@@ -129,7 +129,7 @@ func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, 
 	left := crash(fsys, rng, percent)
 	close(stop)
 	writers.Wait()
-	// Counters went on after the crash: only what it left counts.
+	// The counters advanced after the crash: only their crashed values count.
 	for i := range want {
 		if n := acked[i].Load(); n < want[i] {
 			t.Fatalf("counter %d went back", i)
@@ -205,7 +205,7 @@ func TestTimersFireAfterRestart(t *testing.T) {
 	}
 }
 
-// fakeClock stands still until it is told otherwise.
+// fakeClock stands still until the test moves it.
 type fakeClock struct {
 	mu   sync.Mutex
 	wall int64
@@ -244,18 +244,18 @@ func TestShardTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// TestShardTimeKeepsPace: shard time that is ahead of the wall clock runs at half speed until the
-// wall clock has caught up, however often somebody asks, and at full speed if it is too far ahead
-// for that, unless it is to catch up all the same. What is below a millisecond used to be dropped
-// each time.
+// TestShardTimeKeepsPace: shard time ahead of the wall clock runs at half speed until the wall
+// clock has caught up, however often it is read. If it is too far ahead for that, it runs at full
+// speed, unless it must catch up all the same. Fractions of a millisecond used to be dropped each
+// time.
 func TestShardTimeKeepsPace(t *testing.T) {
 	const day = 24 * 3_600_000
 	for _, c := range []struct{ catchUp, ahead, passed, now int64 }{
 		{0, 0, 7000, 7000},
 		{0, 1, 7000, 7000},
 		{0, 3000, 7000, 7000},                  // they met after 6 s
-		{0, 4000, 7000, 7500},                  // and here not yet
-		{0, 7 * day, 7000, 7*day + 3500},       // the last one that is slowed
+		{0, 4000, 7000, 7500},                  // here not yet
+		{0, 7 * day, 7000, 7*day + 3500},       // the largest lead that is slowed down
 		{0, 7*day + 1, 1, 7*day + 2},           // full speed
 		{0, 7*day + 1, 7000, 7*day + 1 + 3500}, // a millisecond later its lead is small enough
 		{0, 400 * day, 7000, 400*day + 7000},
@@ -332,7 +332,7 @@ func TestOpenRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("Open = %v, want an error with %q", err, c.want)
 			}
-			// The refusal has let go of the directory.
+			// The refused open has released the directory.
 			lock, err := lockDir(fsys, "node")
 			if err != nil {
 				t.Fatalf("lock after the refusal: %v", err)
@@ -342,7 +342,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// truncated makes the log begin behind a flush of the state.
+// truncated makes the log begin after a flush of the state.
 func truncated(t *testing.T, c Config) {
 	t.Helper()
 	h := open(t, c)
@@ -351,7 +351,7 @@ func truncated(t *testing.T, c Config) {
 	closeHost(t, h)
 }
 
-// homed returns a namespace that lives in the shard, of two.
+// homed returns a namespace whose home is the given one of two shards.
 func homed(shard engine.ShardID) string {
 	for i := 0; ; i++ {
 		if ns := fmt.Sprintf("ns%d", i); engine.HomeShard(ns, 2) == shard {
@@ -367,7 +367,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestUnknownShardIsInvalid is about a caller that believes in more shards than there are.
+// TestUnknownShardIsInvalid: a caller assumes more shards than there are.
 func TestUnknownShardIsInvalid(t *testing.T) {
 	noLeaks(t)
 	h := open(t, config(vfs.NewMem()))

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// member is a node whose directory is opened, copied and put back; it has no goroutine that speaks
-// to others.
+// member is a node whose directory is opened, copied and restored; it has no goroutine that
+// contacts others.
 type member struct {
 	t    *testing.T
 	id   uint64
@@ -50,7 +50,7 @@ func (m *member) stop() {
 	}
 }
 
-// copied returns a copy of the directory, as of a node that is down.
+// copied returns a copy of the directory, as that of a node that is down.
 func (m *member) copied() *vfs.MemFS {
 	m.t.Helper()
 	m.stop()
@@ -61,7 +61,7 @@ func (m *member) copied() *vfs.MemFS {
 	return old
 }
 
-// meet is a handshake: each judges the other by what that said at its beginning, the opener first.
+// meet is a handshake: each judges the other's introduction from its beginning, the opener first.
 func (m *member) meet(other *member) error {
 	m.t.Helper()
 	self, err := m.host.Introduce(other.id)
@@ -79,8 +79,9 @@ func (m *member) meet(other *member) error {
 	return nil
 }
 
-// TestMeetOlderCopy: a directory that was put back to what it was is refused at each of its starts,
-// however high they count. It was let in as soon as it had been started as often as the one before.
+// TestMeetOlderCopy: a directory restored to an older copy is refused at each of its starts,
+// however high their count. It used to be accepted once it had been started as often as the one
+// before.
 func TestMeetOlderCopy(t *testing.T) {
 	node, judge := newMember(t, 2), newMember(t, 1)
 	for range 3 {
@@ -91,7 +92,7 @@ func TestMeetOlderCopy(t *testing.T) {
 	}
 	old, newest := node.copied(), node.fs
 	for range 3 {
-		node.start() // nobody meets it
+		node.start() // no node meets it
 	}
 	if err := judge.meet(node); err != nil {
 		t.Fatalf("a node that was started some times since: %v", err)
@@ -109,9 +110,9 @@ func TestMeetOlderCopy(t *testing.T) {
 	}
 }
 
-// TestMeetAfterManyStarts: a node that was away for thousands of starts of another one knows it
-// still, and what is remembered for that stays small. It refused it for good as one with an older
-// copy of its directory, after 2,048.
+// TestMeetAfterManyStarts: a node that was away for thousands of starts of another node still
+// recognizes it, and the record kept for that stays small. After 2,048 starts it used to refuse the
+// other node forever, as one with an older copy of its directory.
 func TestMeetAfterManyStarts(t *testing.T) {
 	node, here, away := newMember(t, 3), newMember(t, 1), newMember(t, 2)
 	must(t, here.meet(node))
@@ -136,8 +137,8 @@ func TestMeetAfterManyStarts(t *testing.T) {
 	}
 }
 
-// TestMeetRemembersEarlierBuilds: a directory that remembers all its runs, as those of earlier
-// builds do, is known by others.
+// TestMeetRemembersEarlierBuilds: a directory that records all its runs, as earlier builds did, is
+// recognized by others.
 func TestMeetRemembersEarlierBuilds(t *testing.T) {
 	node, other := newMember(t, 2), newMember(t, 1)
 	must(t, other.meet(node))
@@ -150,13 +151,13 @@ func TestMeetRemembersEarlierBuilds(t *testing.T) {
 }
 
 // TestForkedHistory: an older copy of node 3's directory forms a quorum with node 2, which has not
-// met its later life. Node 1, which has, and whose acknowledged writes these two do not know, must
-// not join either of them: their replicas would part for good, and all would call themselves
+// met its later life. Node 1 has met it, and the two do not have node 1's acknowledged writes, so
+// it must join neither. Otherwise their replicas would diverge for good while all report themselves
 // healthy.
 func TestForkedHistory(t *testing.T) {
 	for _, c := range []struct {
 		name          string
-		lived, forked int // starts of the true directory, and of the older copy, behind the moment of the copy
+		lived, forked int // starts of the true directory, and of the older copy, after the copy was made
 		copyIsUpAgain bool
 	}{
 		{name: "as often", lived: 1, forked: 1},
@@ -205,7 +206,8 @@ func TestForkedHistory(t *testing.T) {
 	}
 }
 
-// TestOneHistory: nodes that were away in turn, and met others in different runs, know one history.
+// TestOneHistory: nodes that were away in turn, and met others in different runs, share one
+// history.
 func TestOneHistory(t *testing.T) {
 	s := seed(t)
 	rng := rand.New(rand.NewPCG(s, 1))
@@ -214,10 +216,10 @@ func TestOneHistory(t *testing.T) {
 		a, b := nodes[rng.IntN(3)], nodes[rng.IntN(3)]
 		switch {
 		case a == b:
-			must(t, a.host.Identify()) // as with a start
+			must(t, a.host.Identify()) // as at a start
 			a.host.identity.theirs = nil
 			a.host.identity.clusters = nil
-		case rng.IntN(4) == 0: // cut before anything was judged
+		case rng.IntN(4) == 0: // cut before any judgement
 			_, err := a.host.Introduce(b.id)
 			must(t, err)
 		case rng.IntN(4) == 0: // cut before it was confirmed
@@ -231,7 +233,7 @@ func TestOneHistory(t *testing.T) {
 }
 
 // TestOlderCopyAmongOthers: a node that has not met the later life of a directory refuses an older
-// copy of it if another node, which it has met, has.
+// copy of it if another node, which it has met, has met that life.
 func TestOlderCopyAmongOthers(t *testing.T) {
 	one, two, three := newMember(t, 1), newMember(t, 2), newMember(t, 3)
 	must(t, two.meet(three))
@@ -255,8 +257,9 @@ func TestOlderCopyAmongOthers(t *testing.T) {
 	must(t, one.meet(three))
 }
 
-// TestForeignCluster: a directory of another cluster is named by the node that has it, which fails
-// once most nodes agree; it used to call the others wiped. The others name that node, and go on.
+// TestForeignCluster: a directory of another cluster is reported by the node that has it, which
+// fails once most nodes agree; it used to report the others as wiped. The others name that node,
+// and continue.
 func TestForeignCluster(t *testing.T) {
 	voters := []uint64{1, 2, 3}
 	open := func(node uint64) *Host {
@@ -282,7 +285,7 @@ func TestForeignCluster(t *testing.T) {
 		for _, node := range voters {
 			*cluster = append(*cluster, open(node))
 		}
-		for range 2 { // that who meets somebody before node 1 knows what cluster it is
+		for range 2 { // twice, for nodes that met before node 1 knew its cluster
 			for _, a := range *cluster {
 				for _, b := range *cluster {
 					if err := meet(a, b); a != b && err != nil {
@@ -293,7 +296,7 @@ func TestForeignCluster(t *testing.T) {
 		}
 	}
 	stray := there[2]
-	stray.identity.clusters = nil // started again, among others
+	stray.identity.clusters = nil // restarted, among nodes of the other cluster
 	for i, h := range here[:2] {
 		if err := meet(h, stray); !errors.Is(err, engine.ErrInvalid) ||
 			!strings.Contains(err.Error(), "node 3 comes with a data directory of another cluster") {

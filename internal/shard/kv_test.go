@@ -54,8 +54,8 @@ func TestKVReplicasAreEqual(t *testing.T) {
 	t.Logf("succeeded: %v", w.done)
 }
 
-// kvWorkload does random operations on few keys; what they return is of no interest here, only that
-// all replicas do the same.
+// kvWorkload runs random operations on a few keys. Their results do not matter, only that all
+// replicas are the same.
 type kvWorkload struct {
 	t      *testing.T
 	rng    *rand.Rand

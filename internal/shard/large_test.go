@@ -21,7 +21,7 @@ import (
 // megabyte is about the largest value of a node with default limits.
 const megabyte = 1<<20 - 200
 
-// sized returns the size of a case: small by default, and as it was found with -long.
+// sized returns the size of a case: small by default, and full, the original size, with -long.
 func sized(small, full int) int {
 	if *longFlag {
 		return full
@@ -29,12 +29,12 @@ func sized(small, full int) int {
 	return small
 }
 
-// measureLarge is measure that tells what the process took of memory at most, too, where the system
-// says so.
+// measureLarge is measure that also reports the peak memory of the process, where the system
+// provides it.
 func (n *costNode) measureLarge(what string, f func()) map[string]engine.Effort {
 	n.t.Helper()
 	debug.FreeOSMemory()
-	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // what was the most so far is forgotten
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets the peak
 	before := resident()
 	all := n.measure(what, f)
 	n.t.Logf("%s: resident %s before, %s at most", what, before, resident())
@@ -63,11 +63,11 @@ func checkEntries(t *testing.T, all map[string]engine.Effort) {
 	}
 }
 
-// fewBytes is what the refusal of a command may have counted beyond the limit: the write that came
-// to it.
+// fewBytes is how far a refused command's count may exceed the limit: the size of the write that
+// reached it.
 const fewBytes = 17 << 20
 
-// usedUp appends records of a megabyte, and has one consumer read them as their last attempt.
+// usedUp appends records of a megabyte, and has one consumer read them on their last attempt.
 func (n *costNode) usedUp(count int) {
 	n.t.Helper()
 	payload := bytes.Repeat([]byte("r"), megabyte)
@@ -83,8 +83,8 @@ func (n *costNode) usedUp(count int) {
 	}
 }
 
-// TestLeavingWithGigabytes: a consumer leaves a group, or is lost, with 4,300 records of a megabyte
-// that have used up their attempts. That wrote over 4 GiB in one command, and the node died of it
+// TestLeavingWithGigabytes: a consumer with 4,300 records of a megabyte, all on their last attempt,
+// leaves a group or is lost. This used to write over 4 GiB in one command, and the node failed
 // whenever it was opened.
 func TestLeavingWithGigabytes(t *testing.T) {
 	count := sized(24, 4300)
@@ -114,7 +114,7 @@ func TestLeavingWithGigabytes(t *testing.T) {
 	}
 }
 
-// TestLeasesOfMegabytesEndTogether: 600 leases of a megabyte wrote 2.2 GB in one command.
+// TestLeasesOfMegabytesEndTogether: 600 leases of a megabyte used to write 2.2 GB in one command.
 func TestLeasesOfMegabytesEndTogether(t *testing.T) {
 	count := sized(24, 600)
 	n := openCostNode(t, 0)
@@ -139,9 +139,9 @@ func TestLeasesOfMegabytesEndTogether(t *testing.T) {
 	}
 }
 
-// TestDeletesBeyondTombstonesAtOnce: 60 transactions of 1,000 deletes each, at once, in a namespace
-// that has all the tombstones it may have: eight took 12 s, and 60 never ended, because each delete
-// looked for the oldest tombstone in front of all that were gone.
+// TestDeletesBeyondTombstonesAtOnce: 60 concurrent transactions of 1,000 deletes each run in a
+// namespace with the maximum number of tombstones. Eight used to take 12 s, and 60 never ended,
+// because each delete searched for the oldest tombstone past all removed ones.
 func TestDeletesBeyondTombstonesAtOnce(t *testing.T) {
 	const tombstones, each = 100_000, 1000
 	transactions := sized(8, 60)
@@ -182,8 +182,8 @@ func TestDeletesBeyondTombstonesAtOnce(t *testing.T) {
 	}
 }
 
-// refusedTxn has a transaction refused for what it would write, before it has written more than it
-// may.
+// refusedTxn checks that a transaction is refused for the size of its writes, before it has written
+// more than allowed.
 func (n *costNode) refusedTxn(what string, txn *engine.Txn) {
 	n.t.Helper()
 	var err error
@@ -195,8 +195,8 @@ func (n *costNode) refusedTxn(what string, txn *engine.Txn) {
 	checkEntries(n.t, all)
 }
 
-// TestLargeDeletesAreRefused: 275 deletes of 16 MiB each, in one transaction of a few KB, wrote
-// over 4 GiB; 1,000 of a megabyte took 17 s.
+// TestLargeDeletesAreRefused: 275 deletes of 16 MiB each, in one transaction of a few KB, used to
+// write over 4 GiB; 1,000 of a megabyte took 17 s.
 func TestLargeDeletesAreRefused(t *testing.T) {
 	for _, c := range []struct{ size, small, full int }{{16<<20 - 200, 8, 275}, {megabyte, 80, 1000}} {
 		t.Run(fmt.Sprint(c.size>>20), func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestLargeDeletesAreRefused(t *testing.T) {
 	}
 }
 
-// TestManyChangesOfALargeDocumentAreRefused: 1,000 changes of one document of a megabyte took 22 s
-// and 2.6 GB.
+// TestManyChangesOfALargeDocumentAreRefused: 1,000 changes of one document of a megabyte used to
+// take 22 s and 2.6 GB.
 func TestManyChangesOfALargeDocumentAreRefused(t *testing.T) {
 	const changes = 1000
 	n := openCostNode(t, 0)

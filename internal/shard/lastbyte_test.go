@@ -13,19 +13,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestDeletesWithoutAByte: others have taken all that was free, and deletes go on for as long as
-// the reserve lasts, which is longer than until the first flush. That used to find no space,
-// because the reserve was smaller than what is flushed and half of it was for others, and was tried
-// again in vain, while deletes waited for it and were refused. In the end they are refused, by
-// name: one that had been admitted just before a flush that did not fit waited until its time was
-// over.
+// TestDeletesWithoutAByte: other programs have taken all free space, and deletes continue for as
+// long as the reserve lasts, which is longer than until the first flush. That flush used to find no
+// space, because the reserve was smaller than the flushed data and half of it was for others. It
+// was retried in vain, while deletes waited for it and were refused. At the end they are refused
+// with a clear error. A delete admitted just before a flush that did not fit used to wait until it
+// timed out.
 func TestDeletesWithoutAByte(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
 	small := newSmallFS(vfs.NewCrashableMem(), 16<<20)
 	f := &filler{t: t, rng: rand.New(rand.NewPCG(s, 15)), want: make(map[string][]byte)}
 	c := smallConfig(small)
-	c.BallastBytes = 1 << 20 // as much as four memtables of 128 KiB, and half as much again, beside what is kept
+	c.BallastBytes = 1 << 20 // four memtables of 128 KiB, and half as much again, besides what is kept
 	f.attach(open(t, c))
 	var keys []string
 	for range 200 {

@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestSuccessorsAtQuorumCheck: a leader forgets with each check of its quorum who was active
-// lately. A node that was stopped at that moment found nobody to hand over to, closed with what it
-// led, and writes paused for an election timeout.
+// TestSuccessorsAtQuorumCheck: with each check of its quorum a leader forgets which nodes were
+// active lately. A node that was stopped at that moment used to find no successor and closed with
+// its leaderships, so writes paused for an election timeout.
 func TestSuccessorsAtQuorumCheck(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -37,8 +37,8 @@ func TestSuccessorsAtQuorumCheck(t *testing.T) {
 	})
 }
 
-// TestLeaderThatLeaves hands over while another node says that it leaves, too: that gets nothing,
-// and nothing is given back to who has left.
+// TestLeaderThatLeaves: a leader hands over while another node leaves too. That node gets no
+// leadership, and none is returned to a node that has left.
 func TestLeaderThatLeaves(t *testing.T) {
 	noLeaks(t)
 	var left [4]atomic.Bool
@@ -61,9 +61,9 @@ func TestLeaderThatLeaves(t *testing.T) {
 	until(ctx, t, "leaders", func() bool { return c.host(3).Leads(0) && c.host(3).Leads(1) })
 }
 
-// TestSuccessorsAreAbreast: a follower that gets what it missed is no successor as long as another
-// one has everything. Writes paused until it had caught up, when the last of three nodes was
-// stopped that were restarted one after the other.
+// TestSuccessorsAreAbreast: a follower that is catching up is not a successor while another one has
+// everything. When three nodes were restarted in turn and the last one stopped, writes used to
+// pause until the successor had caught up.
 func TestSuccessorsAreAbreast(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -90,9 +90,9 @@ func TestSuccessorsAreAbreast(t *testing.T) {
 	}
 }
 
-// TestFullNodesLeadNothing: a node with a full disk hands over what it leads, and is preferred by
-// nobody until there is space again. When most disks are full it keeps it, and refuses what takes
-// space; when the last node with space goes, one without takes over.
+// TestFullNodesLeadNothing: a node with a full disk hands over its leaderships, and no node prefers
+// it until there is space again. When most disks are full it keeps them, and refuses writes that
+// take space. When the last node with space leaves, one without takes over.
 func TestFullNodesLeadNothing(t *testing.T) {
 	var full [4]atomic.Bool
 	small := newSmallFS(vfs.NewMem(), 64<<20)
@@ -117,7 +117,7 @@ func TestFullNodesLeadNothing(t *testing.T) {
 	if c.host(1).stepDown() {
 		t.Error("a node gives up what it leads although most disks are full")
 	}
-	full[1].Store(true) // as the others hear
+	full[1].Store(true) // as the other nodes see it
 	full[2].Store(false)
 	until(ctx, t, "another leader", func() bool { return c.host(2).Leads(0) || c.host(3).Leads(0) })
 	c.add(ctx, "sound")

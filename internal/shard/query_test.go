@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// endless is the toy with a query that looks at rows for ever.
+// endless is the toy with a query that reads rows forever.
 type endless struct {
 	engine.Machine
 	began chan struct{}
@@ -29,8 +29,8 @@ func (e endless) sum(v *engine.View, _ *toy.Sum) error {
 	return it.Close()
 }
 
-// TestLongQueriesEnd: a query that looks at many rows ends when its caller goes, and does not keep
-// Close waiting, also one of a replica that may lag.
+// TestLongQueriesEnd: a query over many rows ends when its caller leaves, and does not delay Close,
+// even on a replica that may lag.
 func TestLongQueriesEnd(t *testing.T) {
 	noLeaks(t)
 	began := make(chan struct{})
@@ -49,7 +49,7 @@ func TestLongQueriesEnd(t *testing.T) {
 		go func() { done <- query(ctx, 0, &toy.Sum{Namespace: homed(0)}) }()
 		select {
 		case <-began:
-		case err := <-done: // its time was over before it had begun
+		case err := <-done: // it timed out before it began
 			done <- err
 		}
 		return done

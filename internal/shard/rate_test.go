@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRateHistory: each second is what came between two samples, and the oldest go.
+// TestRateHistory: each second is the increase between two samples, and the oldest are dropped.
 func TestRateHistory(t *testing.T) {
 	var r rate
 	if got := r.history(); len(got) != 0 || r.perSecond(5) != 0 {
@@ -27,7 +27,7 @@ func TestRateHistory(t *testing.T) {
 		t.Errorf("not in order: %v", r.history())
 	}
 	// The last ten samples are those of 990 to 999, and 1000 more came since: the oldest is ten
-	// seconds ago.
+	// seconds old.
 	if got, want := r.perSecond(total+1000), (1000+991+992+993+994+995+996+997+998+999)/10; got != int64(want) {
 		t.Errorf("%d a second, want %d", got, want)
 	}

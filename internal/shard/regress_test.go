@@ -55,7 +55,7 @@ func (c *cluster) leaderOf(ctx context.Context, shard engine.ShardID, not uint64
 	return leader
 }
 
-// TestAsyncIsSyncWithSeveralVoters: a voter that forgets what it has acknowledged breaks raft.
+// TestAsyncIsSyncWithSeveralVoters: a voter that forgets its acknowledgements breaks raft.
 func TestAsyncIsSyncWithSeveralVoters(t *testing.T) {
 	c, err := Config{Durability: Async, Voters: []uint64{1, 2, 3}}.withDefaults()
 	if err != nil || c.Durability != Sync {
@@ -80,7 +80,7 @@ func (f filter) Send(shard uint16, msgs []*raftpb.Message) {
 	f.Transport.Send(shard, keep)
 }
 
-// TestNewLeaderAnswersOnlyWhatItHasApplied: the message that told of a commit was lost, and the
+// TestNewLeaderAnswersOnlyWhatItHasApplied: the message that announced a commit was lost, and the
 // next leader did not know of it yet.
 func TestNewLeaderAnswersOnlyWhatItHasApplied(t *testing.T) {
 	var drop atomic.Pointer[func(m *raftpb.Message) bool]
@@ -94,7 +94,7 @@ func TestNewLeaderAnswersOnlyWhatItHasApplied(t *testing.T) {
 	}
 	c.settle(ctx)
 	leader := c.leaderOf(ctx, 0, 0)
-	// The message that tells followers of the commit is lost ...
+	// The message that announces the commit to followers is lost ...
 	noCommit := func(m *raftpb.Message) bool {
 		return m.GetFrom() == leader && (m.GetType() == raftpb.MsgApp && len(m.GetEntries()) == 0 || m.GetType() == raftpb.MsgHeartbeat)
 	}
@@ -102,7 +102,7 @@ func TestNewLeaderAnswersOnlyWhatItHasApplied(t *testing.T) {
 	if _, err := c.host(leader).Propose(ctx, 0, add); err != nil {
 		t.Fatal(err)
 	}
-	// ... the leader is cut off, and the next one's appends take their time.
+	// ... the leader is cut off, and the next one's appends are slow.
 	c.net.Isolate(leader)
 	slow := func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp }
 	drop.Store(&slow)
@@ -121,8 +121,8 @@ func TestNewLeaderAnswersOnlyWhatItHasApplied(t *testing.T) {
 	}
 }
 
-// TestIsolatedLeaderDoesNotAnswer: a leader that is cut off believes for a while that it leads, and
-// another already writes.
+// TestIsolatedLeaderDoesNotAnswer: an isolated leader still believes for a while that it leads,
+// although another node already writes.
 func TestIsolatedLeaderDoesNotAnswer(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -139,7 +139,7 @@ func TestIsolatedLeaderDoesNotAnswer(t *testing.T) {
 			if err == nil {
 				break
 			}
-			// A busy machine may elect once more before the proposal comes: it was not made then.
+			// A busy machine may elect once more before the proposal arrives: it was then not made.
 			if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUnknownOutcome) {
 				t.Fatal(err)
 			}
@@ -152,14 +152,12 @@ func TestIsolatedLeaderDoesNotAnswer(t *testing.T) {
 		}
 		cancelAsked()
 		c.net.Heal()
-		// It may be given the leadership back at any time: that it has followed shows in what it
-		// has applied.
+		// It may get the leadership back at any time: its applied index shows that it has followed.
 		until(ctx, t, "the old leader to step down", func() bool { return c.host(old).Applied(0) >= c.host(next).Applied(0) })
 	}
 }
 
-// TestQueryEndsWithLeadership: a query that waits on a node that is deposed has to ask the next
-// leader.
+// TestQueryEndsWithLeadership: a query that waits on a deposed leader must move to the next one.
 func TestQueryEndsWithLeadership(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -176,8 +174,8 @@ func TestQueryEndsWithLeadership(t *testing.T) {
 	c.net.Heal()
 }
 
-// TestQuietShardDoesNotKeepTheLog: the few entries that one shard keeps for followers kept the
-// segments of all.
+// TestQuietShardDoesNotKeepTheLog: the few entries that one shard keeps for followers used to keep
+// the segments of all.
 func TestQuietShardDoesNotKeepTheLog(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.KeepEntries, cfg.SegmentBytes, cfg.MaxLogBytes, cfg.MemTableBytes = 10_000, 64<<10, 1<<20, 1<<20
@@ -200,15 +198,15 @@ func TestQuietShardDoesNotKeepTheLog(t *testing.T) {
 	must(t, h.db.Flush())
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	// Raft may hear of the last entries' application only now.
+	// Raft may process the application of the last entries only now.
 	until(ctx, t, "the log to be truncated", func() bool {
 		must(t, h.truncate())
 		return h.ual.Size() < 4*cfg.MaxLogBytes
 	})
 }
 
-// TestClosedUnderLoadIsDefinite: a command that Close did not wait for was in doubt, and so was one
-// that had just been applied.
+// TestClosedUnderLoadIsDefinite: a command that Close did not wait for used to have an unknown
+// outcome, and so did one that had just been applied.
 func TestClosedUnderLoadIsDefinite(t *testing.T) {
 	noLeaks(t)
 	for range 30 {
@@ -239,7 +237,7 @@ func TestClosedUnderLoadIsDefinite(t *testing.T) {
 	}
 }
 
-// stuck takes snapshots and never reads them.
+// stuck accepts snapshots and never reads them.
 type stuck struct {
 	Transport
 	began chan struct{}
@@ -250,7 +248,7 @@ func (s stuck) SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadClose
 	s.once.Do(func() { close(s.began) })
 }
 
-// TestCloseWhileSendingSnapshot: a peer that does not read kept the node from closing.
+// TestCloseWhileSendingSnapshot: a peer that did not read used to keep the node from closing.
 func TestCloseWhileSendingSnapshot(t *testing.T) {
 	began := make(chan struct{})
 	var once sync.Once
@@ -276,7 +274,7 @@ func TestCloseWhileSendingSnapshot(t *testing.T) {
 	}
 }
 
-// noTables can not create tables of the state database.
+// noTables cannot create tables of the state database.
 type noTables struct {
 	vfs.FS
 	on *atomic.Bool
@@ -290,7 +288,7 @@ func (f noTables) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error)
 }
 
 // TestOpenOnFailingDisk: when the disk fails during the replay, Pebble's goroutines never end, and
-// Open waited for them.
+// Open used to wait for them.
 func TestOpenOnFailingDisk(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	h := open(t, config(fsys))
@@ -322,7 +320,7 @@ func TestOpenOnFailingDisk(t *testing.T) {
 	}
 }
 
-// TestDueTimerWaitsForAppends: with a timer due and the disk busy the loop ran without pause.
+// TestDueTimerWaitsForAppends: with a timer due and the disk busy the loop used to spin.
 func TestDueTimerWaitsForAppends(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
@@ -359,8 +357,8 @@ func (o onLog) Handle(_ context.Context, r slog.Record) error {
 func (o onLog) WithAttrs([]slog.Attr) slog.Handler { return o }
 func (o onLog) WithGroup(string) slog.Handler      { return o }
 
-// TestStaleTailBehindSnapshot: a crash in the middle of installing a snapshot, with entries in the
-// log that reach past it and were never committed.
+// TestStaleTailBehindSnapshot: a crash in the middle of installing a snapshot, with uncommitted
+// entries in the log that reach past it.
 func TestStaleTailBehindSnapshot(t *testing.T) {
 	h1, err := Open(config(vfs.NewMem()))
 	must(t, err)
@@ -420,7 +418,7 @@ func TestStaleTailBehindSnapshot(t *testing.T) {
 	}
 }
 
-// TestFailedNodeTakesNoMessages: they gathered for a loop that had ended.
+// TestFailedNodeTakesNoMessages: messages used to accumulate for a loop that had ended.
 func TestFailedNodeTakesNoMessages(t *testing.T) {
 	h := open(t, config(vfs.NewMem()))
 	defer h.Close()
@@ -437,7 +435,7 @@ func TestFailedNodeTakesNoMessages(t *testing.T) {
 	}
 }
 
-// TestUselessSnapshotsAreRemoved: tables of snapshots that raft ignored stayed until the next
+// TestUselessSnapshotsAreRemoved: tables of snapshots that raft ignored used to stay until the next
 // start.
 func TestUselessSnapshotsAreRemoved(t *testing.T) {
 	good := exported(t, 10)
@@ -464,9 +462,9 @@ func TestUselessSnapshotsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestClosedHostIsGarbage: a pool that was a part of the host kept all of it, with state and log,
-// for two collections more. What was kept made the next collection later, so a process that opened
-// hosts one after the other took more and more memory.
+// TestClosedHostIsGarbage: a pool inside the host used to keep all of it, with state and log, for
+// two more collections. The kept memory delayed the next collection, so a process that opened hosts
+// one after the other took more and more memory.
 func TestClosedHostIsGarbage(t *testing.T) {
 	const hosts = 8
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -486,7 +484,7 @@ func TestClosedHostIsGarbage(t *testing.T) {
 			kept++
 		}
 	}
-	if kept > hosts/2 { // the stack, or a timer that was stopped, may still hold the latest
+	if kept > hosts/2 { // the stack, or a stopped timer, may still hold the latest
 		t.Errorf("%d of %d closed hosts are still held", kept, hosts)
 	}
 }

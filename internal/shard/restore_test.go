@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// watched is a machine whose restoring is seen.
+// watched is a machine whose restores are observed.
 type watched struct {
 	engine.Machine
 	restore func(*engine.View) error
@@ -28,7 +28,7 @@ func watchedConfig(fsys vfs.FS, restore func(*engine.View) error) Config {
 	return Config{Dir: "node", Shards: 3 * maxRestores, FS: fsys, Primitives: []engine.Primitive{p}}
 }
 
-// TestShardsAreRestoredSeveralAtATime: as many as are allowed, and no more, are under way at once.
+// TestShardsAreRestoredSeveralAtATime: exactly the allowed number of restores runs at once.
 func TestShardsAreRestoredSeveralAtATime(t *testing.T) {
 	var mu sync.Mutex
 	running, most := 0, 0
@@ -45,7 +45,7 @@ func TestShardsAreRestoredSeveralAtATime(t *testing.T) {
 		}
 		mu.Unlock()
 		select {
-		case <-full: // nobody goes on before all that may run do
+		case <-full: // none proceeds before all that may run do
 		case <-time.After(time.Minute):
 			return errors.New("nobody else is restored meanwhile")
 		}
@@ -63,8 +63,8 @@ func TestShardsAreRestoredSeveralAtATime(t *testing.T) {
 	}
 }
 
-// TestShardThatCanNotBeRestored: of several that can not, the error names the first, as if they
-// were restored one behind the other; a panic is such an error; and the directory is let go.
+// TestShardThatCanNotBeRestored: if several shards cannot be restored, the error names the first,
+// as if they were restored in sequence. A panic is such an error, and the directory is released.
 func TestShardThatCanNotBeRestored(t *testing.T) {
 	fsys := vfs.NewMem()
 	for name, fail := range map[string]func() error{

@@ -15,11 +15,11 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// slowFS takes its time for every write to the log and every fsync.
+// slowFS delays every write to the log and every fsync.
 type slowFS struct {
 	vfs.FS
 	delay atomic.Int64
-	hang  chan struct{} // what is not delayed waits until it is closed, if the delay is negative
+	hang  chan struct{} // if the delay is negative, operations wait until it is closed
 }
 
 func (s *slowFS) wait() {
@@ -56,8 +56,8 @@ func (f *slowFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestSlowDisk checks that a write is acknowledged however long the disk takes, up to where it
-// counts as stuck, and that the node says so.
+// TestSlowDisk checks that a write is acknowledged however slow the disk is, up to the time when it
+// counts as stuck, and that the node reports it.
 func TestSlowDisk(t *testing.T) {
 	for _, c := range []struct {
 		delay time.Duration
@@ -70,9 +70,9 @@ func TestSlowDisk(t *testing.T) {
 				cfg := config(slow)
 				cfg.Logger = log.logger()
 				h := open(t, cfg)
-				// What opening has left to the log's writer must not come now: it would wait for a
-				// mutex, and in a bubble time stands still as long as anybody does, also for
-				// whoever has locked it.
+				// The log writer's remaining work after the open must be done first: it would wait
+				// for a mutex. In a bubble time stands still while any goroutine waits for a mutex,
+				// even for the one that holds it.
 				synctest.Wait()
 				slow.delay.Store(int64(c.delay))
 				start := time.Now()
@@ -95,8 +95,8 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// TestStuckDisk checks that a node whose disk does not come back fails, instead of keeping its
-// callers waiting.
+// TestStuckDisk checks that a node with a disk that does not respond fails instead of blocking its
+// callers.
 func TestStuckDisk(t *testing.T) {
 	slow := &slowFS{FS: vfs.NewMem(), hang: make(chan struct{})}
 	c := config(slow)

@@ -8,25 +8,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// nodeBytes is what a file of a smallFS takes beside its content.
+// nodeBytes is the space that a file of a smallFS takes besides its content.
 const nodeBytes = 512
 
-// smallFS is a file system in memory that is full when its files, and what others have put there,
-// take all of its capacity. A write that does not fit is cut short.
+// smallFS is an in-memory file system that is full when its files and those of others take all of
+// its capacity. A write that does not fit is cut short.
 type smallFS struct {
 	vfs.FS
 	mem *vfs.MemFS
 
-	mu       sync.Mutex // guards what follows; nothing is called under it
+	mu       sync.Mutex // guards the fields below; no call is made under it
 	capacity int64
 	used     int64
 	others   int64
-	ceiling  int64 // of what is free: the rest goes to others; 0: none
-	silent   bool  // does not tell its usage
-	quota    bool  // tells the usage as if nothing were used
+	ceiling  int64 // maximum free space: the rest goes to others; 0: none
+	silent   bool  // does not report its usage
+	quota    bool  // reports the usage as if nothing were used
 	files    map[string]*smallNode
-	ops      int // operations that may find no space
-	denyFrom int // the first of them that does, whatever is free; 0: none
+	ops      int // number of operations that may find no space
+	denyFrom int // the first of them that finds none, whatever is free; 0: none
 	denyTo   int
 }
 
@@ -41,7 +41,7 @@ func newSmallFS(mem *vfs.MemFS, capacity int64) *smallFS {
 	return f
 }
 
-// find counts the files that are there.
+// find counts the existing files.
 func (f *smallFS) find(dir string) {
 	names, err := f.FS.List(dir)
 	if err != nil {
@@ -61,7 +61,7 @@ func (f *smallFS) find(dir string) {
 	}
 }
 
-// path makes one name of the several that a file may be called by.
+// path maps the possible names of a file to one.
 func path(name string) string {
 	if name[0] != '/' {
 		return "/" + name
@@ -78,14 +78,14 @@ func (f *smallFS) free() int64 {
 	return free
 }
 
-// takenByOthers sets how much of the capacity others have.
+// takenByOthers sets the part of the capacity that others use.
 func (f *smallFS) takenByOthers(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.others = n
 }
 
-// eat lets others take all that is free but leave bytes.
+// eat lets others take all free space except leave bytes.
 func (f *smallFS) eat(leave int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

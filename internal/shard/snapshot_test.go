@@ -72,7 +72,7 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// TestForgedSnapshotIsRefused has streams whose checksums are right.
+// TestForgedSnapshotIsRefused uses streams with valid checksums.
 func TestForgedSnapshotIsRefused(t *testing.T) {
 	lower, _ := engine.Bounds(0)
 	row := func(name string) []byte {
@@ -81,7 +81,7 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 	a, b := row("a"), row("b")
 	for name, c := range map[string]struct {
 		blocks [][]byte
-		rows   uint64 // as the end says
+		rows   uint64 // as stated at the end
 		want   string
 	}{
 		"nothing wrong": {[][]byte{append(slices.Clone(a), b...)}, 2, ""},
@@ -110,8 +110,8 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// TestBrokenSnapshotStreamLeavesNothing checks that a stream that ends early changes neither the
-// state nor the directory.
+// TestBrokenSnapshotStreamLeavesNothing checks that a truncated stream changes neither the state
+// nor the directory.
 func TestBrokenSnapshotStreamLeavesNothing(t *testing.T) {
 	noLeaks(t)
 	good := exported(t, 3000)

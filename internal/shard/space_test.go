@@ -29,7 +29,7 @@ func smallConfig(fsys vfs.FS) Config {
 	}
 }
 
-// filler writes to a node until its disk is full, and knows what has to be there.
+// filler writes to a node until its disk is full, and records what must be there.
 type filler struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -56,8 +56,8 @@ func (f *filler) put() error {
 	return err
 }
 
-// try puts where there may be no space: the put is refused then, or waits for a log that waits for
-// space.
+// try puts a key when there may be no space: the put is then refused, or waits for a log that waits
+// for space.
 func (f *filler) try() {
 	f.t.Helper()
 	short, cancel := context.WithTimeout(f.t.Context(), 20*time.Millisecond)
@@ -69,7 +69,7 @@ func (f *filler) try() {
 	}
 }
 
-// fill puts until the node refuses.
+// fill puts keys until the node refuses.
 func (f *filler) fill() {
 	f.t.Helper()
 	for range 100_000 {
@@ -99,7 +99,7 @@ func (f *filler) check(when string) {
 	}
 }
 
-// deletes deletes n keys, which has to work on a full disk, alone and in a transaction.
+// deletes deletes n keys, alone and in a transaction, which must work on a full disk.
 func (f *filler) deletes(n int) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -124,7 +124,7 @@ func (f *filler) deletes(n int) {
 	}
 }
 
-// refused checks what a read-only node refuses.
+// refused checks which calls a read-only node refuses.
 func (f *filler) refused() {
 	f.t.Helper()
 	ctx, router := f.t.Context(), engine.NewRouter(f.host)
@@ -152,7 +152,7 @@ func snapshotMessage() *raftpb.Message {
 	}
 }
 
-// writable waits until the node takes writes again.
+// writable waits until the node accepts writes again.
 func (f *filler) writable() {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
@@ -162,16 +162,16 @@ func (f *filler) writable() {
 			return false
 		}
 		err := f.put()
-		if err != nil && !errors.Is(err, engine.ErrReadOnly) { // what was refused before may be noticed only now
+		if err != nil && !errors.Is(err, engine.ErrReadOnly) { // an earlier refusal may be noticed only now
 			f.t.Fatalf("put with space again: %v", err)
 		}
 		return err == nil
 	})
 }
 
-// TestFullDisk fills disks of random sizes over and over. What was acknowledged is there, reads and
-// deletes work when nothing else does, a crash changes none of that, and with space the node goes
-// on by itself.
+// TestFullDisk fills disks of random sizes repeatedly. Acknowledged writes are there, and reads and
+// deletes work when nothing else does. A crash changes none of that, and with free space the node
+// recovers automatically.
 func TestFullDisk(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -198,8 +198,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		if rng.IntN(2) == 0 {
 			clone := newSmallFS(crash(small.mem, rng, rng.IntN(101)), small.capacity)
-			// Blocks of files that come back after a crash were not free yet, so nobody else can
-			// have taken them.
+			// Blocks of files that come back after a crash were not free yet, so others cannot have
+			// taken them.
 			clone.others, clone.ceiling = max(min(small.others, clone.capacity-clone.used), 0), small.ceiling
 			closeHost(t, f.host)
 			small = clone
@@ -214,9 +214,9 @@ func TestFullDisk(t *testing.T) {
 	t.Logf("%d of %d puts acknowledged, disk of %d bytes", len(f.want), f.n, small.capacity)
 }
 
-// TestOthersFillTheDisk lets others take everything to the last byte, the pieces of ballast too
-// that are given up. The node can not write then, but it answers, it comes up again after a crash,
-// and goes on when there is space.
+// TestOthersFillTheDisk lets others take everything to the last byte, including released pieces of
+// ballast. The node then cannot write, but it answers, it starts again after a crash, and recovers
+// when there is space.
 func TestOthersFillTheDisk(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -240,7 +240,7 @@ func TestOthersFillTheDisk(t *testing.T) {
 	closeHost(t, f.host)
 	f.attach(open(t, smallConfig(clone)))
 	f.check("full, after a crash")
-	// What the node has cleared away when it was opened, others take as well.
+	// Space that the node freed when it was opened is taken by others as well.
 	until(ctx, t, "the node to be read-only", func() bool {
 		clone.eat(0)
 		f.try()
@@ -257,16 +257,16 @@ func (h *Host) ballastMissing() int64 {
 	return missing
 }
 
-// writing reports whether the node is read-only, and what was missing of its ballast then: a write
-// that finds no space changes both.
+// writing reports whether the node is read-only, and how much of its ballast was missing then: a
+// write that finds no space changes both.
 func (h *Host) writing() (readOnly bool, missing int64) {
 	h.space.mu.Lock()
 	defer h.space.mu.Unlock()
 	return h.space.readOnly(), h.space.ballast.missing()
 }
 
-// TestNoSpaceAtEveryOperation lets the k-th operation on the disk, or several from there on, find
-// no space, although there is some a moment later. Nobody notices.
+// TestNoSpaceAtEveryOperation makes the k-th operation on the disk, or several from there on, find
+// no space, although there is some a moment later. Callers do not notice.
 func TestNoSpaceAtEveryOperation(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -313,7 +313,7 @@ func TestNoSpaceAtEveryOperation(t *testing.T) {
 	t.Logf("%d operations, %d tried", ops, tried)
 }
 
-// TestWatermark checks when read-only begins and ends if others use the disk.
+// TestWatermark checks when read-only mode begins and ends if others use the disk.
 func TestWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		small := newSmallFS(vfs.NewCrashableMem(), 16<<20)
@@ -347,8 +347,8 @@ func TestWatermark(t *testing.T) {
 	})
 }
 
-// TestQuota checks that read-only does not end before space can really be had, whatever the file
-// system says.
+// TestQuota checks that read-only mode does not end before space is really available, whatever the
+// file system reports.
 func TestQuota(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -360,7 +360,8 @@ func TestQuota(t *testing.T) {
 	small.set(func() { small.ceiling = 1 }) // compactions may free some
 	for range 200 {
 		<-time.After(2 * time.Millisecond)
-		// What a compaction had freed before may have become ballast: then it was there to be had.
+		// Space that a compaction freed earlier may have become ballast: then it was really
+		// available.
 		readOnly, n := f.host.writing()
 		if readOnly {
 			continue
@@ -377,7 +378,7 @@ func TestQuota(t *testing.T) {
 	closeHost(t, f.host)
 }
 
-// lockedLog keeps the lines of a log.
+// lockedLog collects the lines of a log.
 type lockedLog struct {
 	mu sync.Mutex // guards b
 	b  strings.Builder

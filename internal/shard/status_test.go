@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestAsyncInACluster: a node of a cluster that is to be async is sync, and says so in its log and
-// its figures; it said nothing.
+// TestAsyncInACluster: a cluster node configured as async is sync, and says so in its log and its
+// status; it used to report nothing.
 func TestAsyncInACluster(t *testing.T) {
 	var log bytes.Buffer
 	h, err := Open(Config{

@@ -19,7 +19,7 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// openStepped opens a host of two shards that takes steps, and has it lead both.
+// openStepped opens a host of two shards that is driven in steps, and makes it lead both.
 func openStepped(t *testing.T, c Config) *Stepper {
 	t.Helper()
 	s, err := OpenStepper(c)
@@ -56,8 +56,8 @@ func stepped(t *testing.T, s *Stepper, id engine.ShardID, cmd engine.Command) ([
 	return o.Result, o.Err
 }
 
-// TestSteppedHost: a host that takes its steps one by one keeps what it acknowledged, through
-// flushes, compactions, truncations, restarts and crashes.
+// TestSteppedHost: a host driven step by step keeps everything it acknowledged, through flushes,
+// compactions, truncations, restarts and crashes.
 func TestSteppedHost(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 9))
 	for _, durability := range []Durability{Sync, Async} {
@@ -156,7 +156,7 @@ func TestSteppedHost(t *testing.T) {
 	}
 }
 
-// TestMeasure: what a host counts of commands and queries, by kind, and of why they fail.
+// TestMeasure: the counts of a host: commands and queries by kind, and the reasons of failures.
 func TestMeasure(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())
@@ -227,7 +227,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestReasons: each error is counted as what its sentinel says.
+// TestReasons: each error is counted under its sentinel.
 func TestReasons(t *testing.T) {
 	for err, want := range map[error]string{
 		engine.ErrNotFound: "refused", engine.ErrConflict: "refused", engine.ErrExists: "refused", engine.ErrInvalid: "refused",
@@ -257,8 +257,8 @@ func withSum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// TestTallies: counts that were written are read again; a file that is damaged, or of another
-// version, counts from zero.
+// TestTallies: saved counts are read again; a file that is damaged, or of another version, counts
+// from zero.
 func TestTallies(t *testing.T) {
 	for _, want := range []tallies{
 		{}, {totals: totals{1, 2, 3}}, {shards: []shardTallies{{1, []engine.Tally{{Machine: 2, Of: 3, N: -4}, {Machine: 5}}}, {shard: 7}},

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// takeOf is a take from an empty queue of the namespace that always exists, and its shard.
+// takeOf is a take from an empty queue of the default namespace, and its shard.
 func takeOf(t *testing.T, wait time.Duration) (engine.Take, engine.ShardID) {
 	t.Helper()
 	cmd, err := engine.OpOf(queue.DequeueOp("q")).Limit(0)
@@ -22,7 +22,7 @@ func takeOf(t *testing.T, wait time.Duration) (engine.Take, engine.ShardID) {
 	return engine.Take{Command: cmd, Wait: wait}, engine.HomeShard("default", 2)
 }
 
-// parkedTake starts a take and returns when it is parked, with what will be its error.
+// parkedTake starts a take and returns when it is parked; the channel receives its error.
 func parkedTake(ctx context.Context, t *testing.T, h *Host) <-chan error {
 	t.Helper()
 	take, id := takeOf(t, time.Hour)
@@ -60,8 +60,8 @@ func TestTakeEndsWithHostAndCaller(t *testing.T) {
 	}
 }
 
-// TestTakesOfALeaderThatLeadsNoMore: one that was parked behind the loss of leadership, after those
-// that were there had been refused, waited where nobody would serve it.
+// TestTakesOfALeaderThatLeadsNoMore: a take parked after the loss of leadership, once the existing
+// ones had been refused, used to wait where no leader would serve it.
 func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf[queue.Store]()} })
@@ -104,8 +104,8 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	}
 }
 
-// TestIsolatedLeaderDoesNotRefuseTakes: one that did not know yet that it leads no more said that
-// there is no such stream, which the next leader had made.
+// TestIsolatedLeaderDoesNotRefuseTakes: a leader that did not know yet of its loss of leadership
+// used to report a missing stream that the next leader had created.
 func TestIsolatedLeaderDoesNotRefuseTakes(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf[stream.Store]()} })
@@ -131,8 +131,8 @@ func TestIsolatedLeaderDoesNotRefuseTakes(t *testing.T) {
 	c.net.Heal()
 }
 
-// TestPutOffPullsNothing: a command that had been put off pulled another take in front of the one
-// that had been put off behind it.
+// TestPutOffPullsNothing: a command that had been put off used to pull another take ahead of the
+// take put off behind it.
 func TestPutOffPullsNothing(t *testing.T) {
 	noLeaks(t)
 	h := queueHost(t)

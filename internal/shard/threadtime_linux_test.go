@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// threadTime returns how much processor time the thread has had.
+// threadTime returns the processor time that the thread has used.
 func threadTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD
 	var u syscall.Rusage

@@ -4,5 +4,5 @@ package shard
 
 import "time"
 
-// threadTime is not known.
+// threadTime is not available.
 func threadTime() time.Duration { return 0 }

@@ -14,24 +14,24 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// tenant is callers in a namespace, who each have their next command ready when the last one is
-// applied.
+// tenant is a group of callers in a namespace, each of which has its next command ready when the
+// last one is applied.
 type tenant struct {
 	namespace     string
 	callers, size int
 
-	free, made   int // callers that have no command under way; commands
-	done, bytes  int // commands that are applied, with what they count for
+	free, made   int // callers without a command in flight; commands created
+	done, bytes  int // applied commands, and their counted size
 	lastOfItsOwn int // number of the last of them
 }
 
-// crowd is a shard that some tenants use, by turns of its disk. Time is counted in the bytes that
-// are written: a write of nothing takes as long as 32 small commands, about as on a real disk.
+// crowd is a shard that some tenants use, measured in turns of its disk. Time is counted in bytes
+// written: an empty write takes as long as 32 small commands, about as on a real disk.
 type crowd struct {
 	*stepper
 	tenants []*tenant
 	time    int
-	most    int // bytes that namespace a had under way
+	most    int // maximum bytes that namespace a had in flight
 }
 
 const emptyWrite = 32 * commandCost
@@ -46,7 +46,7 @@ func newCrowd(t *testing.T, tenants ...*tenant) *crowd {
 	return c
 }
 
-// run goes on for a time.
+// run runs the crowd for the time last.
 func (c *crowd) run(last int) {
 	c.t.Helper()
 	for end := c.time + last; c.time < end; {
@@ -74,7 +74,7 @@ func (c *crowd) run(last int) {
 	}
 }
 
-// count gives the callers of what has been applied their turn.
+// count gives the callers of applied commands their next turn.
 func (c *crowd) count() {
 	c.t.Helper()
 	entries := c.applied
@@ -101,8 +101,8 @@ func (c *crowd) count() {
 	}
 }
 
-// TestTurns: beside 256 callers of another namespace one caller has a fourth of what it has alone;
-// it had a twentieth, and beside 8,192 nothing.
+// TestTurns: next to 256 callers of another namespace, one caller gets a fourth of its throughput
+// alone. It used to get a twentieth, and next to 8,192 callers nothing.
 func TestTurns(t *testing.T) {
 	const last = 500 * emptyWrite
 	for _, c := range []struct{ callers, size int }{{256, 100}, {8192, 100}, {256, 64 << 10}} {
@@ -118,8 +118,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsOfTheShard: what belongs to no namespace waits for no more than one namespace alone may
-// have under way.
+// TestTurnsOfTheShard: commands without a namespace wait for no more than one namespace alone may
+// have in flight.
 func TestTurnsOfTheShard(t *testing.T) {
 	flood, own := &tenant{namespace: "a", callers: 8192, size: 100}, &tenant{callers: 1, size: 100}
 	c := newCrowd(t, flood, own)
@@ -129,8 +129,9 @@ func TestTurnsOfTheShard(t *testing.T) {
 	}
 }
 
-// TestTurnsByBytes: namespaces that all ask for more than there is have the same, whatever their
-// callers and the size of their commands are; one that asks for less has what it asks for.
+// TestTurnsByBytes: namespaces that all demand more than is available get the same, whatever the
+// number of their callers and the size of their commands. A namespace that demands less gets all of
+// it.
 func TestTurnsByBytes(t *testing.T) {
 	all := []*tenant{
 		{namespace: "many", callers: 4096, size: 100}, {namespace: "large", callers: 64, size: 200 << 10}, {namespace: "some", callers: 512,
@@ -147,8 +148,8 @@ func TestTurnsByBytes(t *testing.T) {
 	t.Logf("bytes: %d %d %d %d %d", all[0].bytes, all[1].bytes, all[2].bytes, all[3].bytes, all[4].bytes)
 }
 
-// TestOneNamespaceIsNotHeld: as long as there is one namespace it has as much under way as is of
-// use, and again when another has gone.
+// TestOneNamespaceIsNotHeld: a single namespace may have as much in flight as is useful, and again
+// after another one has gone.
 func TestOneNamespaceIsNotHeld(t *testing.T) {
 	flood, guest := &tenant{namespace: "a", callers: 800, size: 100}, &tenant{namespace: "b", callers: 1, size: 100, free: 1}
 	c := newCrowd(t, flood)
@@ -171,7 +172,7 @@ func TestOneNamespaceIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestLanesAreForgotten: namespaces that have nothing on its way take no memory.
+// TestLanesAreForgotten: namespaces with nothing in flight take no memory.
 func TestLanesAreForgotten(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
@@ -189,19 +190,19 @@ func TestLanesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLostLeaderForgetsFlights: what a leader had under way when it lost the leadership does not
-// count when it leads again.
+// TestLostLeaderForgetsFlights: bytes in flight when a leader lost the leadership do not count when
+// it leads again.
 func TestLostLeaderForgetsFlights(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	old := voters[1]
 	old.step(input{campaign: true})
 	exchange(voters, 0)
-	old.step(input{proposals: proposals(1, maxFlight)}) // nobody hears of it
+	old.step(input{proposals: proposals(1, maxFlight)}) // no voter receives it
 	old.settle()
 	if l := old.core.turns.lanes[""]; l.flying < maxFlight {
 		t.Fatalf("%d bytes are under way", l.flying)
 	}
-	for range 2 * electionTicks { // nor does anybody answer
+	for range 2 * electionTicks { // nor does any voter answer
 		old.step(input{ticks: 1})
 	}
 	if old.core.isLeader {
@@ -212,8 +213,8 @@ func TestLostLeaderForgetsFlights(t *testing.T) {
 	}
 }
 
-// TestFloodLeavesRoom: a namespace that has all its commands wait at a shard leaves room for those
-// of others, by their number and by their bytes; it took all of it, and everybody else was refused.
+// TestFloodLeavesRoom: a namespace with many commands waiting at a shard leaves room for those of
+// others, by number and by bytes. It used to take all of it, and all others were refused.
 func TestFloodLeavesRoom(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())
@@ -233,7 +234,7 @@ func TestFloodLeavesRoom(t *testing.T) {
 			}
 			return n
 		}
-		s.loop.mu.Lock() // nothing goes on meanwhile
+		s.loop.mu.Lock() // nothing proceeds meanwhile
 		first, second, third := busy("a"), busy("b"), busy("c")
 		_, err := s.submit(context.Background(), engine.Skip(0))
 		s.loop.mu.Unlock()
@@ -254,10 +255,9 @@ func TestFloodLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestLargeWaitForRoom: large commands for which there is no room wait for it, in their order, and
-// are refused at the end of a line that is full; small ones, and the large ones of another
-// namespace whose part is free, need not wait for them. All were refused at once, and their callers
-// came back with another copy.
+// TestLargeWaitForRoom: large commands without room wait for it in order, and are refused at the
+// end of a full line. Small ones, and large ones of another namespace with room in its part, need
+// not wait for them. All used to be refused at once, and their callers came back with another copy.
 func TestLargeWaitForRoom(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())
@@ -268,7 +268,7 @@ func TestLargeWaitForRoom(t *testing.T) {
 		_, err := s.submit(ctx, toy.Command{Kind: toy.Add, Name: strings.Repeat("a", largeBytes), Delta: 1}.In(namespace))
 		return err
 	}
-	s.loop.mu.Lock() // nothing goes on meanwhile
+	s.loop.mu.Lock() // nothing proceeds meanwhile
 	full := 0
 	for s.admission.enter(&proposal{share: s.admission.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
 		full++
@@ -313,7 +313,7 @@ func TestLargeWaitForRoom(t *testing.T) {
 	if s.admission.line.n.Load() != many+1 || len(order) != 0 {
 		t.Errorf("%d wait, %d have gone", s.admission.line.n.Load(), len(order))
 	}
-	for i := range many { // a part of the queue is for others: it takes more than one that leaves
+	for i := range many { // part of the queue is for others: more than one has to leave
 		for len(order) == 0 && full > 0 {
 			s.admission.leave(s.admission.shareOf("a"), largeBytes+64)
 			full--

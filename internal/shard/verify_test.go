@@ -29,7 +29,7 @@ func kvConfig(fsys vfs.FS, d Durability) Config {
 	}
 }
 
-// verify returns what Verify says of the directory that kvConfig describes.
+// verify returns Verify's report on the directory that kvConfig describes.
 func verify(t *testing.T, fsys vfs.FS) VerifyReport {
 	t.Helper()
 	r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}})
@@ -39,7 +39,7 @@ func verify(t *testing.T, fsys vfs.FS) VerifyReport {
 	return r
 }
 
-// load opens a host and does random operations on it.
+// load opens a host and runs random operations on it.
 func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
 	t.Helper()
 	h := open(t, c)
@@ -52,9 +52,9 @@ func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
 	return h
 }
 
-// TestVerifyCluster verifies what the nodes of a cluster leave when they are closed, also of
-// entries that nobody has told them to be committed. A directory of a cluster was taken for one
-// that belongs to a node alone.
+// TestVerifyCluster verifies the directories of a cluster's closed nodes, including entries that
+// the nodes did not know to be committed. A cluster directory used to be taken for that of a single
+// node.
 func TestVerifyCluster(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(cfg *Config) {
@@ -78,8 +78,8 @@ func TestVerifyCluster(t *testing.T) {
 	}
 }
 
-// TestVerifyCrashed verifies what crashes leave, with the node at work and closed, and what becomes
-// of it.
+// TestVerifyCrashed verifies directories after crashes, and those of closed nodes, and continues
+// from the crashed ones.
 func TestVerifyCrashed(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -106,7 +106,7 @@ func TestVerifyCrashed(t *testing.T) {
 	}
 }
 
-// image is a directory as files of bytes.
+// image is a directory in memory, as file contents by name.
 type image map[string][]byte
 
 // take reads all files of the directory.
@@ -180,12 +180,12 @@ func crashedImage(t *testing.T) image {
 	return i
 }
 
-// TestVerifyReportsDamage damages files one after the other.
+// TestVerifyReportsDamage damages one file after the other.
 func TestVerifyReportsDamage(t *testing.T) {
 	noLeaks(t)
 	whole := crashedImage(t)
 	segments, sstables := whole.names(".ual"), whole.names(".sst")
-	// A crash may bring back tables that were compacted away: those nobody misses.
+	// A crash may bring back tables that were compacted away: these are not missed.
 	obsolete := func(name string) bool {
 		without := maps.Clone(whole)
 		delete(without, name)
@@ -265,11 +265,11 @@ func replace(old, new string) func(image) {
 		if err := json.Unmarshal([]byte(strings.Replace(string(i["node/FORMAT"]), old, new, 1)), &f); err != nil {
 			panic(err)
 		}
-		i["node/FORMAT"], _ = f.encode() // with the checksum that fits
+		i["node/FORMAT"], _ = f.encode() // with a matching checksum
 	}
 }
 
-// TestVerifyReportsRows changes rows with Pebble, so that all checksums are right.
+// TestVerifyReportsRows changes rows through Pebble, so that all checksums are valid.
 func TestVerifyReportsRows(t *testing.T) {
 	noLeaks(t)
 	fsys := vfs.NewMem()
@@ -342,7 +342,7 @@ func deleteLast(t *testing.T, db *pebble.DB, prefix, suffix string) {
 	must(t, db.Delete(k, pebble.NoSync))
 }
 
-// TestVerifyReportsEntries has what only a fault of the program can write into a log.
+// TestVerifyReportsEntries uses logs that only a bug in the program can write.
 func TestVerifyReportsEntries(t *testing.T) {
 	noLeaks(t)
 	fsys := vfs.NewMem()
@@ -388,7 +388,7 @@ func TestVerifyReportsEntries(t *testing.T) {
 	}
 }
 
-// TestVerifyAtEveryBeginning verifies what is left when the creation of a directory is interrupted.
+// TestVerifyAtEveryBeginning verifies the remains of a directory whose creation was interrupted.
 func TestVerifyAtEveryBeginning(t *testing.T) {
 	full := vfs.NewCrashableMem()
 	counter := &failingFS{FS: full, budget: -1}
@@ -396,7 +396,7 @@ func TestVerifyAtEveryBeginning(t *testing.T) {
 	for k := int64(0); k < counter.ops.Load(); k++ {
 		fsys := vfs.NewCrashableMem()
 		if h, err := Open(kvConfig(&failingFS{FS: fsys, budget: k, err: errors.New("broken")}, Sync)); err == nil {
-			_ = h.Close() // the operation may come only here
+			_ = h.Close() // the operation may happen only here
 		}
 		left := fsys.CrashClone(vfs.CrashCloneCfg{})
 		r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: left, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}})
@@ -433,8 +433,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestVerifyMissesNothing damages a directory that was closed in many ways. Whenever Verify finds
-// no problem, the directory must open and hold exactly what it did before.
+// TestVerifyMissesNothing damages the directory of a closed node in many ways. Whenever Verify
+// finds no problem, the directory must open and hold exactly its previous contents.
 func TestVerifyMissesNothing(t *testing.T) {
 	noLeaks(t)
 	rng := rand.New(rand.NewPCG(seed(t), 0))
@@ -476,7 +476,7 @@ func TestVerifyMissesNothing(t *testing.T) {
 	t.Logf("%d reported; harmless: %v", reported, harmless)
 }
 
-// damages returns ways in which a file can be damaged: bits flipped, cut, zeroed, gone (nil).
+// damages returns damaged versions of a file: bits flipped, cut, zeroed, gone (nil).
 func damages(rng *rand.Rand, b []byte, flips int) map[string][]byte {
 	all := map[string][]byte{"removed": nil}
 	if len(b) == 0 {
@@ -498,8 +498,8 @@ func damages(rng *rand.Rand, b []byte, flips int) map[string][]byte {
 	return all
 }
 
-// replayed returns what the directory holds: all rows of the key-value machines, or the error of
-// opening it.
+// replayed returns the contents of the directory: all rows of the key-value machines, or the error
+// of opening it.
 func replayed(t *testing.T, fsys vfs.FS) string {
 	t.Helper()
 	c := kvConfig(overlayfs.New(fsys), Sync)

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestAsyncIsDurableSoon: what an Async node has acknowledged survives a power failure after a
-// while, though nothing else happens.
+// TestAsyncIsDurableSoon: a write acknowledged by an Async node survives a power failure after a
+// while, even if nothing else happens.
 func TestAsyncIsDurableSoon(t *testing.T) {
 	noLeaks(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
