@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// rowOf returns the first row of jobs whose key begins with a letter.
+// rowOf returns the first row of jobs whose key begins with the letter kind.
 func (s *rig) rowOf(kind byte) machinetest.Row {
 	s.t.Helper()
 	for _, row := range s.Rows(0) {
@@ -22,7 +22,7 @@ func (s *rig) rowOf(kind byte) machinetest.Row {
 	return machinetest.Row{}
 }
 
-// inLaneOf submits jobs until one is in the lane of another; its sink is the stream out.
+// inLaneOf submits jobs until one is in the same lane as another; its sink is the stream out.
 func (s *rig) inLaneOf(id processing.JobID, definition string) processing.JobID {
 	s.t.Helper()
 	_, want := processing.Lane(id)
@@ -37,10 +37,10 @@ func (s *rig) inLaneOf(id processing.JobID, definition string) processing.JobID 
 	}
 }
 
-// TestBrokenJobIsHeldAlone: a job whose rows can not be read is held, with the reason, and goes on
-// when they can; others of its lane do not wait for it. Once none of them did anything any more.
+// TestBrokenJobIsHeldAlone: a job with unreadable rows is held with the reason, and resumes when
+// they are readable. Other jobs of its lane are not blocked; none of them used to proceed.
 func TestBrokenJobIsHeldAlone(t *testing.T) {
-	for _, kind := range []byte{'c', 's'} { // found out when the job is looked up, and in a step
+	for _, kind := range []byte{'c', 's'} { // found when the job is looked up, and in a step
 		t.Run(string(kind), func(t *testing.T) {
 			s := newRig(t, 1)
 			broken := s.submit(summing)
@@ -72,8 +72,8 @@ func TestBrokenJobIsHeldAlone(t *testing.T) {
 	}
 }
 
-// TestBrokenSavepointIsHeldAlone: a job that can not be restored from its savepoint says why, and
-// savepoints of others are made.
+// TestBrokenSavepointIsHeldAlone: a job that cannot be restored from its savepoint reports why, and
+// savepoints of other jobs are still made.
 func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	broken := s.submit(summing)

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestRecordsBehind: what is not read yet is shown while a job waits for a sink, also in lists, and
-// nothing when it has been read.
+// TestRecordsBehind: the number of unread records is shown while a job waits for a sink, also in
+// lists, and is zero when all have been read.
 func TestRecordsBehind(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
@@ -41,32 +41,32 @@ func TestRecordsBehind(t *testing.T) {
 	behind(0)
 }
 
-// scripted is the door of a duty that has something happen each time it sleeps, until there is
-// nothing left.
+// scripted is the door of a duty that runs the next step of a script at each sleep, until none is
+// left.
 type scripted struct {
 	bed
 	script []func()
-	took   int64 // ms, of each proposal
-	micros int64 // that pass too, and are in no clock but that of Elapsed
-	passed int64 // of them
+	took   int64 // duration of each proposal in ms
+	micros int64 // additional microseconds per proposal, only on the clock of Elapsed
+	passed int64 // microseconds passed so far
 
-	ponders int64 // of them, that pass whenever the time is asked for
+	ponders int64 // microseconds added at each read of the time
 }
 
-// Elapsed returns the time with fractions.
+// Elapsed returns the time with fractions of a millisecond.
 func (d *scripted) Elapsed() time.Duration {
 	d.passed += d.ponders
 	return time.Duration(d.s.Mono())*time.Millisecond + time.Duration(d.passed)*time.Microsecond
 }
 
-// Propose applies the command, after some time.
+// Propose applies the command after a delay.
 func (d *scripted) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
 	d.s.Pass(d.took)
 	d.passed += d.micros
 	return d.bed.Propose(ctx, cmd)
 }
 
-// Sleep goes on with the script.
+// Sleep runs the next step of the script.
 func (d *scripted) Sleep(_ context.Context, wake <-chan struct{}, _ int64) error {
 	select {
 	case <-wake:
@@ -81,9 +81,9 @@ func (d *scripted) Sleep(_ context.Context, wake <-chan struct{}, _ int64) error
 	return nil
 }
 
-// TestMetrics: what is told of a job while it runs: rates of its life, how long its steps take, and
-// what the last step that has read something has read. Counters of operators go on under another
-// leader.
+// TestMetrics: the metrics of a running job: rates since its start, the latency of its steps, and
+// the number of records in the last step that read any. Counters of operators continue under
+// another leader.
 func TestMetrics(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}, watermark: {idle_timeout_ms: 100}}]\noperators: " +
@@ -100,7 +100,7 @@ func TestMetrics(t *testing.T) {
 			d.took = 0
 			s.append("in", "5", "6")
 		},
-		func() { s.Pass(60_000) }, // the window fires, and nothing is read
+		func() { s.Pass(60_000) }, // the window fires without a read
 		func() {
 			m, lived := s.job(id).Metrics, s.Now()-s.job(id).CreatedAt.UnixMilli()
 			if m.LastReadCount != 2 || m.LatencyMax != 30*time.Millisecond || m.LatencyLast != 0 || m.RecordsOut != 1 {
@@ -127,7 +127,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestRateOfAMillisecond: a job that has lived for a millisecond has a rate.
+// TestRateOfAMillisecond: a job that has run for one millisecond has a rate.
 func TestRateOfAMillisecond(t *testing.T) {
 	s := newRig(t, 1)
 	s.append("orders", amount(200))
@@ -138,8 +138,8 @@ func TestRateOfAMillisecond(t *testing.T) {
 	}
 }
 
-// TestRoomIsTaken: a step for which somebody has taken the room before it is applied is halved at
-// once, and what there is room for goes on.
+// TestRoomIsTaken: a step whose room in the sink is taken before it is applied is halved at once,
+// and the records that fit are processed.
 func TestRoomIsTaken(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
@@ -162,7 +162,7 @@ func TestRoomIsTaken(t *testing.T) {
 }
 
 // TestLatency: latencies have fractions of a millisecond, the last step counts when the job is
-// stopped, and what is known of them survives a restart.
+// stopped, and the recorded latencies survive a restart.
 func TestLatency(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}}]\nsinks: [{stream: out}]\n")

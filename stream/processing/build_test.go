@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// built has every key that a definition can have in Go.
+// built has every key of a definition that Go can express.
 var built = processing.Definition{
 	Name: "all", Namespace: "n", Description: "everything: yes", Parallelism: 2, BatchSize: 500, FailOnError: true, StopAtEnd: true,
 	MaxFuture: time.Minute,
@@ -103,8 +103,8 @@ sinks:
   - { ts: { measurement: m, tags: { host: hostname }, fields: { cpu: $.cpu }, timestamp: $.at, namespace: n } }
 `
 
-// TestDefinition: a definition made in Go says the very same as the one that was written by hand,
-// and is one that can be submitted.
+// TestDefinition: a definition built in Go is identical to the handwritten one, and can be
+// submitted.
 func TestDefinition(t *testing.T) {
 	var got, want any
 	if err := yaml.Unmarshal(built.YAML(), &got); err != nil {
@@ -121,8 +121,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestDurationsOfDefinitions: durations are rounded away from zero to milliseconds, so that little
-// is not nothing, and the longest are refused as what they are.
+// TestDurationsOfDefinitions: durations are rounded away from zero to milliseconds, so that a small
+// one does not become zero, and the longest are refused with their value.
 func TestDurationsOfDefinitions(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		1: "ttl_ms: 1\n", time.Millisecond: "ttl_ms: 1\n", time.Millisecond + 1: "ttl_ms: 2\n", -1: "ttl_ms: -1\n",
@@ -137,8 +137,8 @@ func TestDurationsOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestBadDefinition: what is wrong with a definition made in Go is told as of one that was written
-// by hand, and what can not be written is none.
+// TestBadDefinition: errors in a definition built in Go are reported like those in a handwritten
+// one, and a definition that cannot be encoded is an error.
 func TestBadDefinition(t *testing.T) {
 	for _, test := range []struct {
 		definition processing.Definition

@@ -21,7 +21,8 @@ operators:
 sinks: [{ name: out, stream: { name: out } }]
 `
 
-// feedKeys appends records of so many keys, each with an id of its own, and some come twice.
+// feedKeys appends records of the given number of keys, each with its own id; some ids are
+// repeated.
 func (s *rig) feedKeys(name string, keys, rounds int) {
 	s.t.Helper()
 	for round := range rounds {
@@ -29,7 +30,7 @@ func (s *rig) feedKeys(name string, keys, rounds int) {
 		for i := range keys {
 			id := round*keys + i
 			if i%10 == 9 {
-				id-- // the one before has it too
+				id-- // same id as the previous record
 			}
 			all = append(all, stream.Message{Payload: fmt.Appendf(nil, `{"k":"key-%d","id":"id-%d","n":%d}`, i*7919%keys, id, i)})
 		}
@@ -44,7 +45,7 @@ func (s *rig) feedKeys(name string, keys, rounds int) {
 	}
 }
 
-// outOf returns all that a stream holds.
+// outOf returns all payloads of a stream.
 func (s *rig) outOf(name string) (all []string) {
 	s.t.Helper()
 	var last stream.ID
@@ -62,8 +63,8 @@ func (s *rig) outOf(name string) (all []string) {
 	}
 }
 
-// TestCaches: what a job makes does not depend on how much of its state is remembered, and never is
-// more remembered than the node allows, whosever it is.
+// TestCaches: the output of a job does not depend on how much of its state is cached, and the
+// caches of all jobs together never exceed the node's bound.
 func TestCaches(t *testing.T) {
 	const keys = 4000
 	var want []string

@@ -13,7 +13,7 @@ import (
 
 func errOf[T any](_ T, err error) error { return err }
 
-// TestRefusals: what each call refuses, and how it says so.
+// TestRefusals: the inputs that each call refuses, and the error messages.
 func TestRefusals(t *testing.T) {
 	s, ctx := newRig(t, 3), t.Context()
 	if err := engine.NewNamespaces(s.Router()).Create(ctx, "spread", true); err != nil {
@@ -99,8 +99,8 @@ func mustSavepoint(t *testing.T, s *rig, id processing.JobID) processing.Savepoi
 	return sp
 }
 
-// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace
-// and in a spread one, and filters choose.
+// TestListings: pages of any size follow one another without a gap, in a plain and in a spread
+// namespace, and filters apply.
 func TestListings(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		s, ctx := newRig(t, 3), t.Context()
@@ -150,7 +150,7 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// TestNames: states of jobs, and the text of errors of definitions.
+// TestNames: the names of job states, and the text of definition errors.
 func TestNames(t *testing.T) {
 	for i, want := range []string{"UNKNOWN", "RUNNING", "STOPPED", "CANCELLED", "FAILED", "COMPLETED", "UNKNOWN"} {
 		if got := processing.Status(i).String(); got != want {
@@ -197,8 +197,8 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestWhileRestored: what can be done with a job while it is being restored from a savepoint, and
-// what can not.
+// TestWhileRestored: the operations allowed on a job while it is being restored from a savepoint,
+// and those refused.
 func TestWhileRestored(t *testing.T) {
 	s, ctx := newRig(t, 1), t.Context()
 	id := s.submit(filtered)
@@ -229,7 +229,7 @@ func TestWhileRestored(t *testing.T) {
 	if err := s.jobs.Savepoints(id).Delete(ctx, savepoint); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
 		t.Errorf("DropSavepoint: %v, want %s", err, says)
 	}
-	stop() // and what was filled is dropped
+	stop() // and the restored state is dropped
 	s.run()
 	s.Verify()
 	s.want("large", amount(200)+" "+amount(300))

@@ -20,15 +20,15 @@ import (
 
 var endingsFlag = flag.Int("endings", 20, "random lives of TestSpreadStoppedAndRestored")
 
-// bounded is a job that ends, in small steps.
+// bounded returns the definition of a bounded job with small steps.
 func bounded(definition string) string {
 	return "stop_at: latest\n" + strings.Replace(definition, "batch_size: 3", "batch_size: 1", 1)
 }
 
-// TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and
-// restored, reads what has been appended meanwhile, as one does that was completed before. Once it
-// was completed with the last of those windows: in a spread namespace what the stages in front had
-// passed on stayed in the exchanges.
+// TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and then
+// restored, reads the records appended meanwhile, like a job that had completed before. It used to
+// complete with the last of those windows. In a spread namespace the output of earlier stages then
+// stayed in the exchanges.
 func TestStoppedWhileItEnds(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestStoppedWhileItEnds(t *testing.T) {
 				for shard := range s.Shards() {
 					s.duty(shard, "", bed{proposed: func() {
 						if j := s.job(id); j.Status == processing.Running && j.Metrics.RecordsOut > 0 {
-							_, _ = s.jobs.Stop(canceled(), id) // what other shards hear of it they hear later
+							_, _ = s.jobs.Stop(canceled(), id) // other shards receive it later
 							stopped = true
 						}
 					}})
@@ -78,10 +78,9 @@ func TestStoppedWhileItEnds(t *testing.T) {
 	}
 }
 
-// TestSpreadStoppedAndRestored: however often a bounded job is stopped and restored, and whatever
-// becomes of its leaders and messages meanwhile, it is completed when each record that it had to
-// read has gone through all of its operators, each window has been written once, and nothing is
-// left on its way.
+// TestSpreadStoppedAndRestored: a bounded job is stopped and restored any number of times, while
+// its leaders and messages fail. It is completed when each record that it had to read has passed
+// all of its operators, each window has been written once, and nothing is left in flight.
 //
 //	go test -run '^TestSpreadStoppedAndRestored$' -endings 10000 ./stream/processing
 func TestSpreadStoppedAndRestored(t *testing.T) {
@@ -104,7 +103,7 @@ func endings(t *testing.T, rng *rand.Rand) {
 	}
 	keys, step := 1000, int64(20) // all windows fire at the end, in many steps
 	if rng.IntN(3) == 0 {
-		keys, step = 40, 300 // some fire before
+		keys, step = 40, 300 // some fire earlier
 	}
 	base := s.Now() / 10_000 * 10_000
 	var sales []sale
@@ -117,7 +116,7 @@ func endings(t *testing.T, rng *rand.Rand) {
 	}
 	sell(100 + rng.IntN(100))
 	id, due := s.submit(definition), len(sales)
-	late := rng.IntN(2) == 0 // some come while it does not run, maybe when its event time has ended
+	late := rng.IntN(2) == 0 // some arrive while it does not run, maybe after its event time has ended
 	for lives := rng.IntN(12); lives > 0; {
 		s.disturb(rng, 3)
 		if rng.IntN(4) > 0 {
@@ -164,9 +163,8 @@ func endings(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// TestSpreadEndIsQuiet: a part of a bounded job that has read all writes nothing while others have
-// not, although it has partitions without a record, or points come too late. It wrote steps without
-// end.
+// TestSpreadEndIsQuiet: a part of a bounded job that has read everything writes nothing while
+// others have not, even with empty partitions or late points. It used to write steps endlessly.
 func TestSpreadEndIsQuiet(t *testing.T) {
 	ctx := context.Background()
 	work := func(s *rig, what string) {
@@ -211,7 +209,7 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 	write()
 	work(s, "late points")
 	if t.Failed() {
-		return // it would not come to an end
+		return // it would never complete
 	}
 	s.Pass(5000) // the delay of the source
 	s.pass()
@@ -220,10 +218,10 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 	}
 }
 
-// TestSeriesEnd: a job over a time series that stops at the latest reads what there was when it was
-// submitted, or restored last, points that are younger than the delay of the source included. It
-// ended at its submission, whatever had been written since, and before it had read what was
-// younger.
+// TestSeriesEnd: a job over a time series with stop_at: latest reads all points that existed when
+// it was submitted or last restored, including those younger than the delay of the source. It used
+// to end at the points of its submission, whatever had been written since, and before it had read
+// younger ones.
 func TestSeriesEnd(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
@@ -282,8 +280,9 @@ func TestSeriesEnd(t *testing.T) {
 	}
 }
 
-// TestEndKeepsEventTime: when a job that had ended reads on, event time is where it had come to
-// before the end, whatever is idle: windows that had fired as they were due do not fire again.
+// TestEndKeepsEventTime: when a job that had ended continues, its event time is the one reached
+// before the end, whichever sources are idle. Windows that fired when they were due do not fire
+// again.
 func TestEndKeepsEventTime(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// flaky is the door of duties that lose what they have proposed, or hear nothing of it.
+// flaky is the door of duties that lose their proposals, or get no response to them.
 type flaky struct {
 	*rig
 	shard    engine.ShardID
 	rng      *rand.Rand
 	proposed []engine.Command // that were applied
-	left     int              // until the duty is ended, as by another leader
+	left     int              // proposals until the duty ends, as if another leader took over
 }
 
 var errAsleep = errors.New("there is nothing to do now")
@@ -28,12 +28,12 @@ func (d *flaky) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
 	unknown := engine.Errorf(engine.ErrUnknownOutcome, "the answer is lost")
 	switch n := d.rng.IntN(10); {
 	case n == 0:
-		return nil, unknown // and so is the command
+		return nil, unknown // the command is lost as well
 	case n == 1:
 		d.Entry(d.shard, cmd)
 		d.proposed = append(d.proposed, cmd)
 		return nil, unknown
-	case n == 2 && len(d.proposed) > 0: // one of an earlier time comes late, twice
+	case n == 2 && len(d.proposed) > 0: // an earlier command arrives late, and again
 		d.Entry(d.shard, d.proposed[d.rng.IntN(len(d.proposed))])
 	}
 	out := d.Entry(d.shard, cmd)[0]
@@ -54,8 +54,8 @@ func (d *flaky) Sleep(_ context.Context, wake <-chan struct{}, until int64) erro
 	return errAsleep
 }
 
-// TestExactlyOnce: commands of ticks get lost, come twice, and are applied without an answer,
-// leaders change at any moment, and executors restart: each record has its effects once.
+// TestExactlyOnce: commands of ticks are lost, repeated, or applied without a response, leaders
+// change at any moment, and executors restart: each record takes effect once.
 func TestExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	s, ctx := newRig(t, 1), context.Background()
@@ -92,7 +92,7 @@ func TestExactlyOnce(t *testing.T) {
 		machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 }
 
-// TestOvertaken: a tick that is proposed again, at any later time, is refused and changes nothing.
+// TestOvertaken: a tick proposed again at any later time is refused and changes nothing.
 func TestOvertaken(t *testing.T) {
 	s := newRig(t, 1)
 	s.submit(fanned)
@@ -113,7 +113,7 @@ func TestOvertaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			if cmd.Namespace != "" || !strings.Contains(string(cmd.Body), "copy") {
-				continue // no tick: those come in a command of the engine
+				continue // not a tick: ticks come in a command of the engine
 			}
 			again++
 			if out := s.Entry(0, cmd)[0]; !errors.Is(out.Err, engine.ErrConflict) {

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// A job as a value: orders of a customer are summed up, and large sums go to a stream of their own.
+// A job as a Go value: it sums the orders of each customer, and writes large sums to a separate
+// stream.
 func ExampleDefinition() {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{}) // in memory
@@ -51,8 +52,8 @@ func ExampleDefinition() {
 	// {"key":"ann","value":110,"count":2}
 }
 
-// A function of the program is an operator: it takes the cents of an amount, which no expression
-// does.
+// A function of the program serves as an operator: it parses the cents of an amount, which no
+// expression does.
 func ExampleFunc() {
 	ctx := context.Background()
 	cents := func(_ context.Context, rec processing.Record) ([]processing.Record, error) {

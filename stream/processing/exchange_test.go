@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds the watermark of
-// a stage until that has been read.
+// TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds back the
+// watermark of a stage until that has been read.
 func TestUnreadIsNotIdle(t *testing.T) {
 	busy, idle := upstream{0, 0}, upstream{0, 1}
 	m := &mail{task: &task{def: new(pipeline.Job)}, next: 7, upstreams: []heard{
@@ -32,8 +32,8 @@ func TestUnreadIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestClocksOfShards: when all shards are idle event time runs on in each as fast as its clock,
-// however far that is ahead of the others or behind.
+// TestClocksOfShards: when all shards are idle, event time advances in each at the pace of its own
+// clock, however far that is ahead of the others or behind.
 func TestClocksOfShards(t *testing.T) {
 	const now, idleFor = 10_000_000, 700
 	for _, ahead := range []int64{-7_200_000, 0, 7_200_000} {
@@ -46,8 +46,8 @@ func TestClocksOfShards(t *testing.T) {
 	}
 }
 
-// TestTellsPerShard: what stages tell each other alone grows with the number of shards, not with
-// its square.
+// TestTellsPerShard: the number of progress messages between stages grows with the number of
+// shards, not with its square.
 func TestTellsPerShard(t *testing.T) {
 	for shards := 1; shards <= 256; shards *= 2 {
 		every := (&task{shards: shards}).tellMillis()
@@ -57,8 +57,8 @@ func TestTellsPerShard(t *testing.T) {
 	}
 }
 
-// TestRenumberedMessage: a message of a savepoint has the numbers that stages and sources have in
-// another definition, and its records have the tags that they had.
+// TestRenumberedMessage: a message in a savepoint gets the numbers that stages and sources have in
+// another definition, and its records keep their tags.
 func TestRenumberedMessage(t *testing.T) {
 	records := passed{records: []pipeline.Record{{Key: []byte("k"), Value: []byte("v"), Tags: 1}}, sources: []uint16{3},
 		tags: []string{"large"}}

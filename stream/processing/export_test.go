@@ -8,13 +8,13 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// KindSubmit is the kind of the command of Submit.
+// KindSubmit is the command kind of Submit.
 const KindSubmit = kindSubmit
 
-// MaxOutBytes is how much may wait for sinks in other shards.
+// MaxOutBytes is the maximum size of the data waiting for sinks in other shards.
 const MaxOutBytes = maxOutBytes
 
-// MaxExchangeBytes is how much waits in the exchange of a stage.
+// MaxExchangeBytes is the maximum size of the data waiting in the exchange of a stage.
 const MaxExchangeBytes = maxExchangeBytes
 
 // MessageOf returns the exchange of a row that is a message.
@@ -34,8 +34,9 @@ func Lane(id JobID) (shard int, duty string) {
 	return int(r.shard), laneNames[r.number%lanes]
 }
 
-// Observed returns the table of a node that remembers so many bytes of keyed state, and functions
-// that tell how often its tasks have looked for something to do, and how much they remember.
+// Observed returns the table of a node that caches up to the given bytes of keyed state. It also
+// returns functions for the number of times its tasks have looked for work, and for the size of
+// their caches.
 func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered func() int) {
 	shared := newMemory(cacheBytes)
 	table = tableOf(shared)
@@ -64,20 +65,20 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 	return table, looks, remembered
 }
 
-// SubmitOnly is the submission of Apply, which has seen no job of the name: ErrConflict if there is
-// one by now.
+// SubmitOnly is the submission part of Apply after it has found no job of the name: ErrConflict if
+// there is one by now.
 func (s *Store) SubmitOnly(ctx context.Context, definition []byte) (Submitted, error) {
 	return s.submit(ctx, definition, true)
 }
 
-// Damage is a change of what a row says, of which Verify has to say something.
+// Damage is a change of a row's value that Verify must report.
 type Damage struct {
 	Kind   byte
 	Change func([]byte) []byte
 	Want   string
 }
 
-// Damages are changes that leave rows readable, by what they are.
+// Damages are changes that leave rows readable, by description.
 var Damages = map[string]Damage{
 	"a job that has ended":            {rowJob, damage((*jobRow).code, func(j *jobRow) { j.ended = 5 }), "processing: job {"},
 	"a job that runs and is restored": {rowJob, damage((*jobRow).code, func(j *jobRow) { j.restore = 5 }), "restore:5"},
@@ -148,8 +149,8 @@ var RowKinds = map[string]machinetest.RowKind{
 
 func isRow(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
 
-// ReachedBy returns which namespaces a definition reaches into when it is submitted, or when a job
-// is restored with it, and with a body that is cut short.
+// ReachedBy returns the namespaces that a definition reaches into when it is submitted, when a job
+// is restored with it, and with a truncated body.
 func ReachedBy(definition []byte) (submitted, restored, cut []string) {
 	s := submitBody{source: definition}
 	r := restoreBody{edited: true, submitBody: s}

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+// TestEachFailure: if any request of a call to a shard fails, the call returns that error.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		s, ctx := newRig(t, 3), t.Context()
@@ -48,9 +48,9 @@ func TestEachFailure(t *testing.T) {
 				return f(engine.StoreOf[processing.Store](engine.NewRouter(d), "n", 1<<20))
 			}
 		}
-		// what is asked for does not exist, unless the question fails
+		// The requested object does not exist, unless the query itself fails.
 		missing := func(err error) error { return machinetest.Except(err, processing.ErrNotFound) }
-		over := func(err error) error { return machinetest.Except(err, processing.ErrConflict) } // or has ended, or is being done
+		over := func(err error) error { return machinetest.Except(err, processing.ErrConflict) } // or has ended, or is in progress
 		s.EachFailure(map[string]func(engine.Door) error{
 			"All":            call(func(s *processing.Store) error { return machinetest.LastError(s.All(ctx, processing.Limit(2))) }),
 			"Page":           call(func(s *processing.Store) error { _, err := s.Page(ctx, processing.Limit(2)); return err }),
@@ -85,7 +85,7 @@ func TestEachFailure(t *testing.T) {
 	}
 }
 
-// TestMalformedBodies: a command whose body does not decode is refused.
+// TestMalformedBodies: a command whose body does not decode is rejected.
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineProcessing, func() *machinetest.Rig { return newRig(t, 1).Rig })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestRawFailures: what an operator fails on is told as it came from its source, not as the
-// operators in front have left it, with the name of the operator and the reason.
+// TestRawFailures: a record on which an operator fails is reported as it came from its source, not
+// as earlier operators changed it, with the operator's name and the reason.
 func TestRawFailures(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(`
@@ -39,8 +39,8 @@ sinks: [{name: out, stream: {name: out}}]
 	}
 }
 
-// TestSpoiledRecord: a record that comes to more than any command may hold is a record in the
-// stream of errors, and the job goes on with the next one.
+// TestSpoiledRecord: a record whose output exceeds the limit of a command goes to the stream of
+// errors, and the job continues with the next one.
 func TestSpoiledRecord(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(`
@@ -72,8 +72,8 @@ sinks: [{ name: out, stream: { name: out } }]
 	}
 }
 
-// TestSinkNamespaceMadeSpread: what goes to a namespace that was made as a spread one after the job
-// was submitted is refused and counted, and holds up nothing.
+// TestSinkNamespaceMadeSpread: output to a namespace that was created as a spread one after the job
+// was submitted is refused and counted, and blocks nothing.
 func TestSinkNamespaceMadeSpread(t *testing.T) {
 	s, ctx := newRig(t, 3), context.Background()
 	id := s.submit("name: wide\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: there, stream: {name: out, namespace: " +

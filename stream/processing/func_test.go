@@ -28,13 +28,13 @@ type typedNil struct{ text string }
 
 func (e *typedNil) Error() string { return e.text }
 
-// worse is an error whose text panics with itself.
+// worse is an error whose text panics with the error itself.
 type worse struct{}
 
 func (w worse) Error() string { panic(w) }
 
-// TestFunc: what a function makes of a record goes on, and whatever else it does is an error of
-// that record.
+// TestFunc: the records that a function returns continue in the pipeline, and any other result is
+// an error of the record.
 func TestFunc(t *testing.T) {
 	score := func(_ context.Context, rec processing.Record) ([]processing.Record, error) {
 		switch string(rec.Value) {
@@ -59,7 +59,7 @@ func TestFunc(t *testing.T) {
 		case "seen":
 			return []processing.Record{{Value: fmt.Appendf(nil, "%s %v %d %v", rec.Key, rec.Headers, rec.Time.UnixMilli(), rec.Tags)}}, nil
 		}
-		clear(rec.Value) // it may
+		clear(rec.Value) // a function may do this
 		return []processing.Record{rec}, nil
 	}
 	var samples processing.Samples
@@ -107,8 +107,8 @@ growth: the record becomes larger than 16 MiB`
 	}
 }
 
-// TestFuncNotRegistered: on a node that does not have a function the job waits, says which, and
-// loses nothing.
+// TestFuncNotRegistered: on a node without a function the job waits, names the function, and loses
+// nothing.
 func TestFuncNotRegistered(t *testing.T) {
 	table := engine.TableOf[processing.Store]()
 	s := newStageOf(t, 1, table)
@@ -134,8 +134,7 @@ func TestFuncNotRegistered(t *testing.T) {
 	}
 }
 
-// TestFuncFails: with on_error: fail the first record that a function does not work with ends the
-// job.
+// TestFuncFails: with on_error: fail the first record on which a function fails ends the job.
 func TestFuncFails(t *testing.T) {
 	table := engine.TableOf[processing.Store]()
 	table.Given(map[string]processing.Func{"score": func(context.Context, processing.Record) ([]processing.Record, error) { panic("no") }})

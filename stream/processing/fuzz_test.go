@@ -13,7 +13,7 @@ import (
 
 const smallest = `{"kind":"Processing","name":"j","sources":[{"stream":{"name":"a","partitions":"all"}}],"sinks":[{"stream":{"name":"b"}}]}`
 
-// TestAdmit: what a user in another process sends has to say what its definition says.
+// TestAdmit: a submission by a user in another process must agree with its definition.
 func TestAdmit(t *testing.T) {
 	p, err := parse([]byte(smallest))
 	if err != nil {
@@ -77,7 +77,7 @@ func TestAdmit(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		c := body(k, looks)
 		if spread {
-			k.spread() // there it has a number
+			k.spread() // in a spread namespace it has a number
 		}
 		for _, to := range []bool{spread, !spread} {
 			c.numbers = numberAll(append([]numbered(nil), k.parts...))
@@ -99,7 +99,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// FuzzCommands: no body makes admit panic, and what is decoded is encoded as it was.
+// FuzzCommands: no body makes admit panic, and decoded bodies encode to the same bytes.
 func FuzzCommands(f *testing.F) {
 	j := jobBody{target{ref{1, 2}, 3}, 4}
 	f.Add(kindStop, codec.EncodeFields(nil, &j, (*jobBody).code))
@@ -185,7 +185,7 @@ func again[T any](t *testing.T, body []byte, code func(*T, *codec.Coder)) {
 		return
 	}
 	b := encode(nil, &v, code)
-	if !bytes.HasPrefix(body, b) { // fields that a later layout appended are left out where they have their defaults
+	if !bytes.HasPrefix(body, b) { // fields appended by a later layout are omitted when they have their defaults
 		t.Errorf("%x is read as %+v, which is written as %x", body, v, b)
 	}
 	if v, err := decodeBody(b, code); err != nil || !bytes.Equal(encode(nil, &v, code), b) {
@@ -193,7 +193,7 @@ func again[T any](t *testing.T, body []byte, code func(*T, *codec.Coder)) {
 	}
 }
 
-// FuzzIDs: an id is what it was made of, and nothing else is one.
+// FuzzIDs: an id round-trips, and invalid strings are rejected.
 func FuzzIDs(f *testing.F) {
 	f.Add(string(jobID(1_000_000_000_000, ref{3, 77})))
 	f.Add("job-00000000000000000000000000")
@@ -207,7 +207,7 @@ func FuzzIDs(f *testing.F) {
 	})
 }
 
-// FuzzChunks: chunks of savepoints that are none are errors.
+// FuzzChunks: invalid savepoint chunks are errors.
 func FuzzChunks(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) { _ = readChunk(b, func(byte, []byte, []byte) {}) })

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestIdleJobs: jobs that have nothing to do write nothing, however long that is.
+// TestIdleJobs: idle jobs write nothing, however long they are idle.
 func TestIdleJobs(t *testing.T) {
 	s := newRig(t, 1)
 	for i := range 100 {
@@ -33,8 +33,8 @@ func TestIdleJobs(t *testing.T) {
 	s.want("out42", amount(500))
 }
 
-// TestEdited: a job goes on with another definition: what has kept its name and key keeps its
-// state, and what is lost has to be allowed.
+// TestEdited: a job continues with another definition: operators with the same name and key keep
+// their state, and a loss of state must be allowed explicitly.
 func TestEdited(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
@@ -74,8 +74,8 @@ func TestEdited(t *testing.T) {
 	s.want("large", amount(200)+" "+amount(30)+" "+amount(200))
 }
 
-// TestOtherSource: a job none of whose sources goes on begins event time anew, so that what the new
-// one reads is not late because the old one had come further.
+// TestOtherSource: a job that keeps none of its sources starts event time anew, so that records of
+// the new source are not late because the old one was further ahead.
 func TestOtherSource(t *testing.T) {
 	for _, from := range []string{"as it stands", "savepoint"} {
 		t.Run(from, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestOtherSource(t *testing.T) {
 	}
 }
 
-// TestApply: Apply submits a job, changes the one that there is, leaves it as it is, and never
-// loses state unasked.
+// TestApply: Apply submits a job, changes the existing one or leaves it unchanged, and never drops
+// state unless asked to.
 func TestApply(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	apply := func(definition string, opts ...processing.RestoreOption) processing.Applied {
@@ -157,8 +157,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestLatest: a source that begins at the latest has what is appended after the submission, also
-// what comes before the leader has looked.
+// TestLatest: a source that begins at the latest gets all records appended after the submission,
+// also those that arrive before the leader has looked.
 func TestLatest(t *testing.T) {
 	s := newRig(t, 1)
 	s.append("orders", amount(200))
@@ -170,7 +170,8 @@ func TestLatest(t *testing.T) {
 	s.want("large", amount(300)+" "+amount(400))
 }
 
-// TestStopAtEnd: a bounded job is completed when it has read what there was when it was submitted.
+// TestStopAtEnd: a bounded job is completed when it has read the records that existed when it was
+// submitted.
 func TestStopAtEnd(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	s.append("orders", amount(200), amount(300))
@@ -186,14 +187,14 @@ func TestStopAtEnd(t *testing.T) {
 	}
 }
 
-// together is a door at which submissions wait until all calls have come to theirs: each has seen
+// together is a door that holds back submissions until all calls have reached theirs: each has seen
 // no job.
 type together struct {
 	engine.Door
 	calls sync.WaitGroup
 }
 
-// Propose passes a command on.
+// Propose forwards a command.
 func (d *together) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if cmd.Machine == engine.MachineProcessing && cmd.Kind == processing.KindSubmit {
 		d.calls.Done()
@@ -202,8 +203,8 @@ func (d *together) Propose(ctx context.Context, shard engine.ShardID, cmd engine
 	return d.Door.Propose(ctx, shard, cmd)
 }
 
-// TestApplyAtOnce: of several calls at once, none of which has seen a job, one submits it, and the
-// others find it; so it is when they change one.
+// TestApplyAtOnce: of several concurrent calls that have all seen no job, one submits it, and the
+// others find it. The same holds when they change a job.
 func TestApplyAtOnce(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	door := &together{Door: s.Rig}
@@ -236,7 +237,7 @@ func TestApplyAtOnce(t *testing.T) {
 	}
 }
 
-// TestPlanNotes: a plan says when the event time of a source that goes on is another.
+// TestPlanNotes: a plan notes when a kept source has a different event time.
 func TestPlanNotes(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
@@ -251,8 +252,8 @@ func TestPlanNotes(t *testing.T) {
 	}
 }
 
-// TestBackfillInParts: old records that come in parts, with pauses in between, are late only in
-// windows that have fired, however long the clock goes on meanwhile.
+// TestBackfillInParts: old records that arrive in parts, with pauses in between, are late only for
+// windows that have fired, however far the clock advances meanwhile.
 func TestBackfillInParts(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	s.append("in", `{"t":1000}`, `{"t":11000}`)
@@ -282,8 +283,8 @@ sinks: [{ name: out, stream: { name: out } }]
 	}
 }
 
-// TestSubmitUnlessThere: what Apply submits is refused when another call has submitted a job of the
-// name since it looked. Cancelled jobs do not count.
+// TestSubmitUnlessThere: the submission of Apply is refused if another call has submitted a job of
+// the name since Apply looked. Cancelled jobs do not count.
 func TestSubmitUnlessThere(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	for range 2 {

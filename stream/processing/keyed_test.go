@@ -26,7 +26,8 @@ type sale struct {
 	N   int64  `json:"n"`
 }
 
-// sell appends sales to a stream. Their partition says nothing of the key that they are summed by.
+// sell appends sales to a stream. Their partition is independent of the key by which they are
+// summed.
 func (s *rig) sell(name string, sales ...sale) {
 	s.t.Helper()
 	for _, v := range sales {
@@ -41,7 +42,7 @@ func (s *rig) sell(name string, sales ...sale) {
 	}
 }
 
-// window is what an aggregate emits.
+// window is the output of an aggregate.
 type window struct {
 	Key          string
 	Value, Count int64
@@ -73,7 +74,7 @@ func (s *rig) windowsOf(name string) (all []window) {
 	return all
 }
 
-// summedUp is what tumbling windows of sales are to be, in the plainest way.
+// summedUp computes the expected tumbling windows of sales in the simplest way.
 func summedUp(sales []sale, size int64) (all []window) {
 	for _, v := range sales {
 		end := v.TS/size*size + size
@@ -103,8 +104,8 @@ sinks:
   - { name: out, stream: { name: copy } }
 `
 
-// TestSpreadWindows: the records of a key meet in one shard, whatever partition they come from;
-// windows fire when all shards have come so far, and the last ones when all are idle.
+// TestSpreadWindows: the records of a key meet in one shard, whatever partition they come from.
+// Windows fire when all shards have reached their end, and the last ones when all are idle.
 func TestSpreadWindows(t *testing.T) {
 	s := newSpread(t, 4)
 	id := s.submit(keyedSums)
@@ -129,15 +130,15 @@ func TestSpreadWindows(t *testing.T) {
 	}
 }
 
-// pass lets leaders work, and time pass, until stages have told each other how far they have come.
+// pass lets leaders work, and time pass, until stages have exchanged their progress.
 func (s *rig) pass() {
 	for range 6 {
 		s.Advance(200)
 	}
 }
 
-// disturbed sells at random, to both streams, while leaders of all shards lose commands, hear no
-// answers and change, and messages between the shards are late. It returns what was sold. No
+// disturbed sells at random to both streams while leaders of all shards lose commands, get no
+// responses and change, and messages between the shards are late. It returns the sales. No
 // partition is idle meanwhile, so that nothing is late. end lets time pass until nothing is left to
 // fire.
 func (s *rig) disturbed(rng *rand.Rand, shards, rounds int) (sales, visits []sale) {
@@ -173,8 +174,8 @@ func (s *rig) end() {
 	}
 }
 
-// TestSpreadWindowsExactlyOnce: windows over keys of all shards are as if nothing had happened,
-// whatever happens to leaders and messages.
+// TestSpreadWindowsExactlyOnce: windows over keys of all shards are the same whatever happens to
+// leaders and messages.
 func TestSpreadWindowsExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 	s := newSpread(t, 3)
@@ -215,8 +216,7 @@ const keyedVisits = `
     watermark: { max_out_of_orderness_ms: 2000, idle_timeout_ms: 30000 }
 `
 
-// TestSpreadAsOneShard: what stages make of records of all shards is what a job in one shard makes
-// of them.
+// TestSpreadAsOneShard: stages over all shards produce the same output as a job in one shard.
 func TestSpreadAsOneShard(t *testing.T) {
 	for name, test := range map[string]struct{ sources, operators string }{
 		"sliding": {"", "  - { name: total, type: aggregate, function: avg, field: n, window: sliding, window_size: 6, slide: 4 }"},
@@ -289,8 +289,8 @@ func TestSpreadAsOneShard(t *testing.T) {
 	}
 }
 
-// TestSpreadExchangeFull: a stage that can not get on takes no more than its exchange holds. Those
-// in front hold then, and nothing is lost.
+// TestSpreadExchangeFull: a blocked stage takes no more than its exchange holds. The stages before
+// it then hold, and nothing is lost.
 func TestSpreadExchangeFull(t *testing.T) {
 	s, ctx := newSpread(t, 2), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
@@ -323,7 +323,7 @@ sinks: [{queue: {name: work}}]
 	behind := int64(0)
 	_, duty := processing.Lane(id)
 	for shard := range 2 {
-		// of this shard alone, the only one with a leader here
+		// The number is that of this shard alone, the only one with a leader here.
 		s.duty(shard, duty, bed{asleep: func(<-chan struct{}, int64) { behind += s.job(id).Metrics.RecordsBehind }})
 	}
 	if m := s.job(id).Metrics; m.RecordsIn+behind != n+8 {
@@ -356,8 +356,8 @@ sinks: [{queue: {name: work}}]
 	}
 }
 
-// TestSpreadEnd: a bounded job with stages is completed when the last of them has had all that the
-// first have read; restored, it goes on as one in one shard does.
+// TestSpreadEnd: a bounded job with stages is completed when the last stage has processed
+// everything that the first ones have read. Restored, it continues like a job in one shard.
 func TestSpreadEnd(t *testing.T) {
 	definition := strings.Replace(keyedSums, "name: sums\n", "name: sums\nstop_at: latest\n", 1)
 	s, one, ctx := newSpread(t, 4), newRig(t, 1), context.Background()
@@ -387,7 +387,7 @@ func TestSpreadEnd(t *testing.T) {
 		s.pass()
 		ids = append(ids, id)
 	}
-	// one that was under way at the first end has each of its records once
+	// A window that was open at the first end has each of its records once.
 	want := slices.Concat(summedUp(sales[:80], 10_000), summedUp(sales[80:], 10_000))
 	slices.SortFunc(want, compareWindows)
 	for i, s := range []*rig{s, one} {
@@ -400,8 +400,8 @@ func TestSpreadEnd(t *testing.T) {
 	}
 }
 
-// TestSpreadEdited: an operator that another definition keeps has all that was passed to it before;
-// what was for one that it does not have is dropped.
+// TestSpreadEdited: an operator kept by another definition still gets all records passed to it
+// before; those for a removed operator are dropped.
 func TestSpreadEdited(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	twice := strings.Replace(keyedSums, "sinks:", "  - { name: once, type: dedup, key: \"expr: string(window_end) + key\" }\nsinks:", 1)
@@ -448,9 +448,10 @@ func canceled() context.Context {
 	return ctx
 }
 
-// TestSpreadSavepoint: a savepoint is of one moment in all shards, whatever leaders and messages do
-// meanwhile. Restored from it, with another definition too, a job tells what it had not told by
-// then, each window with each of its records once: what is on its way at that time counts no more.
+// TestSpreadSavepoint: a savepoint represents one moment in all shards, whatever happens to leaders
+// and messages. A job restored from it, with another definition too, emits the windows not yet
+// emitted at that moment, each with each of its records once. Messages in flight at the restore no
+// longer count.
 func TestSpreadSavepoint(t *testing.T) {
 	for name, more := range map[string]string{"one stage": "",
 		"two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
@@ -530,9 +531,9 @@ func TestSpreadSavepoint(t *testing.T) {
 	}
 }
 
-// TestSpreadSavepointHolds: while a savepoint is made the job says that it stands still, and is not
-// restored; it goes on when the savepoint is dropped. It is not stopped while it is being restored
-// from one.
+// TestSpreadSavepointHolds: while a savepoint is made the job reports that it is paused, and cannot
+// be restored; it continues when the savepoint is dropped. It cannot be stopped while it is being
+// restored from one.
 func TestSpreadSavepointHolds(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	id := s.submit(fanned)
@@ -582,8 +583,8 @@ func TestSpreadSavepointHolds(t *testing.T) {
 	}
 }
 
-// TestSpreadIdle: stages that have nothing to do tell each other nothing, and write nothing,
-// however long that is.
+// TestSpreadIdle: idle stages send each other nothing and write nothing, however long they are
+// idle.
 func TestSpreadIdle(t *testing.T) {
 	s := newSpread(t, 3)
 	s.submit(strings.Replace(keyedSums, "sinks:",

@@ -16,8 +16,8 @@ import (
 
 var largeKeys = flag.Int("keys", 5_000, "keys of the windows that TestManyKeys fires at once; with a million the process stays below 1 GiB")
 
-// TestManyKeys: the windows of many keys, which no cache holds, fire at once, in slices: each is
-// told once, and memory does not grow with them. The long form is
+// TestManyKeys: the windows of many keys, more than any cache holds, fire at once, in slices: each
+// is emitted once, and memory does not grow with them. The long form is
 //
 //	go test -run '^TestManyKeys$' -keys 1000000 ./stream/processing
 func TestManyKeys(t *testing.T) {
@@ -74,7 +74,7 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// peakMemory is how much memory the process has had at most, 0 where that is not known.
+// peakMemory returns the peak memory of the process, 0 if unknown.
 func peakMemory() int {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, text, _ := strings.Cut(string(status), "VmHWM:")

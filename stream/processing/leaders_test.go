@@ -29,7 +29,7 @@ operators:
 sinks: [{name: out, stream: {name: out}}]
 `
 
-// allOf returns all that a stream holds.
+// allOf returns all payloads of a stream.
 func (s *rig) allOf(name string) (all []string) {
 	s.t.Helper()
 	for opts := []stream.ReadOption(nil); ; {
@@ -61,7 +61,7 @@ func (s *rig) keyed(keys int, t int64) {
 	}
 }
 
-// TestKilledWhileFiring: while many windows fire the process ends behind every other command, or
+// TestKilledWhileFiring: while many windows fire the process ends after every other command, or
 // before it, and all fire once, in the order of their keys.
 //
 //	go test -run '^TestKilledWhileFiring$' -windows 1000000 ./stream/processing
@@ -96,7 +96,7 @@ func TestKilledWhileFiring(t *testing.T) {
 	t.Logf("%d windows, disturbed %d times", len(got), ends)
 }
 
-// leadOnce lets a leader do what there is to do until it has a mishap.
+// leadOnce lets a leader do its pending work until it has a mishap.
 func (s *rig) leadOnce(d *disturbed) {
 	s.t.Helper()
 	for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return d }) {
@@ -107,10 +107,10 @@ func (s *rig) leadOnce(d *disturbed) {
 	}
 }
 
-// TestEditedWhileFiring: a job is stopped while its windows fire, and goes on with other operators
-// in front of the one that was at it, or none, also from a savepoint of that moment. Each window
-// fires once. The position was that of whichever operator stood there, which ended every tick with
-// an error.
+// TestEditedWhileFiring: a job is stopped while its windows fire. It continues with other operators
+// before the firing one, or without it, also from a savepoint of that moment. Each window fires
+// once. The firing position used to apply to whichever operator was at that place, which ended
+// every tick with an error.
 func TestEditedWhileFiring(t *testing.T) {
 	const keys = 900
 	edited := map[string]string{
@@ -134,7 +134,7 @@ func TestEditedWhileFiring(t *testing.T) {
 				s.keyed(keys, 1000)
 				s.lead(&disturbed{rig: s, at: -2})
 				s.keyed(1, 50_000)
-				s.leadOnce(&disturbed{rig: s, at: 2, what: failed}) // it has read, and fired some
+				s.leadOnce(&disturbed{rig: s, at: 2, what: failed}) // it has read everything, and fired some windows
 				fired := len(s.allOf("out"))
 				if fired == 0 || fired >= keys {
 					t.Fatalf("%d windows have fired", fired)
@@ -161,7 +161,7 @@ func TestEditedWhileFiring(t *testing.T) {
 				case "it is not there", "another one instead":
 					want = fired
 				case "more behind":
-					return // what fires goes into another window now
+					return // these windows now go into another window
 				}
 				if j := s.job(id); j.Status != processing.Running || len(got) != want {
 					t.Errorf("job %s (%s): %d windows have fired, want %d", j.Status, j.Reason, len(got), want)
@@ -186,8 +186,8 @@ operators:
 sinks: [{name: out, stream: {name: out}}]
 `
 
-// TestSavepointUnderLoad: savepoints are made of some MiB while records come and leaders change. A
-// job that is restored from one makes of the records behind it what it made of them before.
+// TestSavepointUnderLoad: savepoints of some MiB are made while records arrive and leaders change.
+// A job restored from one produces the same output from the later records as before.
 func TestSavepointUnderLoad(t *testing.T) {
 	s, ctx, rng := newRig(t, 1), context.Background(), rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	id := s.submit(summing)
@@ -203,7 +203,7 @@ func TestSavepointUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 1500 { // keys that do not become small when they are compressed: there are several chunks
+	for i := range 1500 { // keys that do not compress well: there are several chunks
 		var b strings.Builder
 		for b.Len() < 2500 {
 			fmt.Fprintf(&b, "%x", rng.Uint64())
@@ -219,7 +219,7 @@ func TestSavepointUnderLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 12 { // the savepoint is begun anew by each leader
+		for i := range 12 { // each leader starts the savepoint anew
 			feed(7, "k")
 			s.leadOnce(&disturbed{rig: s, at: rng.IntN(9), what: []mishap{ended, failed}[i%2]})
 		}
@@ -257,9 +257,9 @@ func TestSavepointUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRestoreToEqualCursors: a tick of before comes when its job was restored to where it had been:
-// cursors are the same, and the tick is refused. So it is when the job goes on as it stands, maybe
-// with another definition.
+// TestRestoreToEqualCursors: a tick from before a restore arrives when the job has been restored to
+// the same position: the cursors are equal, and the tick is refused. The same holds when the job
+// continues as it is, maybe with another definition.
 func TestRestoreToEqualCursors(t *testing.T) {
 	for _, when := range []string{"stopped", "being restored", "restored", "running", "as it stands"} {
 		t.Run(when, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestRestoreToEqualCursors(t *testing.T) {
 				}
 			}
 			switch when {
-			case "restored": // filled, and nothing was read
+			case "restored": // state restored, but nothing read
 				savepoints := s.Executor(0).Duties(1, func() engine.LeadDoor { return &disturbed{rig: s, at: -2} })
 				for _, duty := range savepoints {
 					if strings.Contains(fmt.Sprint(duty), "savepoints") {
@@ -329,8 +329,8 @@ func (o *once) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) 
 	return o.disturbed.Propose(ctx, cmd)
 }
 
-// TestEveryOrderOfIdlePartitions: whichever partition becomes idle first, second and third, and
-// comes back or not, windows have the same records.
+// TestEveryOrderOfIdlePartitions: windows have the same records whichever partition becomes idle
+// first, second and third, and whether it comes back or not.
 func TestEveryOrderOfIdlePartitions(t *testing.T) {
 	const definition = `
 name: idle
@@ -355,7 +355,7 @@ sinks: [{name: out, stream: {name: out}}, {name: late, match: late, stream: {nam
 			s.run()
 		}
 		for i := range 4 {
-			say(i, 1000, 1) // in the first window, which nobody has passed
+			say(i, 1000, 1) // in the first window, which no partition has passed
 		}
 		s.want("out", "")
 		for i, p := range order {
@@ -364,13 +364,13 @@ sinks: [{name: out, stream: {name: out}}, {name: late, match: late, stream: {nam
 			}
 			s.Advance(400)
 			s.Advance(400)
-			s.Advance(300) // p is idle, and the others hold the window open that they are in
+			s.Advance(300) // p is idle, and the others hold their window open
 			for _, other := range order[i+1:] {
 				say(other, int64(12_000+10_000*i), 1)
 			}
 			_ = p
 		}
-		s.Advance(20_000) // all are
+		s.Advance(20_000) // all are idle
 		say(order[0], 500, 1)
 		say(order[1], 5000, 1)
 		s.Advance(20_000)
@@ -399,8 +399,8 @@ func permutations(n int) (all [][]int) {
 	return all
 }
 
-// TestFailureOfHugeRecord: what an operator makes of a record may be too large for a sink, and then
-// for the stream of errors too. The job held for ever.
+// TestFailureOfHugeRecord: the output of an operator may be too large for a sink, and then for the
+// stream of errors too. The job used to be held forever.
 func TestFailureOfHugeRecord(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(fmt.Sprintf(`

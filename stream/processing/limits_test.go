@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestLimitsOfDefinitions: what stands at a limit is taken, and what is one beyond it is refused,
-// with the limit.
+// TestLimitsOfDefinitions: a value at its limit is accepted, and one beyond it is refused with the
+// limit.
 func TestLimitsOfDefinitions(t *testing.T) {
 	const (
 		sources = "sources: [{name: in, stream: {name: in}}]\n"
@@ -33,7 +33,7 @@ func TestLimitsOfDefinitions(t *testing.T) {
 	kvSink := func(text string) string { return sources + "sinks: [{name: out, " + text + "}]\n" }
 	var bounds []machinetest.Bound
 	for name, test := range map[string]struct {
-		most, least int // -1: there is no least
+		most, least int // -1: no minimum
 		say         string
 		make        func(n int) string
 	}{
@@ -118,7 +118,8 @@ func TestLimitsOfDefinitions(t *testing.T) {
 	machinetest.DocumentLimits(t, "job definitions", bounds)
 }
 
-// TestLimitOfNames: the name of a job has up to 248 bytes, so that its stream of errors has a name.
+// TestLimitOfNames: the name of a job has up to 248 bytes, so that its stream of errors has a valid
+// name.
 func TestLimitOfNames(t *testing.T) {
 	for n := 247; n <= 249; n++ {
 		problems := processing.Validate([]byte("name: " + strings.Repeat("n", n) +
@@ -135,8 +136,7 @@ func TestLimitOfNames(t *testing.T) {
 	}
 }
 
-// TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no
-// other.
+// TestLimitOfSavepoints: a job has up to 100 savepoints; one more removes the oldest, and no other.
 func TestLimitOfSavepoints(t *testing.T) {
 	const most = 100
 	s, ctx := newRig(t, 1), context.Background()
@@ -157,7 +157,7 @@ func TestLimitOfSavepoints(t *testing.T) {
 	}
 }
 
-// TestKeysExpire: keys that a sink writes have its ttl_ms, and without it they stay.
+// TestKeysExpire: keys written by a sink have its ttl_ms, and without it they stay.
 func TestKeysExpire(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	s.submit("name: k\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: a, kv: {key: $.k, key_prefix: a, ttl_ms: 5000}}, " +
@@ -178,8 +178,8 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// TestTooLargeForTheLog: a tick that the log refuses as too large is made of fewer records, until
-// it fits.
+// TestTooLargeForTheLog: a tick that the log refuses as too large is retried with fewer records,
+// until it fits.
 func TestTooLargeForTheLog(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(filtered)
@@ -202,7 +202,7 @@ func TestTooLargeForTheLog(t *testing.T) {
 	}
 }
 
-// TestLimitOfSamples: Test takes so many samples, and not one more.
+// TestLimitOfSamples: Test accepts the maximum number of samples, and not one more.
 func TestLimitOfSamples(t *testing.T) {
 	for n := processing.MaxSamples - 1; n <= processing.MaxSamples+1; n++ {
 		got, err := processing.Test(t.Context(), []byte(filtered), processing.Samples{Records: make([]processing.Sample, n)})

@@ -18,14 +18,14 @@ import (
 
 func tables() []engine.Primitive { return tablesOf(engine.TableOf[processing.Store]()) }
 
-// tablesOf is tables with another one of jobs.
+// tablesOf returns the tables of a node with another table of jobs.
 func tablesOf(jobs engine.Primitive) []engine.Primitive {
 	return []engine.Primitive{
 		engine.TableOf[kv.Store](), engine.TableOf[stream.Store](), engine.TableOf[queue.Store](), engine.TableOf[ts.Store](), jobs,
 	}
 }
 
-// rig is a node of shards in memory, with the stores of one namespace.
+// rig is an in-memory node of several shards, with the stores of one namespace.
 type rig struct {
 	*machinetest.Rig
 	t       testing.TB
@@ -94,7 +94,7 @@ func (s *rig) job(id processing.JobID) processing.Job {
 	return j.Job
 }
 
-// run lets leaders do their duties until there is nothing to do now.
+// run lets leaders do their duties until no work is left for now.
 func (s *rig) run() { s.Advance(1) }
 
 func (s *rig) want(name, want string) {

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to
-// fail, and does not without the bug.
+// TestPlanted enables one bug after the other, each in its own process. The bug's test must fail,
+// and passes without the bug.
 //
 //	go test -tags plant -overlay .plant/overlay.json -run '^TestPlanted$' ./stream/processing
 func TestPlanted(t *testing.T) {

@@ -18,32 +18,32 @@ import (
 
 var everyFlag = flag.Int("every", 9, "TestTickAtEveryPoint disturbs each so many-th proposal")
 
-// A mishap is what becomes of one proposal of a leader.
+// A mishap is the fate of one proposal of a leader.
 type mishap int
 
 const (
 	none      mishap = iota
-	lost             // it is not applied, and nobody knows
-	unheard          // it is applied, and nobody knows
-	belated          // it is not applied until the leader has proposed the next one, which comes first
-	ahead            // it is not applied until the leader proposes the next one, and comes before that
+	lost             // it is not applied, and the outcome is unknown
+	unheard          // it is applied, and the outcome is unknown
+	belated          // it is applied after the leader's next proposal
+	ahead            // it is applied just before the leader's next proposal
 	repeated         // it is applied twice
-	overtaken        // another leader does all that there is to do, and then it comes
-	ended            // it is applied, the process ends, and another one begins
-	failed           // it is not applied, the process ends, and another one begins
+	overtaken        // another leader does all pending work, and then it is applied
+	ended            // it is applied, the process ends, and another one starts
+	failed           // it is not applied, the process ends, and another one starts
 	mishaps
 )
 
-// disturbed is the door of the leaders, one of whose proposals has a mishap.
+// disturbed is the door of leaders, with a mishap for one proposal.
 type disturbed struct {
 	*rig
-	shard  engine.ShardID // of the leader that is at work
-	at     int            // the proposal, from 0; it counts down
+	shard  engine.ShardID // of the working leader
+	at     int            // number of the proposal, from 0; counts down
 	what   mishap
 	held   []proposal
-	before bool // held comes before what is proposed now
+	before bool // held is applied before the next proposal
 	over   bool // the process has ended
-	count  int  // proposals
+	count  int  // number of proposals
 }
 
 type proposal struct {
@@ -116,8 +116,8 @@ func (d *disturbed) apply(held []proposal) {
 	}
 }
 
-// lead lets the leaders of all shards do all that there is to do. Those whose process ends are
-// followed by others.
+// lead lets the leaders of all shards do all pending work. A leader whose process ends is replaced
+// by another.
 func (s *rig) lead(d *disturbed) {
 	s.t.Helper()
 	for before := -1; before != d.count; {
@@ -164,17 +164,17 @@ var remembering = func() (all []string) {
 	return all
 }()
 
-// TestTickAtEveryPoint: whatever becomes of whichever proposal of a leader, jobs come to the same:
-// with windows, sessions, sums, keys that have been seen and pairs, over two partitions that share
-// their keys, over stops, savepoints and restores.
+// TestTickAtEveryPoint: jobs reach the same result whatever happens to any one proposal of a
+// leader. They have windows, sessions, sums, deduplicated keys and joined pairs, over two
+// partitions that share their keys, and go through stops, savepoints and restores.
 //
 //	go test -run '^TestTickAtEveryPoint$' -every 1 ./stream/processing
 func TestTickAtEveryPoint(t *testing.T) {
 	atEveryPoint(t, *everyFlag, journeyOf)
 }
 
-// atEveryPoint goes on a journey again and again, with each mishap of each so many-th proposal. All
-// come to the same.
+// atEveryPoint repeats a journey with each mishap at every every-th proposal. All have the same
+// result.
 func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int)) {
 	t.Helper()
 	seed := machinetest.Seed(t)
@@ -198,8 +198,8 @@ func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uin
 	t.Logf("%d mishaps at %d of %d points", n, (points-first+every-1)/every, points)
 }
 
-// journeyOf has jobs read what comes at random, with a mishap, and returns what is in their sinks,
-// and how many proposals there were.
+// journeyOf makes jobs read random records, with a mishap, and returns the contents of their sinks
+// and the number of proposals.
 func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int) {
 	t.Helper()
 	s, ctx, rng := newRig(t, 1), context.Background(), rand.New(rand.NewPCG(seed, 0))

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestPipeline: records go from a stream through a filter to another one, once; a job that is
-// stopped reads nothing, and goes on where it was.
+// TestPipeline: records go from a stream through a filter to another stream, once; a stopped job
+// reads nothing, and resumes where it was.
 func TestPipeline(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	s.append("orders", amount(5), amount(500))
@@ -64,8 +64,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestSavepoint: a job restored from a savepoint goes on from there, and writes again what
-// followed.
+// TestSavepoint: a job restored from a savepoint continues from there, and writes the later output
+// again.
 func TestSavepoint(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
@@ -99,8 +99,8 @@ func TestSavepoint(t *testing.T) {
 	}
 }
 
-// TestSourceAgain: a source that is deleted and made again ends the job; one that was trimmed is
-// read from its oldest record on, and the gap is told.
+// TestSourceAgain: a source that is deleted and recreated ends the job; a trimmed one is read from
+// its oldest record on, and the gap is reported.
 func TestSourceAgain(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)

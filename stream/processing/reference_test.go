@@ -11,7 +11,7 @@ import (
 
 var rewriteReference = flag.Bool("write-reference", false, "write REFERENCE.md anew")
 
-// TestReference: REFERENCE.md says what the tables of the parsers say.
+// TestReference: REFERENCE.md agrees with the parsers' tables.
 func TestReference(t *testing.T) {
 	want := pipeline.Reference()
 	if *rewriteReference {

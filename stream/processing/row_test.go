@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// TestFractionsOfLatencies: rows, ticks and answers about parts have fractions of a millisecond
-// behind what they had before there were any, which is read as it was.
+// TestFractionsOfLatencies: rows, ticks and answers about parts append fractions of a millisecond
+// to their earlier layout, which is still read.
 func TestFractionsOfLatencies(t *testing.T) {
 	for _, sum := range []int64{0, 7 * millisecond, 7*millisecond + 1, 999} {
 		row := taskRow{ticks: 3, counts: counts{in: 3}, latencySum: sum, latencyMax: sum / 2}

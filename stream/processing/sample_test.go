@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestSeveralAggregates: one operator computes several values of each key, and each goes by the
-// records that have its field.
+// TestSeveralAggregates: one operator computes several values of each key, each over the records
+// that have its field.
 func TestSeveralAggregates(t *testing.T) {
 	definition := processing.Definition{
 		Name:    "totals",
@@ -34,7 +34,7 @@ func TestSeveralAggregates(t *testing.T) {
 }
 
 // TestTest: a definition runs on samples as it does in a job: windows fire by event time, late
-// records and failures are told, lookups and sinks to time series are seen.
+// records and failures are reported, lookups and sinks to time series are shown.
 func TestTest(t *testing.T) {
 	definition := []byte(`
 name: totals
@@ -95,8 +95,8 @@ points map[who:user a] map[value:4]`
 	}
 }
 
-// TestTimesOfSamples: samples that say no time come when they happen, whatever the year, and once
-// one has said its time the future is measured from that.
+// TestTimesOfSamples: samples without a time have the time of their arrival, whatever the year.
+// Once a sample has a time, the future is measured from that.
 func TestTimesOfSamples(t *testing.T) {
 	definition := []byte("name: x\nsources: [{ name: in, event_time: $.at, stream: { name: in } }]\nsinks: [{ name: out, stream: { " +
 		"name: out } }]\n")

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestSeriesAsSource: points come as records in the order of their times, each once, also those of
-// a time before the job.
+// TestSeriesAsSource: points are read as records in the order of their times, each once, also those
+// from before the job.
 func TestSeriesAsSource(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	write := func(host string, at int64, v float64) {
@@ -54,8 +54,8 @@ sinks:
 	}
 }
 
-// TestLatePoints: points are read when they are old enough, and those that are written before what
-// has been read are counted as missed, each once, across restarts.
+// TestLatePoints: points are read when they are old enough. Those written before the read position
+// are counted as missed, each once, across restarts.
 func TestLatePoints(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	write := func(host, field string, at int64) {
@@ -79,7 +79,7 @@ func TestLatePoints(t *testing.T) {
 	write("a", "load", 9000)
 	s.Advance(1000)
 	wants("a point that is too young", 0, "")
-	write("a", "load", 7000) // behind the other, and in time
+	write("a", "load", 7000) // before the other one, and in time
 	s.Advance(4000)
 	wants("both are old enough", 0, `{"v":7000} {"v":9000}`)
 	s.Advance(10_000)
@@ -99,8 +99,8 @@ func TestLatePoints(t *testing.T) {
 	wants("late while nobody looked", 3, `{"v":7000} {"v":9000} {"v":24000}`)
 }
 
-// TestLatePointsOfAPause: points that come while a job is stopped, and before what it has read, are
-// missed; they are counted unless they are sealed before it looks.
+// TestLatePointsOfAPause: points that arrive while a job is stopped, and before its read position,
+// are missed. They are counted unless they are sealed before the job looks.
 func TestLatePointsOfAPause(t *testing.T) {
 	for _, test := range []struct {
 		pause, missed int64 // ms

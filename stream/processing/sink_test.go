@@ -38,7 +38,7 @@ func reading(id string, load int) string {
 	return fmt.Sprintf(`{"id":%q,"load":%d,"at":%d}`, id, load, int64(1_000_000_000_000+load))
 }
 
-// TestSinks: every sink has what it is to have of each record, in the order of the source.
+// TestSinks: every sink has the expected output of each record, in the order of the source.
 func TestSinks(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(fanned)
@@ -60,13 +60,13 @@ func TestSinks(t *testing.T) {
 	if m, err := s.series.Get(ctx, "cpu"); err != nil || m.Points != 3 || m.Series != 2 {
 		t.Errorf("measurement %+v, %v", m, err)
 	}
-	if m := s.job(id).Metrics; m.RecordsIn != 3 || m.RecordsOut != 14 || m.Errors != 0 { // a key that is put twice in a step is put once
+	if m := s.job(id).Metrics; m.RecordsIn != 3 || m.RecordsOut != 14 || m.Errors != 0 { // a key put twice in a step is put once
 		t.Errorf("metrics %+v", m)
 	}
 }
 
-// TestFullQueue: a queue that is full holds the job with its reason, also one that has room for
-// less than a step; nothing is lost.
+// TestFullQueue: a full queue holds the job with its reason, also if it has room for less than a
+// step; nothing is lost.
 func TestFullQueue(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
@@ -94,8 +94,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood: a record that a sink refuses for good goes to the stream of errors as it was;
-// all others are written once.
+// TestRefusedForGood: a record that a sink refuses permanently goes to the stream of errors
+// unchanged; all others are written once.
 func TestRefusedForGood(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {
@@ -126,8 +126,8 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestOtherShards: sinks in namespaces of other shards get each record once; while one of them is
-// full others go on, until what waits is too much.
+// TestOtherShards: sinks in namespaces of other shards get each record once. While one of them is
+// full others continue, until too much is waiting.
 func TestOtherShards(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := "" // a namespace in another shard
@@ -171,8 +171,8 @@ func TestOtherShards(t *testing.T) {
 	}
 }
 
-// TestStopBeforeAFullQueue: Stop does not wait for what has been sent to another shard, where a
-// full queue may hold it for ever; that arrives when there is room.
+// TestStopBeforeAFullQueue: Stop does not wait for output sent to another shard, where a full queue
+// may hold it forever; it arrives when there is room.
 func TestStopBeforeAFullQueue(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := "" // a namespace in another shard
@@ -206,8 +206,8 @@ func TestStopBeforeAFullQueue(t *testing.T) {
 	}
 }
 
-// TestManyRefused: all outputs of a tick that are refused are told at once, so that a tick of many
-// is proposed a few times and not once for each.
+// TestManyRefused: all refused outputs of a tick are reported at once, so that a tick with many is
+// proposed a few times and not once for each.
 func TestManyRefused(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {

@@ -33,7 +33,7 @@ func newSpread(t testing.TB, shards int) *rig {
 	return s
 }
 
-// give appends n readings of several keys, beginning with a number.
+// give appends n readings of several keys, numbered from from.
 func (s *rig) give(from, n int) {
 	s.t.Helper()
 	for i := from; i < from+n; i++ {
@@ -44,15 +44,15 @@ func (s *rig) give(from, n int) {
 	}
 }
 
-// settle lets leaders work until messages that they have sent each other have had their effects.
+// settle lets leaders work until the messages between them have taken effect.
 func (s *rig) settle() {
 	for range 4 {
 		s.run()
 	}
 }
 
-// given checks that the sinks of the job fan have had the first n readings, each once, and those of
-// a key in their order.
+// given checks that the sinks of the job fan have the first n readings, each once, and those of a
+// key in order.
 func (s *rig) given(n int) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -99,8 +99,8 @@ func (s *rig) given(n int) {
 }
 
 // TestSpread: in a spread namespace each shard reads its partitions, and sinks in all shards have
-// each record once. The job is one to its users: stopped and restored everywhere when the call
-// returns, with the figures of all its parts.
+// each record once. Users see one job: it is stopped and restored everywhere when the call returns,
+// and its metrics include all parts.
 func TestSpread(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	id := s.submit(fanned)
@@ -151,8 +151,8 @@ func TestSpread(t *testing.T) {
 	s.Replay(func() int { n++; return 1 + n%7 }, func() bool { return n%3 == 0 })
 }
 
-// TestSpreadExactlyOnce: leaders of all shards lose commands, hear no answers and change, while
-// messages between the shards are late: each record has its effects once.
+// TestSpreadExactlyOnce: leaders of all shards lose commands, get no responses and change, while
+// messages between the shards are late: each record takes effect once.
 func TestSpreadExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 	s, ctx := newSpread(t, 3), context.Background()
@@ -180,7 +180,7 @@ func TestSpreadExactlyOnce(t *testing.T) {
 	s.given(n)
 }
 
-// apart is the door of the duties of one shard, which tell other shards nothing yet.
+// apart is the door of one shard's duties; messages for other shards are not delivered yet.
 type apart struct {
 	*rig
 	shard engine.ShardID
@@ -200,14 +200,14 @@ func (d apart) Sleep(_ context.Context, wake <-chan struct{}, until int64) error
 	}
 }
 
-// leadApart has the leader of a shard do what there is to do.
+// leadApart lets the leader of a shard do its pending work.
 func (s *rig) leadApart(shard engine.ShardID) {
 	for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return apart{s, shard} }) {
 		_ = duty.Run(context.Background(), duty.Lead)
 	}
 }
 
-// TestSpreadLatency: how long steps take is the mean, and the most, over all parts.
+// TestSpreadLatency: the latency of steps is the mean, and the maximum, over all parts.
 func TestSpreadLatency(t *testing.T) {
 	s := newSpread(t, 2)
 	id := s.submit("batch_size: 1\n" + fanned)
@@ -230,7 +230,7 @@ func TestSpreadLatency(t *testing.T) {
 	}
 }
 
-// TestSpreadTicksAreBounded: a step that would pass on more than a command has room for reads fewer
+// TestSpreadTicksAreBounded: a step that would pass on more than fits into a command reads fewer
 // records.
 func TestSpreadTicksAreBounded(t *testing.T) {
 	s, ctx := newSpread(t, 2), context.Background()
@@ -254,8 +254,8 @@ func TestSpreadTicksAreBounded(t *testing.T) {
 	}
 }
 
-// TestSpreadEnds: a bounded job is completed when all its parts are, and what is told of an earlier
-// run of it does not count; one part that fails ends the job everywhere.
+// TestSpreadEnds: a bounded job is completed when all its parts are, and messages of an earlier run
+// do not count; one failed part ends the job everywhere.
 func TestSpreadEnds(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	s.give(0, 40)
@@ -265,7 +265,7 @@ func TestSpreadEnds(t *testing.T) {
 	s.Hold(true)
 	for shard := range engine.ShardID(4) {
 		if int(shard) != home {
-			s.leadApart(shard) // its part is done, and nobody has been told
+			s.leadApart(shard) // its part is done, but no other shard knows
 		}
 	}
 	if j := s.job(id); j.Status != processing.Running || j.Metrics.RecordsIn == 0 {
@@ -277,7 +277,7 @@ func TestSpreadEnds(t *testing.T) {
 	_, _ = s.jobs.Restore(unheard, id)
 	s.Hold(false)
 	s.Deliver()
-	s.leadApart(engine.ShardID(home)) // the last part of this run for all that other shards have told
+	s.leadApart(engine.ShardID(home)) // the last part of this run, as far as other shards have reported
 	if j := s.job(id); j.Status != processing.Running {
 		t.Errorf("job %+v", j)
 	}
@@ -289,7 +289,7 @@ func TestSpreadEnds(t *testing.T) {
 
 	failing := s.submit(strings.NewReplacer("name: fan\n", "name: failing\non_error: fail\n", "sinks:\n",
 		"operators: [{type: filter, condition: \"expr: load > 0\"}]\nsinks:\n").Replace(fanned))
-	s.settle() // the reading of load 0 is fine
+	s.settle() // the reading with load 0 succeeds
 	if _, err := s.streams.Append(ctx, "in", stream.Message{Key: "bad", Payload: []byte(`{"load":"none"}`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -305,8 +305,8 @@ func TestSpreadEnds(t *testing.T) {
 	}
 }
 
-// TestSpreadRefused: a record that a sink refuses for good, here or in another shard, goes to the
-// stream of errors; all others are written.
+// TestSpreadRefused: a record that a sink refuses permanently, here or in another shard, goes to
+// the stream of errors; all others are written.
 func TestSpreadRefused(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 4); err != nil {
@@ -325,9 +325,9 @@ func TestSpreadRefused(t *testing.T) {
 	}
 }
 
-// TestSpreadFullQueue: a queue that holds less than what a step makes for it, in whichever shard,
-// loses nothing, and what waits for it is counted. All other sinks have their records meanwhile,
-// but those for the shard of the queue.
+// TestSpreadFullQueue: a queue with less capacity than the output of a step, in any shard, loses
+// nothing, and the waiting output is counted. Meanwhile all other sinks get their records, except
+// those for the shard of the queue.
 func TestSpreadFullQueue(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
@@ -354,8 +354,8 @@ func TestSpreadFullQueue(t *testing.T) {
 	}
 }
 
-// TestSpreadLimits: what a job in a spread namespace can not do is refused with the operator's
-// name.
+// TestSpreadLimits: features that a job in a spread namespace does not support are refused with the
+// operator's name.
 func TestSpreadLimits(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	if err := engine.NewNamespaces(s.Router()).Create(ctx, "wide", true); err != nil {
@@ -369,7 +369,7 @@ func TestSpreadLimits(t *testing.T) {
 	}
 }
 
-// TestSpreadListing: jobs of all shards are listed in the order of their names, in pages.
+// TestSpreadListing: jobs of all shards are listed in pages, in the order of their names.
 func TestSpreadListing(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	var want []string

@@ -43,16 +43,16 @@ var passing = func() (all []string) {
 	return all
 }()
 
-// TestSpreadTickAtEveryPoint is TestTickAtEveryPoint for jobs of a spread namespace: with what is
-// passed between sections, what the parts tell their home, and savepoints of all parts.
+// TestSpreadTickAtEveryPoint is TestTickAtEveryPoint for jobs of a spread namespace: with records
+// passed between sections, reports of the parts to their home, and savepoints of all parts.
 //
 //	go test -run '^TestSpreadTickAtEveryPoint$' -every-spread 1 ./stream/processing
 func TestSpreadTickAtEveryPoint(t *testing.T) {
 	atEveryPoint(t, *everySpreadFlag, spreadJourneyOf)
 }
 
-// spreadJourneyOf is journeyOf for jobs of a spread namespace. Their sinks have the same in any
-// order; those of a job that was restored from a savepoint may have it twice.
+// spreadJourneyOf is journeyOf for jobs of a spread namespace. Their sinks have the same contents
+// in any order; those of a job that was restored from a savepoint may have them twice.
 func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int) {
 	t.Helper()
 	s, ctx, rng := newSpread(t, 2), context.Background(), rand.New(rand.NewPCG(seed, 0))
@@ -78,7 +78,7 @@ func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string
 	var saved []processing.SavepointID
 	for round := range 4 {
 		for i := range 6 {
-			id := round*6 + i - rng.IntN(2) // some come twice
+			id := round*6 + i - rng.IntN(2) // some are repeated
 			text := fmt.Sprintf(`{"id":%d,"k":"k%d","n":%d,"t":%d}`, id, id%3, id, s.Now()-rng.Int64N(3000))
 			for name, partitions := range map[string]int{"in": 8, "side": 2} {
 				if _, err := s.streams.Append(ctx, name, stream.Message{Payload: []byte(text)},

@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestSpreadIdleThenRestored: what was appended while a job did not run is not late, although all
-// of its parts were idle when it ran last: a part that has not told how far it has come since then
-// holds the others. Once the first part to read its records made those of the others late.
+// TestSpreadIdleThenRestored: records appended while a job did not run are not late, although all
+// of its parts were idle when it ran last. A part that has not reported its progress since then
+// holds back the others. The first part to read its records used to make those of the others late.
 func TestSpreadIdleThenRestored(t *testing.T) {
 	for _, from := range []string{"as it stands", "savepoint"} {
 		t.Run(from, func(t *testing.T) {
@@ -72,8 +72,8 @@ sinks:
   - { name: other, match: small, stream: { name: other } }
 `
 
-// TestTagsOfAnotherDefinition: what waits for a partner, and what is on its way to it, has the tags
-// that it had, although another definition has others in front of them. Tags were kept by their
+// TestTagsOfAnotherDefinition: records that wait for a partner or are on their way to it keep their
+// tags, although another definition has other tags before them. Tags used to be stored by their
 // place in the definition.
 func TestTagsOfAnotherDefinition(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
@@ -129,8 +129,8 @@ func TestTagsOfAnotherDefinition(t *testing.T) {
 	}
 }
 
-// TestSpreadSourceAgain: a stream that is deleted and made again ends a job in a spread namespace,
-// whichever of the shards had records of the first and have some of the second.
+// TestSpreadSourceAgain: a stream that is deleted and recreated ends a job in a spread namespace,
+// whichever shards had records of the first and have some of the second.
 func TestSpreadSourceAgain(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	id := s.submit(keyedSums)
@@ -153,8 +153,8 @@ func TestSpreadSourceAgain(t *testing.T) {
 	}
 }
 
-// TestSpreadSavepointWhileRestoring: a savepoint that is asked for while some parts are still being
-// restored is made when they have been.
+// TestSpreadSavepointWhileRestoring: a savepoint requested while some parts are still being
+// restored is made once they have been.
 func TestSpreadSavepointWhileRestoring(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	id := s.submit(keyedSums)
@@ -184,8 +184,8 @@ func TestSpreadSavepointWhileRestoring(t *testing.T) {
 	}
 }
 
-// TestSpreadUnreadAtRestart: what was appended while all parts of a job were idle, and had not been
-// read when the node was closed, is not late, whichever shard is led first then, and if the clock
+// TestSpreadUnreadAtRestart: records appended while all parts of a job were idle, and unread when
+// the node was closed, are not late. This holds whichever shard is led first then, and if the clock
 // is set forward meanwhile.
 func TestSpreadUnreadAtRestart(t *testing.T) {
 	for n := range engine.ShardID(8) {

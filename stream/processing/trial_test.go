@@ -22,8 +22,9 @@ import (
 
 var trialsFlag = flag.Int("trials", 60, "random pipelines of TestTestIsAJob")
 
-// TestTestIsAJob: a random pipeline makes the same of random samples in Test and on a node that
-// reads each as it is appended: what all sinks hold, what has failed and why, and what is counted.
+// TestTestIsAJob: a random pipeline has the same results for random samples in Test and on a node
+// that reads each as it is appended: the contents of all sinks, the failures with their reasons,
+// and the counts.
 //
 //	go test -run '^TestTestIsAJob$' -trials 10000 ./stream/processing
 func TestTestIsAJob(t *testing.T) {
@@ -44,10 +45,10 @@ func TestTestIsAJob(t *testing.T) {
 	t.Log(kinds)
 }
 
-// pipes makes pipelines and samples at random.
+// pipes generates random pipelines and samples.
 type pipes struct {
 	*rand.Rand
-	side, points bool // sources beside the first
+	side, points bool // sources besides the first
 }
 
 func (g *pipes) of(choices ...string) string { return choices[g.IntN(len(choices))] }
@@ -113,7 +114,7 @@ func (g *pipes) operator() string {
 	)
 }
 
-// value is that of a sample: mostly an object as operators expect it.
+// value returns the value of a sample, usually an object as operators expect it.
 func (g *pipes) value(now int64) string {
 	if g.IntN(12) == 0 {
 		return g.of("", "none", "[1,2]", "null", "{", "\xff\xfe", `{"k":"`+"\xff"+`","n":1}`, `{"k":"a","n":1e999,"t":1e999}`, `{"n":NaN}`,
@@ -138,7 +139,7 @@ func twice(_ context.Context, rec processing.Record) ([]processing.Record, error
 	return []processing.Record{rec, {Key: rec.Key + rec.Key, Value: rec.Value}}, nil
 }
 
-// compare reports whether Test and a node make the same of samples.
+// compare reports whether Test and a node produce the same results for samples.
 func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) bool {
 	t.Helper()
 	ctx := context.Background()
@@ -191,7 +192,7 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 		if _, err := s.jobs.Stop(ctx, id); err != nil {
 			t.Fatal(err)
 		}
-		// it has no more points to wait for
+		// It must not wait for more points.
 		ends := "stop_at: latest\n" + strings.Replace(definition, "measurement: cpu }", "measurement: cpu, delay_ms: 0 }", 1)
 		if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(ends))); err != nil {
 			t.Fatal(err)
@@ -217,7 +218,7 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 	return true
 }
 
-// passes lets time pass for a job, which looks when it wants to.
+// passes lets time pass for a job, which looks for work at its own times.
 func (s *rig) passes(id processing.JobID, millis int64) {
 	s.t.Helper()
 	to := s.Now() + millis
@@ -233,7 +234,7 @@ func (s *rig) passes(id processing.JobID, millis int64) {
 	s.lane(id, bed{})
 }
 
-// tellTested tells what sinks hold after a Test.
+// tellTested describes the contents of the sinks after a Test.
 func tellTested(got *processing.Tested, kinds map[string]int) (all []string) {
 	keys, versions, points := make(map[string]string), make(map[string]int), make(map[string]float64)
 	var late, messages, failures []string
@@ -281,7 +282,7 @@ func tellTested(got *processing.Tested, kinds map[string]int) (all []string) {
 	return append(all, fmt.Sprint("failed ", got.Failed), fmt.Sprint(len(got.Written), len(failures), got.Operators))
 }
 
-// tellJob tells the same of a job.
+// tellJob describes the same for a job.
 func (s *rig) tellJob(id processing.JobID, definition string) (all []string) {
 	s.t.Helper()
 	ctx := context.Background()

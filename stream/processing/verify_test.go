@@ -31,7 +31,7 @@ func newVerified(t *testing.T) (*rig, engine.ShardID) {
 	s.settle()
 	sell()
 	home, _ := processing.Lane(id)
-	for n := range engine.ShardID(2) { // what one passes nobody reads, and what the other passes is on its way
+	for n := range engine.ShardID(2) { // the output of one is read by none, and that of the other is in flight
 		s.Deliver()
 		door := &once{&disturbed{rig: s, shard: engine.ShardID(home) ^ n ^ 1, at: -2}}
 		for _, duty := range s.Executor(door.shard).Duties(1, func() engine.LeadDoor { return door }) {
@@ -41,7 +41,7 @@ func newVerified(t *testing.T) (*rig, engine.ShardID) {
 	return s, engine.ShardID(home)
 }
 
-// rowIn returns a row of a kind, and its shard: the first one if it has any.
+// rowIn returns a row of a kind, and its shard, preferably the first one.
 func (s *rig) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, row machinetest.Row) {
 	s.t.Helper()
 	for _, shard := range []engine.ShardID{first, first ^ 1} {
@@ -55,7 +55,7 @@ func (s *rig) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, row 
 	return 0, row
 }
 
-// TestBrokenDefinition: a job whose definition can not be read is not one that there is not.
+// TestBrokenDefinition: a job with an unreadable definition is not reported as missing.
 func TestBrokenDefinition(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(filtered)
@@ -67,7 +67,7 @@ func TestBrokenDefinition(t *testing.T) {
 	}
 }
 
-// TestVerifyReports damages a row at a time: Verify has to say so.
+// TestVerifyReports damages one row at a time: Verify must report it.
 func TestVerifyReports(t *testing.T) {
 	type damaged struct {
 		kind   byte
@@ -93,7 +93,7 @@ func TestVerifyReports(t *testing.T) {
 			return row
 		}, fmt.Sprintf("%x", kind)}
 	}
-	for _, kind := range "jdtqbhilacpk" { // beside the row, so that nothing is lost
+	for _, kind := range "jdtqbhilacpk" { // next to the row, so that nothing is lost
 		all[fmt.Sprintf("a longer key of %c", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Key = append(slices.Clone(row.Key), 1)
 			return row
@@ -105,7 +105,7 @@ func TestVerifyReports(t *testing.T) {
 			return row
 		}, fmt.Sprintf("processing: row %x", kind)}
 	}
-	for _, kind := range "jdtqbhilacsp" { // of a job that there is not
+	for _, kind := range "jdtqbhilacsp" { // of a missing job
 		all[fmt.Sprintf("%c of no job", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Key = slices.Clone(row.Key)
 			at := 3
@@ -134,7 +134,7 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestDamages: what Verify reports of each row that is damaged, as a script says.
+// TestDamages: the report of Verify for each damaged row, as listed in a script.
 func TestDamages(t *testing.T) {
 	machinetest.RunDamages(t, "testdata/damages", engine.MachineProcessing, processing.RowKinds, func(t *testing.T) *machinetest.Rig {
 		s, _ := newVerified(t)

@@ -23,7 +23,7 @@ type bed struct {
 	shard    engine.ShardID
 	asleep   func(wake <-chan struct{}, until int64)
 	proposed func()
-	refuse   func(cmd engine.Command) error // nil takes all
+	refuse   func(cmd engine.Command) error // nil accepts all
 	calls    int64
 }
 
@@ -91,7 +91,8 @@ func (s *rig) dutyOf(shard int, name string, b *bed) {
 	}
 }
 
-// wakes reports whether something wakes the duty that runs a job, and when it would look by itself.
+// wakes reports whether something wakes the duty that runs a job, and when the duty would look on
+// its own.
 func (s *rig) wakes(id processing.JobID, something func()) (woken bool, until int64) {
 	s.t.Helper()
 	s.lane(id, bed{asleep: func(wake <-chan struct{}, at int64) {
@@ -112,8 +113,8 @@ sources: [{ name: in, stream: { name: in, partitions: all } }]
 sinks: [{ name: work, queue: { name: work } }]
 `
 
-// TestWaitForRoom: a job that is held by a full queue writes nothing until the queue has room, and
-// whatever makes room wakes it. Once it tried again and again.
+// TestWaitForRoom: a job held by a full queue writes nothing until the queue has room, and anything
+// that makes room wakes it. It used to retry continuously.
 func TestWaitForRoom(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
@@ -168,7 +169,7 @@ func TestWaitForRoom(t *testing.T) {
 	}
 }
 
-// purging empties a queue so often that a job that waits for room has got as far as it can.
+// purging empties a queue often enough that a job waiting for room gets as far as it can.
 func (s *rig) purging(name string, rounds int) {
 	s.t.Helper()
 	for range rounds {
@@ -179,8 +180,8 @@ func (s *rig) purging(name string, rounds int) {
 	}
 }
 
-// TestMoreThanAQueueHolds: a record that makes more messages than its queue holds when it is empty
-// goes to the stream of errors with the reason, and the job goes on. Once it waited for ever.
+// TestMoreThanAQueueHolds: a record that creates more messages than its empty queue holds goes to
+// the stream of errors with the reason, and the job continues. It used to wait forever.
 func TestMoreThanAQueueHolds(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -216,8 +217,8 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 	}
 }
 
-// TestTicksAmongOthers: while users write to the shard ticks are small, so that what they write
-// does not wait long, and large when nobody does.
+// TestTicksAmongOthers: ticks are small while users write to the shard, so that their writes do not
+// wait long, and large otherwise.
 func TestTicksAmongOthers(t *testing.T) {
 	for _, test := range []struct {
 		calls, least, most int64
@@ -261,9 +262,9 @@ sinks: [{ name: out, stream: { name: out } }]
 	}
 }
 
-// TestMoreThanAFarQueueHolds: of a queue in another shard the job hears only when its message gets
-// there that it would never hold it: the record goes to the stream of errors, and those behind it
-// are enqueued. Once they waited for ever.
+// TestMoreThanAFarQueueHolds: a job learns only when its message arrives that a queue in another
+// shard would never hold it. The record goes to the stream of errors, and later ones are enqueued.
+// They used to wait forever.
 func TestMoreThanAFarQueueHolds(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := ""
@@ -304,7 +305,7 @@ sinks: [{ name: work, queue: { name: work, namespace: %s } }]
 }
 
 // TestWindowsThroughASmallQueue: windows that fire together go to a queue that holds one message,
-// one after the other. Once they waited for ever.
+// one after the other. They used to wait forever.
 func TestWindowsThroughASmallQueue(t *testing.T) {
 	for _, window := range []string{"window: tumbling, window_size: 10, allowed_lateness: 100", "window: session, gap: 10"} {
 		t.Run(window, func(t *testing.T) {
@@ -316,7 +317,7 @@ func TestWindowsThroughASmallQueue(t *testing.T) {
 				"queue: {name: work}").Replace(countedOnce))
 			s.keyed(5, 1000)
 			s.keyed(1, 50_000)
-			s.keyed(3, 2000) // late for a session, which they do not touch
+			s.keyed(3, 2000) // late for a session, which they do not change
 			s.purging("work", 20)
 			st, err := s.queues.Get(ctx, "work")
 			if m := s.job(id).Metrics; err != nil || st.Enqueued < 5 || st.Enqueued != m.RecordsOut || m.RecordsIn != 9 || m.Errors != 0 {
@@ -326,7 +327,7 @@ func TestWindowsThroughASmallQueue(t *testing.T) {
 	}
 }
 
-// TestHeldReason: why a job is held can be seen while it is.
+// TestHeldReason: the reason why a job is held is visible while it is held.
 func TestHeldReason(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
@@ -341,7 +342,7 @@ func TestHeldReason(t *testing.T) {
 	}
 }
 
-// TestIdleLanes: 100 jobs that have nothing to do sleep until something comes, or half a minute.
+// TestIdleLanes: 100 idle jobs sleep until something arrives, or half a minute.
 func TestIdleLanes(t *testing.T) {
 	table, looks, _ := processing.Observed(1 << 20)
 	s := newStageOf(t, 1, table)
@@ -366,8 +367,8 @@ func TestIdleLanes(t *testing.T) {
 	}
 }
 
-// TestBacklogWakes: a job for whose sinks in other shards too much waits is woken when there is
-// room, and not before.
+// TestBacklogWakes: a job with too much output waiting for sinks in other shards is woken when
+// there is room, and not before.
 func TestBacklogWakes(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := ""
@@ -404,8 +405,8 @@ sinks: [{ name: out, stream: { name: out, namespace: %s } }]
 	}
 }
 
-// TestMarkWhileFiring: the watermark that is shown passes the end of no window that has not been
-// told. Once it was ahead while many windows fired.
+// TestMarkWhileFiring: the shown watermark passes the end of a window only once the window has been
+// emitted. It used to be ahead while many windows fired.
 func TestMarkWhileFiring(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(strings.Replace(summed, "name: sums", "name: sums\nbatch_size: 1000", 1))
@@ -447,7 +448,7 @@ func TestMarkWhileFiring(t *testing.T) {
 }
 
 // TestSpreadGraceWakes: sections that hold their watermark for the grace of idle upstreams wake
-// when it is over. Nothing else wakes them: no message says that it is.
+// when it is over. Nothing else wakes them: no message announces its end.
 func TestSpreadGraceWakes(t *testing.T) {
 	s := newSpread(t, 3)
 	chained := strings.Replace(keyedSums, "idle_timeout_ms: 30000", "idle_timeout_ms: 300", 1)

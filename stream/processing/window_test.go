@@ -24,8 +24,8 @@ sinks:
     stream: { name: totals }
 `
 
-// TestWindows: windows of a key fire when the watermark passes their end, once, also over a
-// restart, a stop and a savepoint; what is left fires when the source is idle.
+// TestWindows: windows of a key fire once when the watermark passes their end, also over a restart,
+// a stop and a savepoint; the rest fire when the source is idle.
 func TestWindows(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	base := s.Now() / 10_000 * 10_000
@@ -64,8 +64,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestLargeBatch: records that make too much together are taken fewer at a time. Once they ended
-// every tick, for ever.
+// TestLargeBatch: records with too much output together are processed fewer at a time. They used to
+// end every tick with an error, forever.
 func TestLargeBatch(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(fmt.Sprintf(`
