@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestDeadLettersWithManyHeaders: a record with the maximum number of headers used to be lost if
-// its dead letter, which has a few more, had to move to another shard.
+// TestDeadLettersWithManyHeaders: a dead letter has a few more headers than its record. A record
+// with the maximum number used to be lost if its dead letter had to move to another shard.
 func TestDeadLettersWithManyHeaders(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r, s := newStore(t)

@@ -14,15 +14,15 @@ import (
 )
 
 // TestPushScripts runs the scripts in testdata/push. Namespace n has the streams; it is spread over
-// three shards in scripts of that name. Lines besides those of every primitive:
+// three shards in scripts with spread in their name. Besides the lines of every primitive:
 //
 //	sub t in g batch=2 wait=5s most=1 mode=2 latest=yes paused=yes gone=yes from=m revision=3
 //	                       taker t, of namespace m, subscribes to the stream with a group
 //	append in body partition=1 key=k     create in 4     delete in     trim in 5     seek in g begin     group in g
 //	read in g c limit=2    refuse in g   leave in g c    drop in g     dead in
-//	push                   the duty hands out what is due; prints the batches as shard: stream/partition [payloads] and the number of the end that is awaited
-//	end 1 ...              what came of the batches with these numbers has ended; again 1: goes on after all
-//	info t in              how the subscription stands in each shard
+//	push                   the duty hands out due records; prints the batches as shard: stream/partition [payloads] and the number of the awaited end
+//	end 1 ...              the work on the batches with these numbers has ended; again 1: it continues after all
+//	info t in              the subscription's state in each shard
 func TestPushScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/push", func(t *testing.T) *machinetest.Script {
 		shards, spread := 1, strings.Contains(t.Name(), "spread")

@@ -142,7 +142,7 @@ func TestCrashBetweenCompensations(t *testing.T) {
 var runStepsFlag = flag.Int("run-steps", 1000, "how many steps the run of TestLongRun takes, 400 or more")
 
 // TestLongRun: the last of a run's many steps costs as much as the first ones, in rows read and
-// written, and so does a page of its history.
+// written. So does a page of its history.
 func TestLongRun(t *testing.T) {
 	steps := *runStepsFlag
 	ctx := context.Background()

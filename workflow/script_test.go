@@ -33,23 +33,22 @@ func actionsOf(r *machinetest.Rig, namespace string) *action.Store {
 }
 
 // TestScripts runs the scripts in testdata. Each line of a "run" is answered by one or more lines;
-// after each line all rows are verified. Time is given by "at" and moves nothing by itself: timers
-// go off when the script says "fire". Runs are called r1, r2 and so on in the order in which they
-// are seen, tasks t1, t2.
+// after each line all rows are verified. Time is set by "at", which fires no timer: "fire" does.
+// Runs are named r1, r2 and so on in the order of their appearance, tasks t1, t2.
 //
 //	at 10s   fire   restart   timers
 //	create file                                  a definition in testdata/definitions
 //	enable w   disable w   delete w force=yes    workflow w   list
 //	register a retries=0 timeout=30s             an action
 //	start w input key=k id=i version=v
-//	take a ...                                   what a worker takes of actions, or "nothing"
+//	take a ...                                   the tasks that a worker takes, or "nothing"
 //	done t1 output outcome=o                     fail t1 message code=c retry=yes
 //	signal r1 type payload   cancel r1 reason    retry r1 from=step input={}
-//	run r1   steps r1   history r1   runs        what is known of runs
-//	pass 30s                                     time goes by: timers go off, and leaders do their duties
+//	run r1   steps r1   history r1   runs        the state of runs
+//	pass 30s                                     time passes: timers fire, and leaders do their duties
 //	schedule w   pause w   resume w              the schedule of a workflow
 //	invalidate w plan
-//	drop r1                                      somebody cancels the action's run of a task
+//	drop r1                                      cancel the action's run of a task, as a user
 func TestScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)

@@ -255,7 +255,7 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 }
 
 // TestUnheard: a start whose key binds it to a shard without the workflow is retried if the
-// workflow's home has it, for as long as the caller waits.
+// workflow's home has it. Retries last as long as the caller waits.
 func TestUnheard(t *testing.T) {
 	r, flows, _ := spread(t)
 	r.Hold(true)

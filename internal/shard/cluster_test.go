@@ -217,8 +217,8 @@ func dump(t *testing.T, db *pebble.DB, shard engine.ShardID) (index uint64, rows
 }
 
 // TestReplicasAreEqual runs all commands of the toy machine, namespaces, timers, transactions and
-// the outbox on three nodes, through lost, repeated, delayed and reordered messages, partitions,
-// restarts and a snapshot.
+// the outbox on three nodes. Messages are lost, repeated, delayed and reordered, and there are
+// partitions, restarts and a snapshot.
 func TestReplicasAreEqual(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)

@@ -55,9 +55,9 @@ func (f badTable) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestFailedReadLosesNoRows: a snapshot replaces the rows of one shard. Pebble used to take a block
-// that it could not read meanwhile for the end of the table, in which the rows of the other shard
-// follow.
+// TestFailedReadLosesNoRows: a snapshot replaces the rows of one shard. If Pebble could not read a
+// block meanwhile, it used to take it for the end of the table. The rows of the other shard follow
+// in that table.
 func TestFailedReadLosesNoRows(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()
@@ -178,8 +178,9 @@ func TestDamagedManifestCostsNoTables(t *testing.T) {
 	}
 }
 
-// TestRefusedNodeKeepsItsLog: in a log that had lost its end, shards whose state may be ahead of it
-// used to continue in a new segment, before a later shard was refused for the same end.
+// TestRefusedNodeKeepsItsLog: a log has lost its end, and the state of some shards may be ahead of
+// it. These shards used to continue in a new segment, before a later shard was refused for the same
+// end.
 func TestRefusedNodeKeepsItsLog(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()

@@ -233,7 +233,7 @@ func TestOneHistory(t *testing.T) {
 }
 
 // TestOlderCopyAmongOthers: a node that has not met the later life of a directory refuses an older
-// copy of it if another node, which it has met, has met that life.
+// copy of it, if it has met another node that has.
 func TestOlderCopyAmongOthers(t *testing.T) {
 	one, two, three := newMember(t, 1), newMember(t, 2), newMember(t, 3)
 	must(t, two.meet(three))

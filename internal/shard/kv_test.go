@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestKVReplicasAreEqual runs every command of the key-value machine on three nodes through lost,
-// repeated, delayed and reordered messages, restarts and a snapshot, and compares the replicas byte
-// for byte.
+// TestKVReplicasAreEqual runs every command of the key-value machine on three nodes and compares
+// the replicas byte for byte. Messages are lost, repeated, delayed and reordered, and there are
+// restarts and a snapshot.
 func TestKVReplicasAreEqual(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)

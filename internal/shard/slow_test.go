@@ -57,7 +57,7 @@ func (f *slowFile) SyncData() error {
 }
 
 // TestSlowDisk checks that a write is acknowledged however slow the disk is, up to the time when it
-// counts as stuck, and that the node reports it.
+// counts as stuck. The node must report it.
 func TestSlowDisk(t *testing.T) {
 	for _, c := range []struct {
 		delay time.Duration

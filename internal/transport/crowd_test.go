@@ -103,8 +103,8 @@ func TestStrangersAreClosed(t *testing.T) {
 	})
 }
 
-// TestStrangersLearnNothing: a peer without the secret or a key gets no HMAC to test secrets with,
-// and does not learn the identity of this node or its members.
+// TestStrangersLearnNothing: a peer without the secret or a key gets no HMAC to test secrets with.
+// It does not learn the identity of this node or its members.
 func TestStrangersLearnNothing(t *testing.T) {
 	r := newRig(t)
 	for name, sent := range map[string][]byte{

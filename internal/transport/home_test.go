@@ -51,8 +51,8 @@ func TestHomeThatIsCutOff(t *testing.T) {
 }
 
 // TestSilentHomeIsNotComeBackTo: a home that fell silent with calls in flight, such as a stopped
-// process, is not the next choice while the responding nodes know no leader yet. Detecting its
-// silence takes seconds, which used to come on top of the election.
+// process, is not chosen next while the responding nodes know no leader yet. Detecting its silence
+// takes seconds, which used to come on top of the election.
 func TestSilentHomeIsNotComeBackTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})

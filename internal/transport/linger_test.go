@@ -58,8 +58,8 @@ func (f *gateFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestConsumeGivesBackWhatItTakes: messages that a Consume had taken in the log but not received
-// when its ctx ended used to stay leased, and the delivery counted as an attempt.
+// TestConsumeGivesBackWhatItTakes: a Consume may have taken messages in the log and not received
+// them when its ctx ends. They used to stay leased, and the delivery counted as an attempt.
 func TestConsumeGivesBackWhatItTakes(t *testing.T) {
 	for _, from := range []string{"node", "client"} {
 		for name, c := range map[string]lastTake{

@@ -24,8 +24,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// trio is three nodes with one shard and a log so small that node 3, which the others reach through
-// a proxy, needs a snapshot after an absence.
+// trio is three nodes with one shard. The others reach node 3 through a proxy. The log is so small
+// that node 3 needs a snapshot after an absence.
 type trio struct {
 	t     *testing.T
 	addrs [3]string

@@ -63,8 +63,8 @@ func (s *rig) outOf(name string) (all []string) {
 	}
 }
 
-// TestCaches: the output of a job does not depend on how much of its state is cached, and the
-// caches of all jobs together never exceed the node's bound.
+// TestCaches: the output of a job does not depend on how much of its state is cached. The caches of
+// all jobs together never exceed the node's bound.
 func TestCaches(t *testing.T) {
 	const keys = 4000
 	var want []string

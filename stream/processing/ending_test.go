@@ -25,10 +25,10 @@ func bounded(definition string) string {
 	return "stop_at: latest\n" + strings.Replace(definition, "batch_size: 3", "batch_size: 1", 1)
 }
 
-// TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and then
-// restored, reads the records appended meanwhile, like a job that had completed before. It used to
-// complete with the last of those windows. In a spread namespace the output of earlier stages then
-// stayed in the exchanges.
+// TestStoppedWhileItEnds: a bounded job is stopped while it fires its last windows, and then
+// restored. It reads the records appended meanwhile, like a job that had completed before. It used
+// to complete with the last of those windows. In a spread namespace the output of earlier stages
+// then stayed in the exchanges.
 func TestStoppedWhileItEnds(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStoppedWhileItEnds(t *testing.T) {
 
 // TestSpreadStoppedAndRestored: a bounded job is stopped and restored any number of times, while
 // its leaders and messages fail. It is completed when each record that it had to read has passed
-// all of its operators, each window has been written once, and nothing is left in flight.
+// all of its operators and each window has been written once. Nothing is then left in flight.
 //
 //	go test -run '^TestSpreadStoppedAndRestored$' -endings 10000 ./stream/processing
 func TestSpreadStoppedAndRestored(t *testing.T) {

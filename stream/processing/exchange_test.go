@@ -33,7 +33,7 @@ func TestUnreadIsNotIdle(t *testing.T) {
 }
 
 // TestClocksOfShards: when all shards are idle, event time advances in each at the pace of its own
-// clock, however far that is ahead of the others or behind.
+// clock, however much the clocks differ.
 func TestClocksOfShards(t *testing.T) {
 	const now, idleFor = 10_000_000, 700
 	for _, ahead := range []int64{-7_200_000, 0, 7_200_000} {

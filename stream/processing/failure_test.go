@@ -11,7 +11,7 @@ import (
 )
 
 // TestRawFailures: a record on which an operator fails is reported as it came from its source, not
-// as earlier operators changed it, with the operator's name and the reason.
+// as earlier operators changed it. The report has the operator's name and the reason.
 func TestRawFailures(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(`

@@ -74,8 +74,8 @@ func TestEdited(t *testing.T) {
 	s.want("large", amount(200)+" "+amount(30)+" "+amount(200))
 }
 
-// TestOtherSource: a job that keeps none of its sources starts event time anew, so that records of
-// the new source are not late because the old one was further ahead.
+// TestOtherSource: a job that keeps none of its sources restarts event time. Records of the new
+// source are therefore not late because the old one was further ahead.
 func TestOtherSource(t *testing.T) {
 	for _, from := range []string{"as it stands", "savepoint"} {
 		t.Run(from, func(t *testing.T) {

@@ -130,7 +130,7 @@ func TestTagsOfAnotherDefinition(t *testing.T) {
 }
 
 // TestSpreadSourceAgain: a stream that is deleted and recreated ends a job in a spread namespace,
-// whichever shards had records of the first and have some of the second.
+// whichever shards had old records and have new ones.
 func TestSpreadSourceAgain(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	id := s.submit(keyedSums)
