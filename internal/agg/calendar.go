@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	_ "time/tzdata" // so that every machine has the same time zones, or any
+	_ "time/tzdata" // so that every machine has the same time zones, or any at all
 )
 
-// Zone returns a time zone of the IANA database by its name. It is for whoever plans a query: what
-// comes of it is sent as bounds.
+// Zone returns the time zone with a name of the IANA database. Only query planning needs it: the
+// resulting windows are sent as bounds.
 func Zone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New("the time zone of a machine has no name")
@@ -18,12 +18,12 @@ func Zone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// calendar says where windows of a time zone begin: a step of months at the first of a month, of
-// days at midnight, of less at times of the day.
+// calendar computes where windows of a time zone begin. A step of months begins on the first of a
+// month, a step of days at midnight, a shorter one at a time of day.
 //
-// A wall is what clocks on the wall show, in ms as if it were UTC. Boundaries are multiples of the
-// step in walls, counted from 1970-01-01 00:00 (weeks from the Monday before), and the instants at
-// which the clocks show them:
+// A wall is the time that the zone's clocks show, in ms as if it were UTC. Boundaries are multiples
+// of the step in walls, counted from 1970-01-01 00:00 (weeks from the Monday before). Each becomes
+// the instant at which the clocks show it:
 //
 //   - A wall that clocks skip begins at the first instant after the gap. A day that a zone skips
 //     whole (Apia, 2011-12-30) has no window.
@@ -33,10 +33,10 @@ func Zone(name string) (*time.Location, error) {
 type calendar struct {
 	every Step
 	loc   *time.Location
-	stop  func() error // nil for what is short
+	stop  func() error // nil for short computations
 }
 
-// boundary is where a window begins: an instant, and what the clocks show there, or would.
+// boundary is the start of a window: an instant, and the wall that belongs to it.
 type boundary struct{ at, wall int64 }
 
 func (c *calendar) check() error {
@@ -49,7 +49,7 @@ func (c *calendar) check() error {
 	return nil
 }
 
-// number returns the greatest k whose wall is not after the given one.
+// number returns the greatest k whose wall is at or before the given one.
 func (c *calendar) number(wall int64) int64 {
 	if c.every.Months > 0 {
 		t := time.UnixMilli(wall).UTC()
@@ -58,7 +58,7 @@ func (c *calendar) number(wall int64) int64 {
 	return floorDiv(wall-origin(c.every.Millis), c.every.Millis)
 }
 
-// wall returns what clocks show when the window k begins.
+// wall returns the wall at which window k begins.
 func (c *calendar) wall(k int64) int64 {
 	if c.every.Months > 0 {
 		return addMonths(0, k*c.every.Months)
@@ -66,23 +66,23 @@ func (c *calendar) wall(k int64) int64 {
 	return origin(c.every.Millis) + k*c.every.Millis
 }
 
-// addMonths adds months to a wall; a day that the month has not runs over into the next, as
-// time.AddDate has it.
+// addMonths adds months to a wall. A day that the resulting month lacks runs over into the next
+// month, as in time.AddDate.
 func addMonths(wall, months int64) int64 {
 	return time.UnixMilli(wall).UTC().AddDate(0, int(months), 0).UnixMilli()
 }
 
-// starts returns the boundaries of a range: the last at or before its beginning, and all up to the
-// first at or after its end.
+// starts returns the boundaries of a range: from the last one at or before its beginning to the
+// first one at or after its end.
 //
-// Errors: ErrWindows if that are more than max.
+// Errors: ErrWindows if there are more than max.
 func (c *calendar) starts(r Range, max int64) ([]boundary, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	_, offset := time.UnixMilli(r.From).In(c.loc).Zone()
 	k := c.number(r.From + 1000*int64(offset))
-	for k--; c.first(k) > r.From; k-- { // one more than needed, for walls that are shown twice
+	for k--; c.first(k) > r.From; k-- { // one more than needed, for walls that occur twice
 	}
 	var all []boundary
 	for at := int64(0); len(all) == 0 || at < r.To; k++ {
@@ -112,8 +112,8 @@ func (c *calendar) starts(r Range, max int64) ([]boundary, error) {
 	return all, nil
 }
 
-// tidy sorts boundaries by their instants, leaves one of each, and leaves out those that are shown
-// a second time too soon.
+// tidy sorts boundaries by instant and removes duplicates and boundaries that occur a second time
+// too soon.
 func (c *calendar) tidy(all []boundary) []boundary {
 	slices.SortStableFunc(all, func(a, b boundary) int { return cmp.Compare(a.at, b.at) })
 	kept := all[:0]
@@ -133,8 +133,8 @@ func (c *calendar) tidy(all []boundary) []boundary {
 
 func (c *calendar) first(k int64) int64 { return c.instants(c.wall(k))[0] }
 
-// instants returns when clocks show a wall: once, or the first instant after if they skip it. Walls
-// of less than a day are returned twice if they are shown twice; a day or a month begins once.
+// instants returns the instants at which clocks show a wall, or the first instant after the gap if
+// they skip it. A repeated wall has two instants if the step is less than a day, otherwise one.
 func (c *calendar) instants(wall int64) []int64 {
 	const farthest = 16 * 60 * 60 * 1000 // no zone was ever farther from UTC
 	var at []int64
@@ -155,9 +155,9 @@ func (c *calendar) instants(wall int64) []int64 {
 	}
 }
 
-// bounds returns for how long the clocks of a zone keep the offset of a time. What ZoneBounds says
-// beyond the table of a zone ends 365 days after New Year, so on the last day of a leap year it
-// lies before the time itself; then it is the next hour, at whose end one can ask again.
+// bounds returns the period during which a zone keeps its offset at time t. Beyond a zone's table,
+// ZoneBounds ends the period 365 days after New Year, which precedes t on the last day of a leap
+// year. In that case the period ends an hour later, and the caller can ask again from there.
 func bounds(t time.Time) (begin, end int64) {
 	begin, end = -1<<62, 1<<62
 	b, e := t.ZoneBounds()
@@ -202,8 +202,8 @@ func (l *Layout) calendarWindows(r Range, max int64, stop func() error) (Windows
 	return w.between(starts[:len(starts)-1], ends), nil
 }
 
-// ends returns where windows end: by the calendar if they last days or months, by the clock
-// otherwise.
+// ends returns the ends of windows: by the calendar if their size is days or months, otherwise by
+// elapsed time.
 func (c *calendar) ends(starts []boundary, size Step) ([]int64, error) {
 	by := calendar{size, c.loc, c.stop}
 	if err := by.check(); err != nil {
@@ -231,7 +231,7 @@ func (c *calendar) ends(starts []boundary, size Step) ([]int64, error) {
 	return ends, nil
 }
 
-// between makes panes of all edges.
+// between makes panes between all edges.
 func (w *Windows) between(starts []boundary, ends []int64) Windows {
 	edges := slices.Clone(ends)
 	for _, b := range starts {

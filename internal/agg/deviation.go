@@ -8,8 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// deviation is the column of Stddev: how many points, and the exact sums of them and of their
-// squares.
+// deviation is the column of Stddev: the number of points and the exact sums of values and squares.
 type deviation struct {
 	n       [blockLen]uint64
 	sums    [blockLen]Sum
@@ -40,15 +39,15 @@ func (d *deviation) merge(i int, o column, j int) {
 
 func (d *deviation) empty(i int) bool { return d.n[i] == 0 }
 
-// final returns the deviation of a sample, sqrt((n*squares - sum^2) / (n*(n-1))), computed without
-// rounding but for the last step.
+// final returns the sample standard deviation, sqrt((n*squares - sum^2) / (n*(n-1))). Only the last
+// step rounds.
 func (d *deviation) final(i int) (float64, bool) {
 	if d.n[i] < 2 {
 		return 0, false
 	}
 	sum, squares := d.sums[i].whole(), d.squares[i]
-	// Both as multiples of 2^(128*least): the square of the sum is a multiple of the square of its
-	// unit.
+	// Express both as multiples of 2^(128*least), since the square of the sum is a multiple of the
+	// square of its unit.
 	least := min(sum.base, floorHalf(squares.base))
 	s := sum.big()
 	s.Lsh(s, uint(64*(sum.base-least)))

@@ -1,22 +1,22 @@
-// Package agg aggregates columns of points into buckets of time, exactly, in parts that can be
-// merged.
+// Package agg aggregates columns of points into time buckets. Results are exact and can be computed
+// in parts and merged.
 //
-// A Table has one state for each group and pane. It is filled by a shard, encoded, and merged by
-// whoever asked; which points went into which part, and in which order the parts are merged,
-// changes no bit of what Finish returns. That rests on three things:
+// A Table has one state for each group and pane. A shard fills and encodes it, and the node that
+// runs the query merges the parts. Neither the distribution of points over parts nor the order of
+// merging changes a bit of the result of Finish. That rests on three things:
 //
 //   - Sums are exact (Sum, wide): every bit of every value is kept, and the sum is rounded once.
 //     The average is the rounded sum divided by the count. The standard deviation comes from the
 //     exact sums of values and squares, and is rounded once.
-//   - What only compares (min, max, first, last) has a total order: -0 is below 0, and of two
-//     points at one time the one of the greater series key counts.
-//   - Percentiles keep all values, under the byte budget of the Table.
+//   - Comparisons (min, max, first, last) use a total order: -0 is below 0, and of two points
+//     at one time the one with the greater series key counts.
+//   - Percentiles keep all values, within the byte budget of the Table.
 //
-// Panes are the smallest parts of time that a window consists of: for tumbling windows its buckets,
-// for sliding ones the pieces between all their edges. They are a step and an origin, or explicit
-// bounds (Calendar), so that nobody who adds points looks at a time zone.
+// Panes are the smallest units of time in a window. For tumbling windows they are the buckets, for
+// sliding windows the pieces between all their edges. They are defined by a step and an origin, or
+// by explicit bounds (Calendar), so that adding points needs no time zone.
 //
-// Rates and increases (Pre) need the points of one series in order. They are computed while points
-// are added, by a few numbers for each series, and what is aggregated and merged is their value in
-// each pane. Therefore all points of a series have to be added to one Table.
+// Rates and increases (Pre) need the points of a series in order. They are computed while points
+// are added, with a few numbers per series, and their value in each pane is aggregated and merged.
+// Therefore all points of a series must be added to the same Table.
 package agg

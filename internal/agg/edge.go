@@ -2,8 +2,8 @@ package agg
 
 import "github.com/floedb/floe/internal/codec"
 
-// edge is the column of First and Last: the point with the least or the greatest time, and of
-// several at that time the one of the greatest series key.
+// edge is the column of First and Last: the point with the earliest or latest time. Among several
+// points at that time, the one with the greatest series key counts.
 type edge struct {
 	f      Func
 	there  [blockLen]bool

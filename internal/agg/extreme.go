@@ -7,7 +7,7 @@ import (
 )
 
 // extreme is the column of Min, Max and Spread: the least and the greatest value. -0 is below 0, so
-// that what is returned depends on no order.
+// that the result does not depend on the order of points.
 type extreme struct {
 	f        Func
 	there    [blockLen]bool
@@ -19,7 +19,7 @@ func newExtreme(f Func, _ float64) column { return &extreme{f: f} }
 func (e *extreme) add(i int, _ string, _ []int64, values []float64) {
 	least, greatest := values[0], values[0]
 	for _, v := range values[1:] {
-		// Comparisons first: they decide nearly always, and the functions of math know -0.
+		// Comparisons first: they nearly always decide, and the functions of math handle -0.
 		if v <= least {
 			least = math.Min(least, v)
 		}

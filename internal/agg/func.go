@@ -7,11 +7,11 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Func is what is computed of the points of a bucket.
+// Func is an aggregate function over the points of a bucket.
 type Func uint8
 
-// The functions. All but Count have no value for a bucket without points, and Stddev none for a
-// single point.
+// The functions. All except Count have no value for a bucket without points, and Stddev has none
+// for a single point.
 const (
 	Count Func = iota + 1
 	Total
@@ -25,24 +25,24 @@ const (
 	Percentile
 )
 
-// column is the states of blockLen panes, one after the other, of one function.
+// column holds the states of one function for blockLen consecutive panes.
 type column interface {
-	// add adds points to the state i: at least one. The key is that of their series.
+	// add adds at least one point to state i. key is the key of the points' series.
 	add(i int, key string, times []int64, values []float64)
-	// merge adds the state j of another column of the same type, which it leaves as it is.
+	// merge adds state j of another column of the same type, which it leaves unchanged.
 	merge(i int, o column, j int)
 	// empty reports whether a state has no points.
 	empty(i int) bool
-	// final computes the function, if the points allow it.
+	// final computes the function; ok is false if there are too few points.
 	final(i int) (float64, bool)
 	// code codes a state that is not empty.
 	code(i int, c *codec.Coder)
-	// bytes is the memory of a state beside that which every column has: what grows with its
-	// points.
+	// bytes is the memory of a state beyond the fixed size of the column: the part that grows with
+	// its points.
 	bytes(i int) int64
 }
 
-// funcs says how to compute each function.
+// funcs describes how to compute each function.
 var funcs = [...]struct {
 	column func(f Func, p float64) column
 	bytes  int64 // of a state
@@ -61,30 +61,30 @@ var funcs = [...]struct {
 
 func (f Func) valid() bool { return f >= Count && int(f) < len(funcs) }
 
-// blockLen is how many panes share a column. A window of a few hundred buckets, as charts have, is
-// a few blocks; of panes far apart each takes a block of 32 states, which the budget counts.
+// blockLen is the number of panes that share a column. A window of a few hundred buckets, as in
+// charts, is a few blocks. Panes far apart take a block of 32 states each, which the budget counts.
 const (
 	blockShift = 5
 	blockLen   = 1 << blockShift
 )
 
-// block is a column and the number of its first pane divided by blockLen.
+// block is a column and its number: the number of its first pane divided by blockLen.
 type block struct {
 	number int64
 	column column
 }
 
-// group is the states of all panes of what is aggregated together. Panes without points take no
-// memory, but those that share a block.
+// group holds the states of all panes of one group. Panes without points take no memory unless they
+// share a block.
 type group struct {
-	blocks []block // by number, unless there is an index
+	blocks []block // sorted by number, unless there is an index
 	latest int     // the block used last
-	// index has the places of all blocks, by number, since one came that is not behind all others:
-	// to insert each where it belongs would take the square of their number.
+	// index maps block numbers to places. It exists once a block has arrived out of order:
+	// inserting each at its sorted place would take quadratic time.
 	index map[int64]int
 }
 
-// find returns the block with a number, or false.
+// find returns the place of the block with a number, or false.
 func (g *group) find(number int64) (int, bool) {
 	if i := g.latest; i < len(g.blocks) && g.blocks[i].number == number {
 		return i, true
@@ -104,7 +104,7 @@ func (g *group) find(number int64) (int, bool) {
 
 func (b block) compare(number int64) int { return cmp.Compare(b.number, number) }
 
-// add adds a block that find has not found, and returns its place.
+// add adds a block that find did not find, and returns its place.
 func (g *group) add(b block) int {
 	g.latest = len(g.blocks)
 	if g.index == nil && g.latest > 0 && g.blocks[g.latest-1].number > b.number {
@@ -120,7 +120,7 @@ func (g *group) add(b block) int {
 	return g.latest
 }
 
-// sort puts the blocks into their order.
+// sort sorts the blocks by number.
 func (g *group) sort() {
 	if g.index != nil {
 		slices.SortFunc(g.blocks, func(a, b block) int { return a.compare(b.number) })

@@ -8,14 +8,14 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Encode appends everything that the table holds, for Merge of another table of the same plan;
-// nothing can be added after it. Equal tables have equal encodings:
+// Encode appends all contents of the table, for Merge into another table of the same plan. Nothing
+// can be added after it. Equal tables have equal encodings:
 //
 //	points | series | count of groups | groups, by their IDs
 //	group: ID | count of states | states, by pane
 //	state: pane, minus the one before plus one (the first: as it is) | what its function needs
 //
-// stop is asked now and then, and its error is returned.
+// stop is called from time to time, and its error is returned.
 //
 // Errors: LimitError.
 func (t *Table) Encode(dst []byte, stop func() error) ([]byte, error) {
@@ -63,7 +63,7 @@ type state struct {
 	i      int
 }
 
-// ready does what takes long before a state can be encoded or computed, and asks whether to stop.
+// ready does slow work before a state can be encoded or computed, calling stop from time to time.
 func (s state) ready(stop func() error) error {
 	if sample, ok := s.column.(*sample); ok {
 		return sample.sort(s.i, stop)
@@ -74,7 +74,7 @@ func (s state) ready(stop func() error) error {
 	return nil
 }
 
-// states goes over the states that are not empty, by pane.
+// states iterates over the states that are not empty, by pane.
 func (g *group) states() func(yield func(int64, state) bool) {
 	return func(yield func(int64, state) bool) {
 		g.sort()
@@ -99,11 +99,11 @@ func (t *Table) Groups() ([]string, error) {
 	return slices.DeleteFunc(ids, func(id string) bool { return len(t.groups[id].blocks) == 0 }), nil
 }
 
-// Merge adds what another table of the same plan has encoded, perhaps in another process. Of an
-// encoding that it refuses, a part may have been added. valid, if it is not nil, says whether a
-// group can be.
+// Merge adds the encoding of another table of the same plan, perhaps from another process. A
+// refused encoding may have been added in part. valid, unless nil, reports whether a group ID is
+// possible.
 //
-// Errors: LimitError; codec.ErrCorrupt for what Encode has not written.
+// Errors: LimitError; codec.ErrCorrupt if Encode cannot have written the encoding.
 func (t *Table) Merge(encoded []byte, valid func(groupID string) bool) error {
 	c := codec.NewDecoder(encoded)
 	var points, series, n uint64
@@ -134,8 +134,8 @@ func (t *Table) Merge(encoded []byte, valid func(groupID string) bool) error {
 	return c.Done()
 }
 
-// Join adds what another table of the same plan holds, which must not be used any more: Merge
-// without an encoding in between. stop is asked now and then, and its error is returned.
+// Join adds another table of the same plan, which must not be used afterwards. It is Merge without
+// an encoding in between. stop is called from time to time, and its error is returned.
 //
 // Errors: LimitError.
 func (t *Table) Join(o *Table, stop func() error) error {
@@ -178,7 +178,7 @@ func (t *Table) joinGroup(to, from *group, stop func() error) error {
 	return nil
 }
 
-// size is how much memory a group has taken.
+// size is the memory that a group takes.
 func (t *Table) size(id string) int64 {
 	n := groupBytes + int64(len(id))
 	for _, b := range t.groups[id].blocks {
@@ -199,7 +199,7 @@ func (t *Table) mergeGroup(g *group, c *codec.Coder) error {
 	for i := range n {
 		var skipped int64
 		c.Varint(&skipped)
-		// What comes is not believed before it is known to be small enough to be added.
+		// Check that the input is small enough before adding it.
 		if c.Err() != nil || i > 0 && skipped < 0 || skipped > 1<<56 || skipped < -1<<56 ||
 			!t.plan.Panes.holds(pane+skipped, t.plan.From, t.plan.To) {
 			c.Fail("bad pane")
@@ -214,7 +214,7 @@ func (t *Table) mergeGroup(g *group, c *codec.Coder) error {
 	return nil
 }
 
-// mergeState reads a state, to its place if that is empty.
+// mergeState reads a state, directly into its place if that is empty.
 func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
 	to, i := t.state(g, pane)
 	if to.empty(i) {
@@ -230,9 +230,9 @@ func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
 	return t.grow(to.bytes(i) - before)
 }
 
-// Finish computes the buckets of one of the Groups whose points allow it, in order: when each
-// begins, and its value, which may be infinite. The windows are those whose panes the plan has,
-// perhaps shifted. stop is asked now and then, and its error is returned.
+// Finish computes the buckets of one of the Groups, in order: when each begins and its value, which
+// may be infinite. Buckets with too few points are left out. The windows must have the panes of the
+// plan, perhaps shifted. stop is called from time to time, and its error is returned.
 //
 // Errors: LimitError.
 func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []int64, values []float64, err error) {
@@ -268,11 +268,10 @@ func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []i
 	return times, values, nil
 }
 
-// bucketRun is how many buckets are listed between two questions whether to stop.
+// bucketRun is the number of buckets listed between two calls of stop.
 const bucketRun = 1 << 12
 
-// buckets returns which buckets of a group have points. A single point may be in as many as there
-// are.
+// buckets returns the buckets of a group that have points. A single point may be in all of them.
 func (t *Table) buckets(g *group, w *Windows, stop func() error) (found []int64, err error) {
 	next := int64(0)
 	for pane := range g.states() {
@@ -291,8 +290,8 @@ func (t *Table) buckets(g *group, w *Windows, stop func() error) (found []int64,
 	return found, nil
 }
 
-// slide merges the panes of a bucket, one of which has points. What it merges counts as memory
-// while it does.
+// slide merges the panes of a bucket, at least one of which has points. The merged state counts as
+// memory in the meantime.
 func (t *Table) slide(g *group, first, end int64, stop func() error) (state, error) {
 	all, held := funcs[t.plan.Func].column(t.plan.Func, t.plan.P), int64(0)
 	defer func() { t.bytes -= held }()
@@ -316,7 +315,7 @@ func (t *Table) slide(g *group, first, end int64, stop func() error) (state, err
 	return state{all, 0}, nil
 }
 
-// between returns the blocks that have a pane of those given, the last excluded.
+// between returns the blocks that have a pane from first to end, end excluded.
 func (g *group) between(first, end int64) []block {
 	g.sort()
 	i, _ := slices.BinarySearchFunc(g.blocks, floorDiv(first, blockLen),

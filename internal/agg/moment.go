@@ -2,7 +2,7 @@ package agg
 
 import "github.com/floedb/floe/internal/codec"
 
-// moment is the column of Count, Total and Avg: how many points, and their exact sum.
+// moment is the column of Count, Total and Avg: the number of points and their exact sum.
 type moment struct {
 	f    Func
 	n    [blockLen]uint64
@@ -24,7 +24,7 @@ func (m *moment) add(i int, _ string, _ []int64, values []float64) {
 	}
 }
 
-// addSum adds n points by their sum, as a float64 and what its rounding lost.
+// addSum adds n points by their sum, given as a float64 and its rounding error.
 func (m *moment) addSum(i int, n uint64, sum, lost float64) {
 	m.n[i] += n
 	if m.sums != nil {
@@ -66,7 +66,7 @@ func (m *moment) bytes(i int) int64 {
 	return m.sums[i].bytes()
 }
 
-// codeCount codes a number of points that is not 0.
+// codeCount codes a nonzero number of points.
 func codeCount(c *codec.Coder, n *uint64) {
 	if c.Uvarint(n); c.Reading() && (*n == 0 || *n > 1<<60) {
 		c.Fail("bad count")

@@ -42,10 +42,10 @@ func (s *sample) merge(i int, o column, j int) {
 
 func (s *sample) empty(i int) bool { return len(s.values[i]) == 0 }
 
-// sortRun is how many values are sorted between two questions whether to stop: a few ms.
+// sortRun is the number of values sorted between two calls of stop: a few ms.
 const sortRun = 1 << 15
 
-// sort sorts a state, as final and code need it, and stops early if it is told to.
+// sort sorts a state, as final and code require. It ends early with the error of stop.
 func (s *sample) sort(i int, stop func() error) error {
 	v := s.values[i]
 	for run := range slices.Chunk(v, sortRun) {
@@ -105,7 +105,7 @@ func quantile(sorted []uint64, p float64) float64 {
 	return float64(low*(1-part)) + float64(high*part)
 }
 
-// code codes the sorted values by their differences.
+// code codes the sorted values as differences.
 func (s *sample) code(i int, c *codec.Coder) {
 	n := uint64(len(s.values[i]))
 	if codeCount(c, &n); c.Reading() {

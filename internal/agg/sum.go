@@ -7,14 +7,14 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Sum is an exact sum of finite values, rounded when it is asked for. The zero value is 0. A Sum
-// must not be copied while it is used.
+// Sum is an exact sum of finite values, rounded only when it is read. The zero value is 0. A Sum
+// must not be copied after first use.
 //
-// Three words hold 192 bits in two's complement, the lowest counting 2^-128: enough for every value
-// whose magnitude is below 2^52 and whose last bit is not below 2^-128, which is where measured
-// values are. The highest word stays within ±2^62 between calls, so that 1,024 such values can be
-// added without looking at overflow. All else goes to a wide, which is made when the first such
-// value comes.
+// Three words hold 192 bits in two's complement, the lowest counting 2^-128. That is enough for
+// every value whose magnitude is below 2^52 and whose last bit is not below 2^-128, the range of
+// measured values. The highest word stays within ±2^62 between calls, so that 1,024 such values can
+// be added without checking for overflow. Other values go to a wide, which is allocated when the
+// first one arrives.
 type Sum struct {
 	w0, w1, w2 uint64
 	rest       *wide
@@ -23,8 +23,8 @@ type Sum struct {
 const (
 	sumBase   = -2                 // the lowest word of a Sum, as wide counts words
 	sumExp    = 64*sumBase + 1075  // the biased exponent of a float64 whose mantissa begins at the lowest bit
-	sumRange  = 1023 + 52 - sumExp // so many exponents from there on take the three words
-	sumChunk  = 1024               // values added between looks at the highest word
+	sumRange  = 1023 + 52 - sumExp // number of exponents from there on that fit the three words
+	sumChunk  = 1024               // values added between checks of the highest word
 	mantissa  = 1<<52 - 1
 	hiddenBit = 1 << 52
 )
@@ -32,7 +32,7 @@ const (
 // Add adds a finite value.
 func (s *Sum) Add(v float64) { s.AddColumn([]float64{v}) }
 
-// AddColumn adds finite values, at a few nanoseconds each.
+// AddColumn adds finite values, taking a few nanoseconds each.
 func (s *Sum) AddColumn(values []float64) {
 	for len(values) > sumChunk {
 		s.addChunk(values[:sumChunk])
@@ -51,8 +51,8 @@ func (s *Sum) addChunk(values []float64) {
 			continue
 		}
 		m := b&mantissa | hiddenBit
-		// Shifts by 64 or more, which is what negative differences are here, give 0: so each word
-		// is right for every shift from 0 to 127.
+		// Shifts by 64 or more, which negative differences are here, give 0. So each word is right
+		// for every shift from 0 to 127.
 		x0 := m << shift
 		x1 := m<<(shift-64) | m>>(64-shift)
 		x2 := m >> (128 - shift)
@@ -69,7 +69,7 @@ func (s *Sum) addChunk(values []float64) {
 	}
 }
 
-// addRest adds a value, given as its bits, that is 0 or beyond the three words.
+// addRest adds a value, given as its bits, that is 0 or outside the three words.
 func (s *Sum) addRest(b uint64) {
 	if b<<1 == 0 {
 		return
@@ -99,7 +99,7 @@ func (s *Sum) spill() {
 	s.w0, s.w1, s.w2 = 0, 0, 0
 }
 
-// Merge adds another sum, which it leaves as it is.
+// Merge adds another sum, which it leaves unchanged.
 func (s *Sum) Merge(o *Sum) {
 	var c uint64
 	s.w0, c = bits.Add64(s.w0, o.w0, 0)
@@ -116,8 +116,8 @@ func (s *Sum) Merge(o *Sum) {
 	}
 }
 
-// Float returns the sum, rounded to the nearest float64, ties to even: ±Inf if it is beyond the
-// greatest, and 0 for nothing.
+// Float returns the sum, rounded to the nearest float64, ties to even. It is ±Inf beyond the
+// greatest float64, and 0 for the empty sum.
 func (s *Sum) Float() float64 {
 	if s.rest != nil {
 		all := s.whole()
@@ -131,8 +131,8 @@ func (s *Sum) Float() float64 {
 	return roundWords(w[:], sumBase, negative)
 }
 
-// Mean returns the rounded sum divided by n. A sum beyond the greatest float64 is divided before it
-// is rounded, so that the mean of finite values is finite.
+// Mean returns the rounded sum divided by n. A sum beyond the greatest float64 is divided before
+// rounding, so that the mean of finite values is finite.
 func (s *Sum) Mean(n uint64) float64 {
 	v := s.Float()
 	if !math.IsInf(v, 0) {
@@ -143,12 +143,13 @@ func (s *Sum) Mean(n uint64) float64 {
 	return math.Ldexp(all.float()/float64(n), 64)
 }
 
-// Parts takes the sum apart into at most so many finite values, and leaves 0: each is what is left,
-// rounded to the nearest float64, or the greatest one if that is beyond it. Their exact sum is the
-// sum. Of a finite sum the first is what Float returns; few values have more than two.
+// Parts splits the sum into at most the given number of finite values and resets it to 0. Each part
+// is the remainder rounded to the nearest float64, or the greatest float64 if the remainder exceeds
+// it. The exact sum of the parts is the sum. The first part of a finite sum equals Float; few sums
+// need more than two.
 //
-// If the parts are not enough, which only sums of some dozens of the greatest float64 take, the
-// least of it is left out.
+// If the parts do not suffice, the least significant rest is dropped. Only sums of some dozens of
+// the greatest float64 need that many.
 func (s *Sum) Parts(dst []float64, most int) []float64 {
 	for ; most > 0; most-- {
 		v := s.Float()
@@ -174,8 +175,8 @@ func (s *Sum) whole() wide {
 	return all
 }
 
-// Code codes the sum. The encoding depends on its value only: 1 byte for 0, and 10 to 27 for most
-// others.
+// Code codes the sum. The encoding depends only on its value: 1 byte for 0, and 10 to 27 bytes for
+// most others.
 func (s *Sum) Code(c *codec.Coder) {
 	if !c.Reading() && s.rest == nil {
 		w := [...]uint64{s.w0, s.w1, s.w2, uint64(int64(s.w2) >> 63)}
@@ -201,7 +202,7 @@ func (s *Sum) Code(c *codec.Coder) {
 	s.w0, s.w1, s.w2 = a.word(sumBase), a.word(sumBase+1), a.word(sumBase+2)
 }
 
-// bytes is how much memory the sum has taken beside the struct.
+// bytes is the memory of the sum beyond the struct.
 func (s *Sum) bytes() int64 {
 	if s.rest == nil {
 		return 0

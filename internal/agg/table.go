@@ -11,10 +11,10 @@ import (
 // Plan is what a Table computes, the same for all parts of a query.
 type Plan struct {
 	Func     Func
-	P        float64 // of Percentile, 0 to 100
+	P        float64 // for Percentile, 0 to 100
 	Pre      Pre
 	Panes    Panes
-	From, To int64 // ms; points outside are left out, but Pre takes the last one before From
+	From, To int64 // ms; points outside are ignored, but Pre uses the last one before From
 }
 
 // Code codes the plan.
@@ -35,7 +35,7 @@ func (p *Plan) valid() bool {
 		p.Panes.cover(p.From, p.To)
 }
 
-// Limits bound a Table. 0 is no bound.
+// Limits bound a Table; 0 means unlimited.
 type Limits struct {
 	Points int64 // added
 	Bytes  int64 // of memory
@@ -47,7 +47,7 @@ const (
 	LimitBytes  = "bytes"
 )
 
-// LimitError says which limit of a Table has been exceeded.
+// LimitError names the limit of a Table that was exceeded.
 type LimitError struct {
 	Limit string
 	Max   int64
@@ -55,20 +55,19 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("more than %d %s", e.Max, e.Limit) }
 
-// Table is the states of all groups and panes of one aggregation. Groups are named by strings that
-// mean something to the caller only.
+// Table holds the states of all groups and panes of one aggregation. Group names are opaque strings
+// of the caller.
 type Table struct {
 	plan   Plan
 	limits Limits
 	groups map[string]*group
-	open   []*Series // whose latest pane is to be emitted; only with Pre
+	open   []*Series // with a latest pane still to be emitted; only with Pre
 	points int64
 	series int64
 	bytes  int64
 }
 
-// Memory that is not counted in states, roughly: of a group, a block, a series, and what comes of a
-// bucket.
+// Approximate memory not counted in states: of a group, a block, a series and a bucket.
 const (
 	groupBytes  = 160
 	blockBytes  = 96 // with its place in an index
@@ -81,10 +80,10 @@ func NewTable(plan Plan, limits Limits) *Table {
 	return &Table{plan: plan, limits: limits, groups: make(map[string]*group)}
 }
 
-// Points returns how many points have been added, here and to what has been merged.
+// Points returns the number of points added, here and to merged tables.
 func (t *Table) Points() int64 { return t.points }
 
-// SeriesCount returns how many series have been added, here and to what has been merged.
+// SeriesCount returns the number of series added, here and to merged tables.
 func (t *Table) SeriesCount() int64 { return t.series }
 
 // Series adds the points of one series to its group.
@@ -94,14 +93,14 @@ type Series struct {
 	key     string
 	counter *counter // with Pre
 	counted bool     // has had points
-	pane    int64    // of the latest run, which goes from start to end
+	pane    int64    // of the latest run, which spans start to end
 	start   int64
 	end     int64
-	run     int // length of the latest run of points in one pane: the next is often as long
+	run     int // length of the latest run of points in one pane, a good guess for the next
 }
 
-// Series returns what adds the points of a series to a group. Its key orders series that have
-// points at the same time, see First. It counts as a series once it has a point.
+// Series returns a Series for adding points to a group. Its key orders series that have points at
+// the same time, see First. It counts as a series once it has a point.
 func (t *Table) Series(groupID, key string) (*Series, error) {
 	s := &Series{t: t, g: t.group(groupID), key: key, run: 1}
 	if t.plan.Pre != Points {
@@ -121,8 +120,8 @@ func (t *Table) group(id string) *group {
 	return g
 }
 
-// Add adds points in the order of their times, which have to be later than those of the calls
-// before if the plan has a Pre; the values are finite. It keeps neither slice.
+// Add adds points in order of time. If the plan has a Pre, they must be later than those of
+// previous calls. The values must be finite. Add keeps neither slice.
 //
 // Errors: LimitError.
 func (s *Series) Add(times []int64, values []float64) error {
@@ -154,8 +153,7 @@ func (s *Series) Add(times []int64, values []float64) error {
 // Bytes returns the memory that the table takes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Pass counts points of the series that were read and are not added, and bytes of memory that they
-// take.
+// Pass counts points of the series that were read but not added, and their bytes of memory.
 //
 // Errors: LimitError.
 func (s *Series) Pass(points int, bytes int64) error {
@@ -170,7 +168,7 @@ func (s *Series) Pass(points int, bytes int64) error {
 	return t.grow(bytes)
 }
 
-// enter finds the pane of a time: mostly it is that of the run before, or the next.
+// enter finds the pane of a time, mostly that of the previous run or the next one.
 func (s *Series) enter(time int64) {
 	p := &s.t.plan.Panes
 	if step := s.end - s.start; p.bounds == nil && time >= s.end && time < s.end+step {
@@ -183,8 +181,8 @@ func (s *Series) enter(time int64) {
 	}
 }
 
-// runOf returns how many times there are before end, the first included. Points come at regular
-// times, so it tries the length of the run before.
+// runOf returns the number of times before end; the first one always is. Points arrive at regular
+// intervals, so it tries the length of the previous run.
 func (s *Series) runOf(times []int64, end int64) int {
 	n := s.run
 	if n > len(times) || times[n-1] >= end || n < len(times) && times[n] < end {
@@ -215,7 +213,7 @@ func (s *Series) addRun(pane int64, times []int64, values []float64) error {
 	return nil
 }
 
-// emit adds what a counter has counted of a pane to the group.
+// emit adds the counter's result for a pane to the group.
 func (s *Series) emit() error {
 	c := s.counter
 	if !c.open {
@@ -253,7 +251,7 @@ func (t *Table) add(g *group, pane int64, key string, times []int64, values []fl
 	return t.grow(c.bytes(i) - before)
 }
 
-// state returns the column and the place of a state, which it makes if need be.
+// state returns the column and place of a state, and creates it if necessary.
 func (t *Table) state(g *group, pane int64) (column, int) {
 	number := pane >> blockShift // rounded down, also below 0
 	i, found := g.find(number)
@@ -273,7 +271,7 @@ func (t *Table) grow(n int64) error {
 	return nil
 }
 
-// Rollup is what is known of several points of a series that have been rolled up.
+// Rollup summarizes several points of a series.
 type Rollup struct {
 	Start               int64   // ms; no bound of a pane lies between two of the points
 	Count               uint64  // at least 1
@@ -284,14 +282,14 @@ type Rollup struct {
 	FirstTime, LastTime int64 // ms, or Start
 }
 
-// TakesRollups reports whether the plan can be answered with rollups of buckets that are every ms
-// long, as far as they end within its range.
+// TakesRollups reports whether the plan can be answered with rollups of buckets of every ms, as far
+// as they end within its range.
 func (p *Plan) TakesRollups(every int64) bool {
 	return p.Pre == Points && p.Func != Stddev && p.Func != Percentile && p.Panes.Aligned(every) && p.From%every == 0
 }
 
-// AddRollup adds what a rollup stands for. The plan has to take rollups of its length, and it must
-// not end behind the range; it counts as one point.
+// AddRollup adds the points that a rollup summarizes. The plan must take rollups of its length, and
+// the rollup must not end after the range. It counts as one point.
 //
 // Errors: LimitError.
 func (s *Series) AddRollup(r *Rollup) error {

@@ -9,19 +9,18 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// wide is an integer of any length times 2^(64*base), in two's complement, lowest word first: the
-// exact sum of any values, or squares of values. It is as long as its values need: the square of
-// the least float64 is 2^-2148, the sum of 2^64 squares of the greatest is below 2^2112.
+// wide is an integer of any length times 2^(64*base), in two's complement, lowest word first. It
+// holds the exact sum of any values, or squares of values, and is as long as they need. The square
+// of the least float64 is 2^-2148; the sum of 2^64 squares of the greatest is below 2^2112.
 //
-// The highest word is kept within ±2^62, so that adding anything whose words all lie below it can
-// not overflow. The zero value is 0.
+// The highest word is kept within ±2^62, so that adding a number whose words all lie below it
+// cannot overflow. The zero value is 0.
 type wide struct {
 	base int
 	w    []uint64
 }
 
-// The words that a wide may have: those that squares of float64 values have bits in, and what sums
-// of them carry to.
+// Bounds of a wide's words: the bits of squares of float64 values, and the carries of their sums.
 const (
 	leastWord = -34 // 2^-2176
 	endWord   = 36  // 2^2304
@@ -95,7 +94,7 @@ func (a *wide) guard() {
 	}
 }
 
-// sign is what the words above the highest would be: all ones if the number is negative.
+// sign is the word above the highest: all ones if the number is negative.
 func (a *wide) sign() uint64 {
 	if len(a.w) == 0 {
 		return 0
@@ -142,7 +141,7 @@ func roundWords(w []uint64, base int, negative bool) float64 {
 		return 0
 	}
 	top := 64*(n-1) + bits.Len64(w[n-1]) - 1 // the highest bit
-	lowest := max(top-52, -1074-64*base)     // the last bit that is kept: 53 of them, fewer of subnormal results
+	lowest := max(top-52, -1074-64*base)     // the last bit kept: 53 of them, fewer for subnormal results
 	if lowest > top+1 {
 		return 0
 	}
@@ -157,7 +156,7 @@ func roundWords(w []uint64, base int, negative bool) float64 {
 	return v
 }
 
-// wordAt returns the 64 bits of w from a bit on, which may be negative.
+// wordAt returns the 64 bits of w that begin at a bit, which may be negative.
 func wordAt(w []uint64, bit int) uint64 {
 	i, s := bit>>6, uint(bit&63)
 	var v uint64
@@ -199,7 +198,7 @@ func (a *wide) big() *big.Int {
 	return v
 }
 
-// code codes the number, whose encoding depends on nothing but its value:
+// code codes the number; the encoding depends only on its value:
 //
 //	count of words (1 byte) | base (varint, if there are any) | words, 8 bytes each, little endian
 //
@@ -215,7 +214,7 @@ func (a *wide) code(c *codec.Coder) {
 	}
 }
 
-// appendWords codes words, of which the lowest is that of 2^(64*base).
+// appendWords codes words whose lowest counts 2^(64*base).
 func appendWords(c *codec.Coder, base int, w []uint64) {
 	for len(w) > 0 && w[0] == 0 {
 		w, base = w[1:], base+1
@@ -232,8 +231,8 @@ func appendWords(c *codec.Coder, base int, w []uint64) {
 	}
 }
 
-// readWords reads what appendWords wrote, into w if there is room. There are none if they are not
-// to be read, or say 0.
+// readWords reads the output of appendWords, into w if it has room. It returns no words if decoding
+// fails or the number is 0.
 func readWords(c *codec.Coder, w []uint64) (base int, words []uint64) {
 	var n byte
 	var at int64
@@ -261,5 +260,5 @@ func readWords(c *codec.Coder, w []uint64) (base int, words []uint64) {
 	return int(at), w
 }
 
-// isSign reports whether a word says no more than that below it.
+// isSign reports whether a word only repeats the sign of the word below it.
 func isSign(top, below uint64) bool { return top == uint64(int64(below)>>63) }

@@ -8,11 +8,11 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// MaxTime bounds times and durations, in ms on both sides of the epoch: 285,000 years, so that sums
-// of a few of them do not overflow.
+// MaxTime bounds times and durations, in ms on both sides of the epoch. It is 285,000 years, so
+// that sums of a few of them do not overflow.
 const MaxTime = 1 << 53
 
-// ErrWindows is wrapped by what says that there would be too many buckets.
+// ErrWindows is wrapped by errors that report too many buckets.
 var ErrWindows = errors.New("too many buckets")
 
 const (
@@ -20,8 +20,8 @@ const (
 	week = 7 * day
 )
 
-// Step is the length of a window or the distance between two: a number of months or of ms, one of
-// them 0.
+// Step is the length of a window or the distance between two: a number of months or of ms, the
+// other being 0.
 type Step struct {
 	Months int64
 	Millis int64
@@ -33,8 +33,8 @@ type Panes struct {
 	bounds       []int64 // ascending; pane i goes from bounds[i] to bounds[i+1]
 }
 
-// Index returns the pane of a time. With explicit bounds it is -1 before the first and their number
-// minus one from the last on: no pane.
+// Index returns the pane of a time. With explicit bounds it is -1 before the first bound, and the
+// number of bounds minus one from the last bound on; neither is a pane.
 func (p *Panes) Index(t int64) int64 {
 	if p.bounds == nil {
 		return floorDiv(t-p.origin, p.step)
@@ -46,7 +46,7 @@ func (p *Panes) Index(t int64) int64 {
 	return int64(i)
 }
 
-// Start returns the first ms of a pane, which is the one after the last ms of the pane before it.
+// Start returns the first ms of a pane, which is one after the last ms of the previous pane.
 func (p *Panes) Start(i int64) int64 {
 	if p.bounds == nil {
 		return p.origin + i*p.step
@@ -54,7 +54,7 @@ func (p *Panes) Start(i int64) int64 {
 	return p.bounds[i]
 }
 
-// Aligned reports whether every bound of panes is a multiple of every ms since the epoch.
+// Aligned reports whether all bounds of the panes are multiples of every ms since the epoch.
 func (p *Panes) Aligned(every int64) bool {
 	for _, b := range p.bounds {
 		if b%every != 0 {
@@ -64,7 +64,7 @@ func (p *Panes) Aligned(every int64) bool {
 	return p.bounds != nil || p.step%every == 0 && p.origin%every == 0
 }
 
-// holds reports whether a pane exists and has a part of a range.
+// holds reports whether a pane exists and overlaps a range.
 func (p *Panes) holds(i, from, to int64) bool {
 	if p.bounds != nil {
 		return i >= 0 && i < int64(len(p.bounds))-1 && p.bounds[i] < to && p.bounds[i+1] > from
@@ -101,28 +101,28 @@ func (p *Panes) valid() bool {
 	return p.origin == 0 && len(p.bounds) > 1
 }
 
-// Windows are the buckets of a query: each consists of panes, one or more.
+// Windows are the buckets of a query; each consists of one or more panes.
 type Windows struct {
 	Panes    Panes
 	from, to int64
 	// By step: a bucket begins every stride panes and has size panes.
 	stride, size int64
-	// By bounds: the panes of each bucket. nil if the windows go by a step.
+	// By bounds: the panes of each bucket. nil if the windows have a step.
 	spans []span
 }
 
 // span is the panes of a bucket, the last excluded.
 type span struct{ first, end int64 }
 
-// Whole is the one bucket of a range.
+// Whole returns a single bucket for a range.
 func Whole(from, to int64) Windows {
 	return Windows{Panes: Panes{bounds: []int64{from, to}}, from: from, to: to, spans: []span{{0, 1}}}
 }
 
-// Layout is how windows are made: size long, one every so often, in a time zone or (nil) by
+// Layout describes windows: their size, their distance (every), and a time zone, or nil for
 // multiples of ms since the epoch. Windows begin at multiples of every, those of weeks on Mondays.
-// Steps of months, and all steps if there is a zone, go by the calendar (of UTC if there is none),
-// see calendar.
+// Steps of months, and all steps if there is a zone, follow the calendar (UTC without a zone), see
+// calendar.
 type Layout struct {
 	Size, Every Step
 	Zone        *time.Location
@@ -139,9 +139,9 @@ func (l *Layout) zone() *time.Location {
 	return l.Zone
 }
 
-// Windows returns the buckets of a range: the first is the last one that begins at or before its
-// beginning, so its first part and the last part of the last may lie outside of the range. stop is
-// asked now and then, and its error is returned.
+// Windows returns the buckets of a range. The first is the last one that begins at or before the
+// beginning of the range. So parts of the first and the last bucket may lie outside the range. stop
+// is called from time to time, and its error is returned.
 //
 // Errors: ErrWindows if a calendar, whose windows are listed, has more than max; others if the
 // steps do not suit a calendar.
@@ -160,7 +160,7 @@ func fixed(size, every int64, r Range) Windows {
 	return Windows{Panes: Panes{step: step, origin: origin(every)}, from: r.From, to: r.To, stride: every / step, size: size / step}
 }
 
-// origin is where buckets are counted from: the epoch, or the Monday before it for weeks.
+// origin is where buckets are counted from: the epoch, or for weeks the Monday before it.
 func origin(every int64) int64 {
 	if every%week == 0 {
 		return -3 * day
@@ -168,7 +168,7 @@ func origin(every int64) int64 {
 	return 0
 }
 
-// Floor returns the start of the bucket that a time is in.
+// Floor returns the start of the bucket that contains a time.
 func (l *Layout) Floor(t int64) (int64, error) {
 	if !l.byCalendar() {
 		every := l.Every.Millis
@@ -181,7 +181,7 @@ func (l *Layout) Floor(t int64) (int64, error) {
 	return starts[0].at, nil
 }
 
-// Count returns how many buckets there are, those without points included.
+// Count returns the number of buckets, including those without points.
 func (w *Windows) Count() int64 {
 	if w.spans != nil || w.stride == 0 {
 		return int64(len(w.spans))
@@ -193,7 +193,7 @@ func (w *Windows) Count() int64 {
 	return floorDiv(w.to-1-w.Panes.origin, every) - floorDiv(w.from-w.Panes.origin, every) + 1
 }
 
-// Bucket returns when a bucket begins, and its panes, the last excluded; i counts from 0.
+// Bucket returns the start of a bucket and its panes, end excluded; i counts from 0.
 func (w *Windows) Bucket(i int64) (start, first, end int64) {
 	if w.spans != nil {
 		s := w.spans[i]
@@ -203,7 +203,7 @@ func (w *Windows) Bucket(i int64) (start, first, end int64) {
 	return w.Panes.Start(first), first, first + w.size
 }
 
-// containing returns the buckets that a pane is part of, the last excluded.
+// containing returns the buckets that contain a pane, end excluded.
 func (w *Windows) containing(pane int64) (first, end int64) {
 	if w.spans == nil {
 		zero := floorDiv(w.from-w.Panes.origin, w.stride*w.Panes.step)
@@ -236,8 +236,8 @@ func (w *Windows) Tumbling() bool {
 	return w.spans != nil || w.size == 1 && w.stride == 1
 }
 
-// Starts returns windows, of one pane each, that begin as these do: points that lie at the
-// beginnings of buckets are in the same buckets again.
+// Starts returns windows of one pane each that begin where these do. Points at the beginnings of
+// buckets fall into the same buckets again.
 func (w *Windows) Starts() Windows {
 	if w.Tumbling() {
 		return *w
