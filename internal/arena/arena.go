@@ -2,15 +2,14 @@ package arena
 
 import "bytes"
 
-// Arena hands out copies that stay valid until Reset, or for good if it is dropped instead. The
-// zero value is ready for use.
+// Arena hands out copies that stay valid until Reset, or indefinitely if the Arena is dropped
+// instead. The zero value is ready for use.
 type Arena struct {
-	// Chunk is how many bytes are allocated at a time, which is what a copy that is kept keeps with
-	// it. 0 begins with 4 KiB, for those who need little, and allocates more and more, up to 256
-	// KiB.
+	// Chunk is the number of bytes allocated at a time. A copy that is kept keeps its whole chunk.
+	// 0 starts with 4 KiB, for small uses, and grows up to 256 KiB.
 	Chunk int
 
-	chunks [][]byte // chunks[:used] are full, the last of them is being filled
+	chunks [][]byte // chunks[:used] are in use, the last of them is being filled
 	used   int
 }
 
@@ -21,7 +20,7 @@ const (
 	kept       = 2 << 20 // bytes of chunks that Reset keeps
 )
 
-// Copy returns a copy of b, which is never nil. Those over a fourth of a chunk get memory of their
+// Copy returns a copy of b, never nil. A copy larger than a quarter of a chunk gets memory of its
 // own.
 func (a *Arena) Copy(b []byte) []byte {
 	if len(b) == 0 {
@@ -43,7 +42,7 @@ func (a *Arena) Copy(b []byte) []byte {
 	return (*chunk)[start:len(*chunk):len(*chunk)]
 }
 
-// next takes the next chunk into use, which is a new one if all are.
+// next starts the next chunk, allocating one if all are in use.
 func (a *Arena) next() {
 	if a.used == len(a.chunks) {
 		size := a.Chunk
@@ -60,8 +59,8 @@ func (a *Arena) next() {
 	a.used++
 }
 
-// Reset takes all copies back, to use their memory again. It keeps 2 MiB of it, so that one huge
-// batch does not hold its memory for ever.
+// Reset invalidates all copies and reuses their memory. It keeps at most 2 MiB, so that one huge
+// batch does not hold its memory indefinitely.
 func (a *Arena) Reset() {
 	n, bytes := 0, 0
 	for n < len(a.chunks) && bytes+cap(a.chunks[n]) <= kept {

@@ -1,3 +1,3 @@
-// Package arena copies many small byte slices into few pieces of memory: allocating each takes
-// longer than most of what is done with it.
+// Package arena copies many small byte slices into few allocations. Allocating each one would take
+// longer than most of the work done with it.
 package arena
