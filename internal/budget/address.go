@@ -2,8 +2,8 @@ package budget
 
 import "net/netip"
 
-// Host returns the address that counts for an end of a connection: of IPv6 a network, since one
-// customer has all of it.
+// Host returns the address by which a connection's end is counted. For IPv6 it is the /64 network,
+// since a customer owns all of it.
 func Host(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() && !addr.IsLoopback() {
@@ -14,6 +14,6 @@ func Host(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// AddressShare returns how many of so many connections one address may have: three fourths, so that
-// others find a place; of few all.
+// AddressShare returns how many of a number of connections one address may have: three quarters, so
+// that other addresses find room. At small numbers it may have all.
 func AddressShare(connections int) int { return max(connections/4*3, 16) }

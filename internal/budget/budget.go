@@ -18,31 +18,31 @@ const (
 	kib = int64(1) << 10
 	mib = int64(1) << 20
 
-	// What one of them costs, at most or nearly so.
-	callBytes  = 16 * kib // a call under way: its goroutine, what it has decoded, its place in a shard
-	waitBytes  = 8 * kib  // a call that waits
-	tableCount = 4        // memtables at a time
+	// Cost of each, at most or nearly so.
+	callBytes  = 16 * kib // an active call: its goroutine, decoded data, its place in a shard
+	waitBytes  = 8 * kib  // a waiting call
+	tableCount = 4        // concurrent memtables
 )
 
-// Limits are what a node bounds itself by.
+// Limits are the bounds that a node sets for itself.
 type Limits struct {
 	Cache      int64 // blocks and rows of the state, in bytes
 	MemTable   int64 // one of four, in bytes
 	LogCache   int64 // recent entries of the log, in bytes
-	Proposals  int64 // commands under way in one shard, in bytes
-	State      int64 // keyed state of jobs that is remembered, in bytes
-	Requests   int64 // requests of all connections under way, in bytes
-	Answers    int64 // of all connections, not sent yet, in bytes
+	Proposals  int64 // active commands in one shard, in bytes
+	State      int64 // cached keyed state of jobs, in bytes
+	Requests   int64 // active requests of all connections, in bytes
+	Answers    int64 // unsent answers of all connections, in bytes
 	ConnBuffer int64 // of a connection, in bytes
 
 	Connections int // to the port for clients and nodes
-	Calls       int // of clients under way
-	Waits       int // calls of clients that wait
+	Calls       int // active calls of clients
+	Waits       int // waiting calls of clients
 
-	Tables int // files of the state database that are open; 0: as many as it likes
+	Tables int // open files of the state database; 0: unlimited
 
-	HTTPRequests    int   // under way, of the dashboard
-	HTTPConnections int   // to it
+	HTTPRequests    int   // active requests to the dashboard
+	HTTPConnections int   // connections to the dashboard
 	HTTPBodies      int64 // of all requests, in bytes
 }
 
@@ -55,8 +55,8 @@ func Default() Limits {
 	}
 }
 
-// Divide returns the limits of a node with so many shards and bytes in all; none is more than it is
-// without a budget, but for the cache.
+// Divide returns the limits of a node with a number of shards and a total of bytes. None exceeds
+// its default without a budget, except the cache.
 func Divide(total int64, shards int) Limits {
 	most := Default()
 	part := func(of int64, least, most int64) int64 { return min(max(total/of, least), most) }
@@ -80,17 +80,17 @@ func Divide(total int64, shards int) Limits {
 	return l
 }
 
-// Files of a process that may have few of them open.
+// Files of a process whose limit of open files is low.
 const (
-	ownFiles   = 64     // the log, standard streams, connections to other nodes, and what else is open now and then
-	mostTables = 1000   // that the state database has open, if it may
-	leastFiles = 512    // with fewer there is no node
-	manyFiles  = 40_000 // with so many nothing has to be fitted
+	ownFiles   = 64     // the log, standard streams, connections to other nodes, and files opened now and then
+	mostTables = 1000   // maximum for the state database
+	leastFiles = 512    // minimum for a node
+	manyFiles  = 40_000 // from here on no limits need fitting
 )
 
-// FitFiles lowers the limits so that a process that may have so many files open, 0 being any
-// number, never has that many: connections are files too, and what is written needs some. It
-// reports whether it had to.
+// FitFiles lowers the limits so that a process that may have the given number of open files, 0
+// meaning any number, never exceeds it. Connections count as files, and writes need some. FitFiles
+// reports whether it lowered a limit of connections.
 func (l *Limits) FitFiles(files int) (lowered bool) {
 	if files == 0 || files >= manyFiles {
 		return false
@@ -102,7 +102,7 @@ func (l *Limits) FitFiles(files int) (lowered bool) {
 		limit *int
 		most  int
 	}{{&l.Connections, rest / 2 * 10 / 11}, {&l.HTTPConnections,
-		rest/4 - httpLatecomers}} { // those who hear that there is no place, and two ports of HTTP
+		rest/4 - httpLatecomers}} { // connections that are told the node is full, and two HTTP ports
 		if most := max(fit.most, 16); *fit.limit > most {
 			*fit.limit, lowered = most, true
 		}
@@ -110,19 +110,19 @@ func (l *Limits) FitFiles(files int) (lowered bool) {
 	return lowered
 }
 
-// httpLatecomers are connections that the ports of HTTP take beyond their limit.
+// httpLatecomers is the number of connections that HTTP ports accept beyond their limit.
 const httpLatecomers = 64
 
 // MemTables returns the bytes of all memtables.
 func (l *Limits) MemTables() int64 { return tableCount * l.MemTable }
 
-// Share is a line of the division.
+// Share is one line of the division of a budget.
 type Share struct {
 	What  string
 	Bytes int64
 }
 
-// Shares returns what the limits come to, at most, and what is left of the total.
+// Shares returns the maximum cost of each limit, and the rest of the total.
 func (l *Limits) Shares(total int64, shards int) []Share {
 	all := []Share{
 		{"cached blocks and rows (cache_size)", l.Cache},
@@ -144,7 +144,7 @@ func (l *Limits) Shares(total int64, shards int) []Share {
 	return append(all, Share{"the rest: garbage, stacks, tables", left})
 }
 
-// Size returns a number of bytes as a person reads it.
+// Size formats a number of bytes for people.
 func Size(n int64) string {
 	for i, unit := range []string{"GiB", "MiB", "KiB"} {
 		if shift := 10 * (3 - i); n >= 1<<shift && n%(1<<shift) == 0 {
@@ -157,8 +157,9 @@ func Size(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// Found returns what the process is allowed, and who says so: GOMEMLIMIT, or nine tenths of the
-// limit of its cgroup, in whose memory are files that were read as well. 0 if nobody says anything.
+// Found returns the memory that the process may use, and the source of that limit: GOMEMLIMIT, or
+// nine tenths of its cgroup limit, as a cgroup's memory includes files that were read. It returns 0
+// if there is no limit.
 func Found() (total int64, from string) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit, "GOMEMLIMIT"
@@ -169,8 +170,8 @@ func Found() (total int64, from string) {
 	return 0, ""
 }
 
-// cgroupLimit returns the least limit of the process's cgroup, of version 2 or of the controller
-// memory of version 1, and those above it, 0 if there is none.
+// cgroupLimit returns the least memory limit of the process's cgroup and its ancestors, in version
+// 2 or the memory controller of version 1. It returns 0 if there is none.
 func cgroupLimit(root string) int64 {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -201,7 +202,7 @@ func cgroupLimit(root string) int64 {
 	return least
 }
 
-// unlimited is what version 1 says where there is no limit, or less: in pages, as many as fit.
+// unlimited is at most the value that version 1 reports for no limit: the maximum in whole pages.
 const unlimited = 1 << 60
 
 func readLimit(name string) int64 {

@@ -1,8 +1,8 @@
-// Package budget divides the memory of a node over all that takes any.
+// Package budget divides the memory of a node among its uses.
 //
-// What a node holds for its callers is bounded whatever the budget, by counts and by bytes; a
-// budget makes these bounds fit together, so that all of them used up at once are less than it.
-// What is beyond a bound is refused as busy, and nobody has to be killed. A part of the budget is
-// given to nobody: Go's garbage collector needs room between two collections, stacks and tables
-// have no bound of their own, and what is decoded is larger than what was sent.
+// A node bounds what it holds for callers, by counts and by bytes, with or without a budget. A
+// budget makes these bounds fit together, so that all of them used up at once stay below it.
+// Requests beyond a bound are rejected as busy, so that the system need not kill the process. Part
+// of the budget is left unassigned: Go's garbage collector needs room between collections, stacks
+// and tables have no bound of their own, and decoded data is larger than encoded data.
 package budget

@@ -1,8 +1,8 @@
 package budget
 
-// Fair reports whether one of those who share a limit may have n more of it: in all it may have
-// thrice what the others leave, now. However much one of them wants, a fourth stays free for
-// others; of a limit of three or less nothing does.
+// Fair reports whether one user of a limit may take n more of it. Its total may be at most three
+// times what is free at the moment. So a quarter always stays free for others, except that nothing
+// does of a limit of three or less.
 func Fair(own, n, used, limit int64) bool {
 	return used+n <= limit && own+n <= 3*(limit-used)
 }

@@ -4,7 +4,7 @@ package budget
 
 import "syscall"
 
-// Files returns how many files the process may have open, 0 if any number, or if that is not known.
+// Files returns how many files the process may have open, 0 if unlimited or unknown.
 func Files() int {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || l.Cur > 1<<30 {
