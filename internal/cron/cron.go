@@ -5,36 +5,36 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // so that every machine has the same time zones, or any
+	_ "time/tzdata" // so that every machine has the same time zones, or any at all
 )
 
-// Spec is what a user says of the times of a schedule. Exactly one of Cron and Every is needed.
+// Spec defines the times of a schedule. Exactly one of Cron and Every is required.
 type Spec struct {
 	Cron   string
 	Every  time.Duration // at least MinEvery, in whole milliseconds
 	Anchor time.Time     // ticks of Every lie whole intervals before and after it; default 1970-01-01 00:00 UTC
-	Zone   string        // of Cron: a name of the IANA database; default UTC
+	Zone   string        // for Cron: a name of the IANA database; default UTC
 }
 
-// Bounds of what is asked for.
+// Limits of a Spec.
 const (
 	MinEvery = time.Second
-	maxCron  = 256  // bytes of an expression, many times of what one needs
-	lastYear = 9999 // RFC 3339 has no names for years after it
+	maxCron  = 256  // bytes of an expression, far more than one needs
+	lastYear = 9999 // RFC 3339 cannot express later years
 )
 
-// Schedule is a Spec that was found right. It can be used by several goroutines.
+// Schedule is a parsed, valid Spec. It is safe for concurrent use.
 type Schedule struct {
-	expr   *expression // nil for every
+	expr   *expression // nil for Every
 	zone   zone
 	every  int64 // ms
 	anchor int64 // Unix ms
 }
 
-// Parse returns the schedule that a Spec describes.
+// Parse returns the schedule of a Spec.
 //
-// Errors say what is wrong with which field; one of them is that an expression never comes, as the
-// 30th of February.
+// Errors name the field and the problem. An expression that never matches, such as the 30th of
+// February, is an error.
 func Parse(spec Spec) (*Schedule, error) {
 	text := strings.TrimSpace(spec.Cron)
 	switch {
@@ -98,8 +98,8 @@ func location(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// Next returns the first tick after a time, in UTC and in whole milliseconds; the zero time if none
-// comes before the year 10000.
+// Next returns the first tick after a time, in UTC and in whole milliseconds. It is the zero time
+// if there is none before the year 10000.
 func (s *Schedule) Next(after time.Time) time.Time {
 	var next time.Time
 	if s.expr == nil {

@@ -1,8 +1,8 @@
-// Package cron says when a schedule comes due: at the times of a cron expression in a time zone, or
-// every so often. It decides nothing else: who runs what, and whether a run of before is in the
-// way, is up to the machine that has the schedule.
+// Package cron computes when a schedule comes due: at the times of a cron expression in a time
+// zone, or at a fixed interval. It decides nothing else. The machine that owns the schedule decides
+// who runs what, and whether a previous run is in the way.
 //
-// None of it belongs into Apply, as what a time zone says depends on the machine: a duty computes
+// None of it may run inside Apply, because time zone data depends on the machine. A duty computes
 // times, and a command carries them.
 //
 // # Expressions
@@ -14,11 +14,11 @@
 // When day of month and day of week are both restricted (neither begins with *, or has a step), a
 // day needs to match one of them, as in crontab(5) and Kubernetes.
 //
-// # Clocks that are put forward or back
+// # Clock changes
 //
-// An expression that leaves no hour out follows real time: it is due at each instant at which the
-// clocks of its zone show a time that matches, so "*/15 * * * *" comes each quarter of an hour in
-// the night of a change too. Any other names times of a day, and each of them comes once: a time
-// that clocks skip at the first instant after the gap (several such times together, once), a time
-// that they show twice when they show it first.
+// An expression that restricts no hour follows real time. It is due at each instant at which the
+// clocks of its zone show a matching time, so "*/15 * * * *" comes each quarter of an hour in the
+// night of a change too. Any other expression names times of a day, and each of them comes once. A
+// skipped time comes at the first instant after the gap (several such times together, once). A
+// repeated time comes when the clocks show it first.
 package cron

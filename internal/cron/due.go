@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// CatchUp says which ticks run of those that came due while nobody could run them: the node was
-// down, or its shard without a leader.
+// CatchUp selects which missed ticks run: those that came due while the node was down or its shard
+// had no leader.
 type CatchUp uint8
 
 const (
-	// CatchUpOne runs the latest of them, however late: one run makes up for all.
+	// CatchUpOne runs the latest missed tick, however late: one run makes up for all.
 	CatchUpOne CatchUp = iota
-	// CatchUpNone runs the latest of them only if it is not later than Grace.
+	// CatchUpNone runs the latest missed tick only if it is not later than Grace.
 	CatchUpNone
-	// CatchUpAll runs each of them, from the oldest of the last n.
+	// CatchUpAll runs each missed tick, from the oldest of the last n.
 	CatchUpAll
 )
 
-// Bounds of what is caught up.
+// Limits of catching up.
 const (
-	// Grace is how late a tick may be without having been missed. A shard changes its leader within
-	// seconds.
+	// Grace is how late a tick may run without counting as missed. A shard changes its leader
+	// within seconds.
 	Grace = time.Minute
-	// MaxAll is how many ticks CatchUpAll runs at most.
+	// MaxAll is the maximum number of ticks that CatchUpAll runs.
 	MaxAll = 1000
-	// maxCounted bounds the work that counting what was missed makes, a few milliseconds.
+	// maxCounted bounds the work of counting missed ticks to a few milliseconds.
 	maxCounted = 10_000
 )
 
-// Due is what has come due between two times.
+// Due holds the ticks that came due between two times.
 type Due struct {
-	Run    []time.Time // ascending; one, but for CatchUpAll
-	Missed int         // ticks that do not run; beyond 10,000 of an expression not all are counted
-	Next   time.Time   // the first tick after; zero if there is none
+	Run    []time.Time // ascending; at most one, except for CatchUpAll
+	Missed int         // ticks that do not run; for an expression, not all beyond 10,000 are counted
+	Next   time.Time   // the first tick afterwards; zero if there is none
 }
 
-// Due returns the ticks after one time and up to another by a rule; n is how many CatchUpAll runs
-// at most, 1 to MaxAll.
+// Due returns the ticks after one time and up to another, by a catch-up rule. n is the maximum
+// number that CatchUpAll runs, 1 to MaxAll.
 func (s *Schedule) Due(after, now time.Time, rule CatchUp, n int) Due {
 	if rule != CatchUpAll {
 		n = 1
@@ -53,7 +53,7 @@ func (s *Schedule) Due(after, now time.Time, rule CatchUp, n int) Due {
 	return due
 }
 
-// latest returns the last n ticks after one time and up to another, and how many there are.
+// latest returns the last n ticks after one time and up to another, and their total count.
 func (s *Schedule) latest(after, now time.Time, n int) ([]time.Time, int) {
 	count := 0
 	var ticks []time.Time
@@ -76,12 +76,12 @@ func (s *Schedule) count(after, now time.Time) int {
 	return int((s.grid(now.UnixMilli()) - s.grid(after.UnixMilli())) / s.every)
 }
 
-// backwards finds the last n ticks by bisection, when there are too many to go through.
+// backwards finds the last n ticks by bisection if there are too many to iterate over.
 func (s *Schedule) backwards(after, now time.Time, n int) []time.Time {
 	var ticks []time.Time
 	lo, hi := after.Unix(), now.UnixMilli()
 	for len(ticks) < n && within(s.Next(time.Unix(lo, 0)), time.UnixMilli(hi)) {
-		from, to := lo, hi/1000+1 // a tick lies after the one, none after the other
+		from, to := lo, hi/1000+1 // a tick lies after from, none after to
 		for to-from > 1 {
 			if mid := from + (to-from)/2; within(s.Next(time.Unix(mid, 0)), time.UnixMilli(hi)) {
 				from = mid
@@ -97,5 +97,5 @@ func (s *Schedule) backwards(after, now time.Time, n int) []time.Time {
 	return ticks
 }
 
-// within says whether there is a tick, not after a time.
+// within reports whether there is a tick that is not after now.
 func within(tick, now time.Time) bool { return !tick.IsZero() && !tick.After(now) }

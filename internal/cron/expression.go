@@ -12,11 +12,11 @@ import (
 
 const day = 24 * 60 * 60 // in seconds
 
-// wildcard is the bit by which the parser marks a field of all values.
+// wildcard is the bit that the parser sets in a field of all values.
 const wildcard = 1 << 63
 
-// expression is a cron expression as sets of what its fields may be. It knows walls (see zone), no
-// time zone.
+// expression is a cron expression as the sets of values of its fields. It is about walls (see
+// zone), not time zones.
 type expression struct {
 	second, minute, hour uint64
 	dom, month, dow      uint64
@@ -26,8 +26,8 @@ type expression struct {
 	everyHour            bool
 }
 
-// fields reads five or six fields. What an expression means when both days are restricted is said
-// here, as the parser has changed its mind before.
+// fields reads five or six fields. The meaning of an expression with both days restricted is
+// defined here, because the parser has changed it before.
 var fields = parser.MustNewParser(parser.SecondOptional | parser.Minute | parser.Hour | parser.Dom | parser.Month | parser.Dow |
 	parser.Descriptor | parser.DomL | parser.DowNth | parser.DowLast | parser.DowOrDom)
 
@@ -58,10 +58,10 @@ func parseExpression(text string) (*expression, error) {
 	return e, nil
 }
 
-// item is what may stand between the commas of a field: the parser reads "*-5" as *, and "+5" as 5.
+// item matches an item of a field. The parser reads "*-5" as *, and "+5" as 5.
 var item = regexp.MustCompile(`^(?:(?:[*?]|\w+(?:-\w+)?)(?:/\d+)?|\w+#\w)$`)
 
-// checkText refuses what the parser takes for something else.
+// checkText refuses text that the parser misinterprets.
 func checkText(text string) error {
 	if len(text) > maxCron {
 		return fmt.Errorf("%d bytes are more than %d", len(text), maxCron)
@@ -90,8 +90,8 @@ func checkText(text string) error {
 	return nil
 }
 
-// wraps says whether an item is a range of weekdays beyond Saturday, in steps: the parser takes a
-// week for eight days.
+// wraps reports whether an item is a range of weekdays beyond Saturday, with a step. The parser
+// counts eight days to a week there.
 func wraps(part string) bool {
 	from, rest, isRange := strings.Cut(strings.ToLower(part), "-")
 	to, _, hasStep := strings.Cut(rest, "/")
@@ -102,11 +102,11 @@ func weekday(name string) int {
 	if len(name) == 3 {
 		return strings.Index("sunmontuewedthufrisat", name) / 3
 	}
-	return int(name[0] - '0') // what else it may be, the parser refuses
+	return int(name[0] - '0') // the parser refuses anything else
 }
 
-// next returns the first wall at or after another that matches. Calendars repeat after 400 years,
-// so what does not come within them never does.
+// next returns the first matching wall at or after another. Calendars repeat after 400 years, so a
+// wall that does not come within them never comes.
 func (e *expression) next(wall int64) (int64, bool) {
 	date := time.Unix(wall, 0).UTC().Truncate(day * time.Second)
 	clock := wall - date.Unix()
@@ -127,7 +127,7 @@ func (e *expression) next(wall int64) (int64, bool) {
 
 func (e *expression) isDay(date time.Time) bool {
 	dom, dow := e.dom>>date.Day()&1 != 0, e.dow>>date.Weekday()&1 != 0
-	left := time.Date(date.Year(), date.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day() - date.Day() // days of the month
+	left := time.Date(date.Year(), date.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day() - date.Day() // days left in the month
 	for _, last := range e.lasts {
 		dom = dom || left == last
 	}
@@ -141,7 +141,7 @@ func (e *expression) isDay(date time.Time) bool {
 	return dom && dow
 }
 
-// clock returns the first time of a day at or after another that matches, in seconds of the day.
+// clock returns the first matching time of day at or after another, in seconds of the day.
 func (e *expression) clock(from int64) (int64, bool) {
 	h, m, s := from/3600, from/60%60, from%60
 	hour, ok := first(e.hour, h)

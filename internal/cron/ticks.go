@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Never is the time of a tick that does not come, ms.
+// Never is the time, in ms, of a tick that does not come.
 const Never = math.MaxInt64
 
-// Ticks is what is to be decided of a schedule at a time; all times are Unix ms.
+// Ticks are the ticks to decide at a time. All times are Unix ms.
 type Ticks struct {
-	Run    []int64 // ascending; one, but for CatchUpAll
+	Run    []int64 // ascending; at most one, except for CatchUpAll
 	Missed int64
-	Last   int64 // until when ticks are decided with these
-	Next   int64 // the first tick behind Last, or Never
-	After  int64 // the first tick behind now, or Never
+	Last   int64 // the time up to which these ticks are decided
+	Next   int64 // the first tick after Last, or Never
+	After  int64 // the first tick after now, or Never
 }
 
-// Ticks returns what has come due after the ticks that were decided last. At most so many of them
-// run as there is room for; the others are for the next time.
+// Ticks returns the ticks that came due after last, up to which ticks are already decided. At most
+// room of them run; the rest are left for the next time.
 func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	due := s.Due(time.UnixMilli(last), time.UnixMilli(now), rule, n)
 	t := Ticks{Missed: int64(due.Missed), Last: last, After: Never}
@@ -41,15 +41,14 @@ func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	return t
 }
 
-// Parser is Parse with a memory of what was read, by what it says and not by whose it is. It is for
-// one goroutine.
+// Parser is Parse with a cache, keyed by Spec and shared by all schedules with the same one. It is
+// not safe for concurrent use.
 type Parser struct{ parsed map[Spec]*Schedule }
 
-// maxParsed bounds the memory of a Parser to a few MiB.
+// maxParsed bounds the cache of a Parser to a few MiB.
 const maxParsed = 10_000
 
-// Parse returns the schedule that a Spec describes. Errors are those of the function Parse, and not
-// remembered.
+// Parse returns the schedule of a Spec. Errors are those of the function Parse and are not cached.
 func (p *Parser) Parse(spec Spec) (*Schedule, error) {
 	if s, ok := p.parsed[spec]; ok {
 		return s, nil

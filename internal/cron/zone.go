@@ -2,16 +2,16 @@ package cron
 
 import "time"
 
-// farthest is more than any zone was ever from UTC, in seconds.
+// farthest is more than the offset from UTC of any zone ever, in seconds.
 const farthest = 24 * 60 * 60
 
-// zone finds instants by what clocks on the wall show.
+// zone finds instants by wall clock times.
 //
-// A wall is what they show, in seconds as if it were UTC. Going through time, the greatest wall
-// that was shown so far never falls, stands still while clocks repeat an hour, and jumps when they
-// skip one. So a wall is reached at one instant: when clocks first show it, or the first instant
-// after the gap in which it lies. Walls are reached in their own order, and that makes the search
-// for the next one a search among walls.
+// A wall is the time that clocks show, in seconds as if it were UTC. As time passes, the greatest
+// wall shown so far never falls. It stands still while clocks repeat an hour, and jumps when they
+// skip one. So a wall is reached at exactly one instant: when clocks first show it, or the first
+// instant after the gap that contains it. Walls are reached in their own order, so the search for
+// the next one is a search among walls.
 type zone struct{ loc *time.Location }
 
 // next returns the first instant after another at which an expression is due, in Unix seconds.
@@ -26,7 +26,7 @@ func (z zone) next(e *expression, after int64) (int64, bool) {
 	return z.reached(wall), true
 }
 
-// nextShown goes from one offset of a zone to the next, as between them walls and instants run
+// nextShown goes from one offset of a zone to the next. Between changes, walls and instants advance
 // alike.
 func (z zone) nextShown(e *expression, after int64) (int64, bool) {
 	for at := after + 1; ; {
@@ -38,15 +38,15 @@ func (z zone) nextShown(e *expression, after int64) (int64, bool) {
 		if wall-offset < end {
 			return wall - offset, true
 		}
-		at = end // not nearer to the wall: what follows may repeat walls before it
+		at = end // no closer to the wall: the next period may repeat earlier walls
 	}
 }
 
-// greatest returns the greatest wall that clocks have shown until an instant.
+// greatest returns the greatest wall that clocks have shown up to an instant.
 func (z zone) greatest(at int64) int64 {
 	offset, begin, _ := z.period(at)
 	greatest := at + offset
-	for at-begin < 2*farthest { // what was shown before that is less
+	for at-begin < 2*farthest { // earlier walls are smaller
 		offset, earlier, _ := z.period(begin - 1)
 		greatest = max(greatest, begin-1+offset)
 		begin = earlier
@@ -54,7 +54,7 @@ func (z zone) greatest(at int64) int64 {
 	return greatest
 }
 
-// reached returns the first instant at which clocks show a wall, or one after it.
+// reached returns the first instant at which clocks show a wall or a later one.
 func (z zone) reached(wall int64) int64 {
 	for at := wall - farthest; ; {
 		offset, begin, end := z.period(at)
@@ -65,8 +65,8 @@ func (z zone) reached(wall int64) int64 {
 	}
 }
 
-// period returns the offset from UTC at an instant, and the instants between which it stays the
-// same; they may be closer than they could.
+// period returns the offset from UTC at an instant, and a period with that offset around it. The
+// period may be shorter than it could be.
 func (z zone) period(at int64) (offset, begin, end int64) {
 	t := time.Unix(at, 0).In(z.loc)
 	_, o := t.Zone()
@@ -78,8 +78,8 @@ func (z zone) period(at int64) (offset, begin, end int64) {
 	if !e.IsZero() {
 		end = e.Unix()
 	}
-	// Beyond the table of a zone a period ends 365 days after New Year, which on the last day of a
-	// leap year has been.
+	// Beyond the table of a zone, a period ends 365 days after New Year, which is past on the last
+	// day of a leap year.
 	if end <= at {
 		end = at + 60*60
 	}
