@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// AppendString appends s so that it can be followed by further components: 00 is written as 00 FF,
-// the end as 00 01.
+// AppendString appends s so that further components can follow: 00 is written as 00 FF, the end as
+// 00 01.
 func AppendString(dst, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, 0)
@@ -21,7 +21,7 @@ func AppendString(dst, s []byte) []byte {
 }
 
 // CutString reads a component written by AppendString from the front of b. It returns the component
-// (a copy only if it held zero bytes), what follows it, and false when b is not such an encoding.
+// (a copy only if it held zero bytes) and the rest, and false if b has no such encoding.
 func CutString(b []byte) (s, rest []byte, ok bool) {
 	var unescaped []byte
 	for start := 0; ; {
@@ -55,11 +55,11 @@ func AppendUint32(dst []byte, v uint32) []byte { return binary.BigEndian.AppendU
 // AppendInt64 appends v so that negative numbers sort before positive ones.
 func AppendInt64(dst []byte, v int64) []byte { return AppendUint64(dst, uint64(v)^(1<<63)) }
 
-// Int64 reads what AppendInt64 wrote; b must hold at least eight bytes.
+// Int64 reads a number written by AppendInt64; b must hold at least eight bytes.
 func Int64(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ (1 << 63)) }
 
-// Behind returns the range of the keys that begin with prefix and come after another one: lower <=
-// key < upper. It is false if there can be none.
+// Behind returns the range of the keys that begin with prefix and come after another key: lower <=
+// key < upper. It returns false if no such key is possible.
 func Behind(prefix, after []byte) (lower, upper []byte, ok bool) {
 	lower, upper = prefix, PrefixEnd(prefix)
 	if bytes.Compare(after, prefix) >= 0 {
@@ -68,8 +68,8 @@ func Behind(prefix, after []byte) (lower, upper []byte, ok bool) {
 	return lower, upper, upper == nil || bytes.Compare(lower, upper) < 0
 }
 
-// PrefixEnd returns the smallest key greater than every key that starts with prefix, or nil when
-// there is none (prefix is empty or all FF).
+// PrefixEnd returns the smallest key greater than every key with the prefix, or nil if there is
+// none (prefix is empty or all FF).
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {
