@@ -1,3 +1,2 @@
-// Package meter counts what happens on the busiest paths of a node, with a few atomic additions for
-// each call.
+// Package meter counts events on the busiest paths of a node, with a few atomic additions per call.
 package meter

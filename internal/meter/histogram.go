@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// The buckets of a Histogram are those of a native histogram of Prometheus with this schema: eight
-// to each power of two, so that a percentile is off by 9 % at most. Bucket i holds what is more
-// than 2^((i-1)/8) seconds and at most 2^(i/8).
+// The buckets of a Histogram are those of a Prometheus native histogram with this schema: eight per
+// power of two, so that a percentile is off by at most 9 %. Bucket i counts durations of more than
+// 2^((i-1)/8) seconds and at most 2^(i/8).
 const (
 	Schema    = 3
 	perOctave = 1 << Schema
-	first     = -20 * perOctave // up to a microsecond, all that is less too
-	last      = 6 * perOctave   // up to a minute, all that is more too
+	first     = -20 * perOctave // up to a microsecond, and everything shorter
+	last      = 6 * perOctave   // up to a minute, and everything longer
 )
 
-// bounds are the upper ends of the buckets of the octave from a half to one.
+// bounds are the upper bounds of the buckets from a half to one.
 var bounds = func() (b [perOctave]float64) {
 	for i := range b {
 		b[i] = math.Exp2(float64(i)/perOctave - 1)
@@ -47,22 +47,21 @@ func bucketOf(d time.Duration) int {
 	return min(max(at+(exponent-1)*perOctave, first), last)
 }
 
-// Distribution is what a Histogram has counted.
+// Distribution is the contents of a Histogram.
 type Distribution struct {
 	Count uint64
 	Sum   time.Duration
-	// Buckets are those that have counted something, in order.
+	// Buckets are the nonempty buckets, in order.
 	Buckets []Bucket
 }
 
-// Bucket is one of a Distribution.
+// Bucket is a bucket of a Distribution.
 type Bucket struct {
 	Index int // see Schema
 	Count uint64
 }
 
-// Distribution returns what has been counted so far. Calls that are counted meanwhile are in it or
-// not.
+// Distribution returns the counts so far. It may or may not include concurrent calls of Observe.
 func (h *Histogram) Distribution() (d Distribution) {
 	for i := range h.counts {
 		if n := h.counts[i].Load(); n > 0 {
@@ -74,7 +73,7 @@ func (h *Histogram) Distribution() (d Distribution) {
 	return d
 }
 
-// AtMost returns how many of the durations were at most 2^exponent seconds.
+// AtMost returns the number of durations of at most 2^exponent seconds.
 func (d *Distribution) AtMost(exponent int) (n uint64) {
 	for _, b := range d.Buckets {
 		if b.Index <= exponent*perOctave {
@@ -84,7 +83,7 @@ func (d *Distribution) AtMost(exponent int) (n uint64) {
 	return n
 }
 
-// The exponents of two between which AtMost tells something.
+// The range of exponents for which AtMost is meaningful.
 const (
 	LeastExponent = first / perOctave
 	MostExponent  = last/perOctave - 1
