@@ -1,3 +1,3 @@
-// Package overlayfs is a file system in memory over another one that is only read, so that a data
-// directory can be verified as if it were opened.
+// Package overlayfs is an in-memory file system over a read-only one, so that a data directory can
+// be verified as if it were opened.
 package overlayfs

@@ -14,9 +14,9 @@ import (
 type file struct {
 	name  string
 	node  *node
-	below vfs.File // nil: nothing lies below
+	below vfs.File // nil if there is no file below
 	write bool
-	at    int64 // of Read and Write
+	at    int64 // offset of Read and Write
 }
 
 func (f *file) Close() error {
@@ -58,7 +58,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// readBelow fills p from the file below; behind its end there are zeros.
+// readBelow fills p from the file below, and with zeros beyond its end.
 func (f *file) readBelow(p []byte, off int64) error {
 	n := 0
 	if f.below != nil {
@@ -100,7 +100,7 @@ func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// zerosAlready reports whether part is zeros, to be written where nothing else was ever.
+// zerosAlready reports whether part is zeros, about to be written where nothing was ever written.
 func (f *file) zerosAlready(part []byte, at int64) bool {
 	return f.node.pages[at/pageSize] == nil && at >= f.node.belowSize && bytes.Count(part, []byte{0}) == len(part)
 }
@@ -129,7 +129,7 @@ func (f *file) Preallocate(int64, int64) error { return nil }
 func (f *file) Prefetch(int64, int64) error    { return nil }
 func (f *file) Fd() uintptr                    { return vfs.InvalidFd }
 
-// fileInfo describes a node as it was when it was asked.
+// fileInfo describes a node at the time of the call.
 type fileInfo struct {
 	name     string
 	dir      bool

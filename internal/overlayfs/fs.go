@@ -12,27 +12,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FS shows the files of another file system and keeps all changes to itself: a data directory can
-// be opened, and its log replayed, without touching it. Use it as a pointer.
+// FS shows the files of another file system and keeps all changes to itself, so that a data
+// directory can be opened, and its log replayed, without modifying it. Use it as a pointer.
 //
-// Memory holds what was changed, in pages: a few bytes written to a large file cost a few pages,
-// and one that is filled with zeros beforehand costs nothing. A file that was opened once is known
-// by its node from then on, whatever it is renamed to. Nothing survives the FS, so syncing and
-// locking do nothing.
+// Changes are kept in memory, in pages. A few bytes written to a large file cost a few pages, and
+// filling a new file with zeros costs nothing. A file that was opened once keeps its node from then
+// on, even when it is renamed. Nothing survives the FS, so syncing and locking do nothing.
 type FS struct {
 	base vfs.FS
 
-	mu    sync.Mutex // guards nodes; I/O under it is only to look at names below
+	mu    sync.Mutex // guards nodes; I/O under it only looks up names below
 	nodes map[string]*node
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// node is a file or directory that is new, changed or known; a nil one stands for a name that was
-// removed.
+// node is a file or directory that is new, changed or opened before. A nil node marks a removed
+// name.
 type node struct {
 	dir       bool
-	below     string // name of the file below that the pages lie over; "" if there is none
+	below     string // name of the file under the pages; "" if there is none
 	belowSize int64
 
 	mu       sync.RWMutex // guards what follows
@@ -50,12 +49,12 @@ func New(base vfs.FS) *FS {
 	return &FS{base: base, nodes: make(map[string]*node)}
 }
 
-// Unwrap returns nil: what asks for the file system below would write to it.
+// Unwrap returns nil, because callers would write to the file system below.
 func (o *FS) Unwrap() vfs.FS { return nil }
 
 func notExist(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist} }
 
-// findLocked returns the node of a name, made from the file below if there is none yet.
+// findLocked returns the node of a name; if there is none yet, it creates one from the file below.
 func (o *FS) findLocked(op, name string) (*node, error) {
 	if n, known := o.nodes[name]; known {
 		if n == nil {
@@ -72,7 +71,7 @@ func (o *FS) findLocked(op, name string) (*node, error) {
 	return n, nil
 }
 
-// addLocked makes a name stand for a node. Its directory has to exist.
+// addLocked assigns a node to a name. Its directory must exist.
 func (o *FS) addLocked(op, name string, n *node) error {
 	dir, err := o.findLocked(op, o.PathDir(name))
 	if err != nil {
@@ -85,7 +84,7 @@ func (o *FS) addLocked(op, name string, n *node) error {
 	return nil
 }
 
-// Create makes an empty file.
+// Create creates an empty file.
 func (o *FS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	name = o.clean(name)
 	o.mu.Lock()
@@ -97,10 +96,10 @@ func (o *FS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	return o.open(name, n, true)
 }
 
-// clean makes two spellings of a name the same.
+// clean normalizes the spelling of a name.
 func (o *FS) clean(name string) string { return o.PathJoin(name) }
 
-// Link makes newname another name of a file.
+// Link creates another name for a file.
 func (o *FS) Link(oldname, newname string) error {
 	oldname, newname = o.clean(oldname), o.clean(newname)
 	o.mu.Lock()
@@ -127,7 +126,7 @@ func (o *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return o.open(name, n, false)
 }
 
-// OpenReadWrite opens a file, or makes an empty one.
+// OpenReadWrite opens a file, or creates an empty one.
 func (o *FS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	name = o.clean(name)
 	o.mu.Lock()
@@ -143,7 +142,7 @@ func (o *FS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...vfs.Ope
 	return o.open(name, n, true)
 }
 
-// OpenDir opens a directory, to be synced.
+// OpenDir opens a directory for syncing.
 func (o *FS) OpenDir(name string) (vfs.File, error) { return o.Open(name) }
 
 func (o *FS) open(name string, n *node, write bool) (vfs.File, error) {
@@ -176,7 +175,7 @@ func (o *FS) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll removes a file, or a directory with all that is in it.
+// RemoveAll removes a file, or a directory and its contents.
 func (o *FS) RemoveAll(name string) error {
 	name = o.clean(name)
 	if names, err := o.List(name); err == nil {
@@ -192,7 +191,7 @@ func (o *FS) RemoveAll(name string) error {
 	return nil
 }
 
-// Rename gives a file another name. Directories keep theirs: nothing in floe renames one.
+// Rename renames a file. Directories cannot be renamed: nothing in floe does that.
 func (o *FS) Rename(oldname, newname string) error {
 	oldname, newname = o.clean(oldname), o.clean(newname)
 	o.mu.Lock()
@@ -222,7 +221,7 @@ func (o *FS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vf
 	return o.OpenReadWrite(newname, c)
 }
 
-// MkdirAll makes a directory and those above it.
+// MkdirAll creates a directory and its parents.
 func (o *FS) MkdirAll(dir string, perm os.FileMode) error {
 	dir = o.clean(dir)
 	o.mu.Lock()
@@ -249,7 +248,7 @@ func (o *FS) mkdirLocked(dir string) error {
 	return nil
 }
 
-// Lock locks nothing: nobody else can see what is changed here.
+// Lock does nothing: changes are invisible to other processes.
 func (o *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // List returns the names in a directory, sorted.
@@ -299,7 +298,7 @@ func (o *FS) Stat(name string) (vfs.FileInfo, error) {
 	return n.info(o.PathBase(name)), nil
 }
 
-// PathBase is that of the file system below, as are all that have to do with names.
+// PathBase is that of the file system below, like all methods for names.
 func (o *FS) PathBase(path string) string { return o.base.PathBase(path) }
 
 // PathJoin joins names.
@@ -308,7 +307,7 @@ func (o *FS) PathJoin(elem ...string) string { return o.base.PathJoin(elem...) }
 // PathDir returns the directory of a name.
 func (o *FS) PathDir(path string) string { return o.base.PathDir(path) }
 
-// GetDiskUsage says that there is enough space: nothing goes to a disk.
+// GetDiskUsage reports enough space, since nothing is written to a disk.
 func (o *FS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	const plenty = 1 << 50
 	return vfs.DiskUsage{AvailBytes: plenty, TotalBytes: plenty}, nil
