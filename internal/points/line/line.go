@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Precision is the unit of timestamps. They are read as ms: finer ones are rounded down.
+// Precision is the unit of timestamps. They are converted to ms: finer ones are rounded down.
 type Precision uint8
 
 // The units of timestamps.
@@ -21,7 +21,7 @@ var precisions = [...]string{Nanoseconds: "ns", Microseconds: "us", Milliseconds
 
 func (p Precision) String() string { return precisions[p] }
 
-// ParsePrecision returns the precision that is written as ns, us, ms or s.
+// ParsePrecision returns the precision named ns, us, ms or s.
 func ParsePrecision(s string) (Precision, error) {
 	for p, name := range precisions {
 		if name == s {
@@ -31,7 +31,7 @@ func ParsePrecision(s string) (Precision, error) {
 	return 0, fmt.Errorf("precision %.16q is none of ns, us, ms and s", s)
 }
 
-// millis converts a timestamp, rounding down; ok is false if it leaves the range.
+// millis converts a timestamp, rounding down; ok is false if the result is out of range.
 func (p Precision) millis(t int64) (ms int64, ok bool) {
 	switch p {
 	case Nanoseconds:
@@ -52,10 +52,10 @@ func floor(t, unit int64) int64 {
 	return q
 }
 
-// Kind is what a value is written as.
+// Kind is the notation of a value.
 type Kind uint8
 
-// The kinds of values. Strings are no values.
+// The kinds of values. Strings do not count as values.
 const (
 	Float Kind = iota
 	Integer
@@ -63,30 +63,30 @@ const (
 	Boolean
 )
 
-// Field is a field of a line: a number, or a boolean as 1 or 0.
+// Field is a numeric or boolean field of a line; booleans are 1 or 0.
 type Field struct {
 	Key  []byte // unescaped, valid until the next line
 	Kind Kind
-	// Decimal says that the value is exactly what Mantissa / 10^Exponent rounds to, with |Mantissa|
-	// < 2^53 and Exponent up to 22. Value is not set then.
+	// Decimal means that the value is exactly what Mantissa / 10^Exponent rounds to, with
+	// |Mantissa| < 2^53 and Exponent up to 22. Value is not set in that case.
 	Decimal  bool
 	Exponent uint8
 	Mantissa int64
-	Value    float64 // finite; of integers beyond 2^53 the nearest one
+	Value    float64 // finite; for integers beyond 2^53 the nearest one
 }
 
-// Line is a line that is in order. It is valid until the next one is read.
+// Line is a valid line. It is valid until the next one is read.
 type Line struct {
 	Number  int    // from 1
-	Series  []byte // measurement and tags as they are written: for ParseSeries, which may find that they are malformed
+	Series  []byte // measurement and tags as written: for ParseSeries, which may find them malformed
 	Fields  []Field
-	Strings int // fields that are strings, which are left out
-	// Time is in ms since the epoch; HasTime is false if the line says none.
+	Strings int // number of string fields, which are left out
+	// Time is in ms since the epoch; HasTime is false if the line has no timestamp.
 	Time    int64
 	HasTime bool
 }
 
-// Error says why a line was not read.
+// Error is the reason why a line was rejected.
 type Error struct {
 	Line   int // its number, from 1
 	Reason string
@@ -94,5 +94,6 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
 
-// errOpen says that a string is not closed where the line ends: it may go on in the next one.
+// errOpen reports a string that is not closed at the end of the line. It may continue in the next
+// line.
 var errOpen = errors.New("string without closing quote")

@@ -11,8 +11,8 @@ const (
 	maxExponent = 22
 )
 
-// number reads the usual number, with digits that a mantissa holds and without exponent, and
-// returns how long it is; -1 if it is none of that kind.
+// number reads a plain number, with digits that fit a mantissa and without exponent, and returns
+// its length. It returns -1 for anything else.
 func (f *Field) number(b []byte) int {
 	i := 0
 	negative := len(b) > 0 && b[0] == '-'
@@ -53,7 +53,7 @@ func (f *Field) number(b []byte) int {
 	return i
 }
 
-// other reads a value that is no usual number, and returns how long it is.
+// other reads a value that number rejects, and returns its length.
 func (f *Field) other(b []byte) (n int, err error) {
 	for n < len(b) && b[n] != ',' && b[n] != ' ' {
 		n++
@@ -123,7 +123,7 @@ func (f *Field) float(b []byte) error {
 	return nil
 }
 
-// decimal finds out whether a number that float has read is a decimal.
+// decimal checks whether a number read by float is a decimal.
 func (f *Field) decimal(b []byte) {
 	m, exponent, negative := int64(0), 0, false
 	point := false
@@ -165,7 +165,8 @@ func (f *Field) decimal(b []byte) {
 	f.Decimal, f.Mantissa, f.Exponent, f.Value = true, m, uint8(max(0, -exponent)), 0
 }
 
-// isFloat reports whether b is digits with at most one point and an exponent, behind a sign.
+// isFloat reports whether b is an optional sign, digits with at most one point, and an optional
+// exponent.
 func isFloat(b []byte) bool {
 	if len(b) > 0 && b[0] == '-' {
 		b = b[1:]

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// errBehindString says that what stands behind a string can not stand there: where the string
-// begins in one line and ends in another, it was none.
+// errBehindString reports invalid text after a string. If the string spans several lines, it was
+// not a string after all.
 var errBehindString = errors.New("a string has to be followed by a comma, a space or the end")
 
 // parse reads a line into s.line.
@@ -31,7 +31,7 @@ func (s *Scanner) parse(text []byte) error {
 	return nil
 }
 
-// seriesEnd returns where the space behind measurement and tags is, -1 if there is none.
+// seriesEnd returns the index of the space after measurement and tags, or -1.
 func seriesEnd(text []byte) int {
 	end := bytes.IndexByte(text, ' ')
 	if end < 0 || bytes.IndexByte(text[:end], '\\') < 0 {
@@ -55,7 +55,7 @@ func skipSpaces(b []byte) []byte {
 	return b
 }
 
-// fields reads fields, separated by commas, and returns what follows.
+// fields reads fields, separated by commas, and returns the rest.
 func (s *Scanner) fields(b []byte) (rest []byte, err error) {
 	for {
 		i, escaped := nameEnd(b)
@@ -79,8 +79,8 @@ func (s *Scanner) fields(b []byte) (rest []byte, err error) {
 	}
 }
 
-// nameEnd returns where the equals sign behind a name is, -1 if there is none before a comma or a
-// space.
+// nameEnd returns the index of the equals sign after a name, or -1 if a comma or a space comes
+// first.
 func nameEnd(b []byte) (end int, escaped bool) {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -96,8 +96,9 @@ func nameEnd(b []byte) (end int, escaped bool) {
 	return -1, escaped
 }
 
-// skipEscaped returns the place of what the backslash at i may escape. As in InfluxDB a backslash
-// escapes no backslash: both stand for themselves, and the second may escape what follows.
+// skipEscaped returns the index of the character that the backslash at i may escape. As in InfluxDB
+// a backslash does not escape a backslash: both are literal, and the second may escape the next
+// character.
 func skipEscaped(b []byte, i int) int {
 	if i+1 < len(b) && b[i+1] == '\\' {
 		return i
@@ -112,8 +113,8 @@ func (s *Scanner) unescape(name []byte) []byte {
 	return s.unescaped[from:]
 }
 
-// appendUnescaped appends text without the backslashes before a comma, a space and, if equals says
-// so, an equals sign. All other backslashes are literal (unescapeMeasurement and unescapeTag in
+// appendUnescaped appends text without the backslashes before a comma, a space and, if equals is
+// set, an equals sign. All other backslashes are literal (unescapeMeasurement and unescapeTag in
 // models/points.go of influxdata/influxdb 1.8; Telegraf's serializer escapes no backslash).
 func appendUnescaped(dst, text []byte, equals bool) []byte {
 	for i := 0; i < len(text); i++ {
@@ -127,7 +128,7 @@ func appendUnescaped(dst, text []byte, equals bool) []byte {
 	return dst
 }
 
-// value reads the value of a field, and returns what follows: a comma, a space or nothing.
+// value reads the value of a field, and returns the rest: a comma, a space or nothing.
 func (s *Scanner) value(key, b []byte) (rest []byte, err error) {
 	if len(b) > 0 && b[0] == '"' {
 		return s.text(b)
@@ -143,7 +144,7 @@ func (s *Scanner) value(key, b []byte) (rest []byte, err error) {
 	return b[n:], nil
 }
 
-// text passes over a string.
+// text skips a string.
 func (s *Scanner) text(b []byte) (rest []byte, err error) {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -160,7 +161,7 @@ func (s *Scanner) text(b []byte) (rest []byte, err error) {
 	return nil, errOpen
 }
 
-// timestamp reads what stands behind the fields.
+// timestamp reads the timestamp after the fields.
 func (s *Scanner) timestamp(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -176,7 +177,7 @@ func (s *Scanner) timestamp(b []byte) error {
 	return nil
 }
 
-// parseInt reads an integer that is all of b.
+// parseInt parses all of b as an integer.
 func parseInt(b []byte) (v int64, ok bool) {
 	digits := b
 	negative := b[0] == '-'
@@ -193,7 +194,7 @@ func parseInt(b []byte) (v int64, ok bool) {
 	return int64(u), u < 1<<63
 }
 
-// parseUint reads digits that are all of b.
+// parseUint parses all of b as digits.
 func parseUint(b []byte) (v uint64, ok bool) {
 	if len(b) == 0 {
 		return 0, false

@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// MaxLineBytes is how long a line may be, with all lines that its strings go on in.
+	// MaxLineBytes is the maximum length of a line, including further lines of its strings.
 	MaxLineBytes = 1 << 20
 	readBytes    = 64 << 10
-	// maxEmptyReads is how often a reader may yield nothing and no error, as in bufio.
+	// maxEmptyReads is how often a reader may return no data and no error, as in bufio.
 	maxEmptyReads = 100
 )
 
-// Scanner reads lines. Reset makes one ready that was used, and keeps its memory.
+// Scanner reads lines. Reset makes a used one ready again and keeps its memory.
 type Scanner struct {
 	r         io.Reader
 	precision Precision
 	buf       []byte
-	from, to  int   // what of buf was not read yet
-	err       error // of r, with which buf ends
-	number    int   // of the line before
-	barred    int   // no string goes on in another line before there
+	from, to  int   // the unread part of buf
+	err       error // error of r at the end of buf
+	number    int   // of the previous line
+	barred    int   // no string continues in another line before this index
 	line      Line
 	unescaped []byte
 }
 
-// NewScanner returns a Scanner of what r yields, with timestamps of a precision.
+// NewScanner returns a Scanner that reads from r, with timestamps of a precision.
 func NewScanner(r io.Reader, p Precision) *Scanner {
 	s := new(Scanner)
 	s.Reset(r, p)
@@ -40,8 +40,8 @@ func (s *Scanner) Reset(r io.Reader, p Precision) {
 	s.from, s.to, s.err, s.number, s.barred = 0, 0, nil, 0, 0
 }
 
-// Next returns the next line that is in order and has a value. Errors: *Error for a line that is
-// not, after which Next goes on behind it; io.EOF behind the last line; an error of the reader.
+// Next returns the next valid line that has a value. Errors: *Error for an invalid line, after
+// which Next continues with the following one; io.EOF after the last line; an error of the reader.
 func (s *Scanner) Next() (*Line, error) {
 	for {
 		end, err := s.lineEnd(s.from)
@@ -59,7 +59,7 @@ func (s *Scanner) Next() (*Line, error) {
 	}
 }
 
-// fail passes on why there is no further line: one that is too long is passed over.
+// fail returns why there is no further line, and skips a line that is too long.
 func (s *Scanner) fail(err error) error {
 	if !errors.Is(err, errLong) {
 		return err
@@ -71,8 +71,8 @@ func (s *Scanner) fail(err error) error {
 
 var errLong = errors.New("line too long")
 
-// lineEnd returns where the line ends that at is in: at a line feed, or at the end of all. It reads
-// on if it has to; s.from may move then, and what is behind it with it.
+// lineEnd returns the end of the line that contains at: a line feed, or the end of the input. It
+// reads more if necessary, which may move s.from and the data after it.
 func (s *Scanner) lineEnd(at int) (end int, err error) {
 	for {
 		if i := bytes.IndexByte(s.buf[at:s.to], '\n'); i >= 0 {
@@ -93,7 +93,7 @@ func (s *Scanner) lineEnd(at int) (end int, err error) {
 	}
 }
 
-// read reads on behind what was not read yet, which it moves to the front of the buffer.
+// read reads more data after the unread part, which it moves to the front of the buffer.
 func (s *Scanner) read() error {
 	if s.to-s.from > MaxLineBytes {
 		return errLong
@@ -115,7 +115,7 @@ func (s *Scanner) read() error {
 	return nil
 }
 
-// passLong passes over a line without keeping it.
+// passLong skips a line without keeping it.
 func (s *Scanner) passLong() {
 	for {
 		if i := bytes.IndexByte(s.buf[s.from:s.to], '\n'); i >= 0 {
@@ -129,8 +129,8 @@ func (s *Scanner) passLong() {
 	}
 }
 
-// parseFrom reads a line whose text begins so many blanks behind s.from, and which ends at end
-// unless a string goes on there; and goes behind it.
+// parseFrom reads a line whose text begins after a number of blanks at s.from, and moves s.from
+// behind it. The line ends at end, unless a string continues there.
 func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	number := s.number
 	s.line = Line{Number: number, Fields: s.line.Fields[:0]}
@@ -147,8 +147,8 @@ func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	return &s.line, nil
 }
 
-// parseLong reads a line with a string that goes on in the next ones. It returns the length of all
-// that it takes, from s.from on.
+// parseLong reads a line with a string that continues in the next ones. It returns the total
+// length, from s.from on.
 func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 	length, lines, err := s.extent(blanks, first)
 	if err == nil {
@@ -156,8 +156,8 @@ func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 		err = s.parse(trimEnd(s.buf[s.from+blanks : min(s.from+length-1, s.to)]))
 	}
 	if err == errOpen || err == errBehindString {
-		// What was taken for the rest of a string are lines of their own. No string goes on in
-		// them: or many lines could be looked at for each of many.
+		// The supposed rest of a string consists of separate lines. No string may continue in them;
+		// otherwise scanning could take quadratic time.
 		s.barred = s.from + length
 		return first, err
 	}
@@ -165,9 +165,8 @@ func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 	return length, err
 }
 
-// extent finds where the strings of a line end that is not over at the end of the physical line,
-// whose length is first, and returns the length of all, with the line feed, and how many further
-// lines that are.
+// extent finds the end of a line whose strings continue beyond the physical line, whose length is
+// first. It returns the total length, including the line feed, and the number of further lines.
 func (s *Scanner) extent(blanks, first int) (length, lines int, err error) {
 	var q quotes
 	q.scan(s.buf[s.from+blanks : s.from+first-1])
@@ -175,7 +174,7 @@ func (s *Scanner) extent(blanks, first int) (length, lines int, err error) {
 		if length > MaxLineBytes || s.from+length > s.to {
 			return length, lines, errOpen
 		}
-		q.escaped = false // it was the line feed
+		q.escaped = false // by the line feed
 		end, err := s.lineEnd(s.from + length)
 		if err != nil {
 			return length, lines, errOpen
@@ -186,13 +185,13 @@ func (s *Scanner) extent(blanks, first int) (length, lines int, err error) {
 	return length, lines, nil
 }
 
-// quotes finds strings in a line that comes in parts.
+// quotes finds strings in a line that arrives in parts.
 type quotes struct {
 	in      where
-	escaped bool // by the character before
+	escaped bool // by the previous character
 }
 
-// where in a line a character is.
+// where is the position of a character in a line.
 type where uint8
 
 const (
@@ -204,7 +203,7 @@ const (
 	behindFields
 )
 
-// open reports whether what was scanned ends in a string.
+// open reports whether the scanned text ends inside a string.
 func (q *quotes) open() bool { return q.in == inString }
 
 func (q *quotes) scan(b []byte) {
@@ -241,7 +240,7 @@ func blanksOf(b []byte) (n int) {
 	return n
 }
 
-// trimEnd takes the end of a line off.
+// trimEnd removes the end of a line.
 func trimEnd(b []byte) []byte {
 	if n := len(b); n > 0 && b[n-1] == '\r' {
 		b = b[:n-1]

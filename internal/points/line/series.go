@@ -11,9 +11,8 @@ import (
 // Tag is a tag of a series.
 type Tag struct{ Key, Value string }
 
-// ParseSeries reads measurement and tags as a line has them, unescaped; the tags are in the order
-// of their keys. Errors for a measurement, key or value that is empty, and for a key that is there
-// twice.
+// ParseSeries parses the measurement and tags of a line and unescapes them; tags are sorted by key.
+// An empty measurement, key or value is an error, and so is a duplicate key.
 func ParseSeries(raw []byte) (measurement string, tags []Tag, err error) {
 	end := partEnd(raw, ',')
 	if end == 0 {
@@ -56,7 +55,7 @@ func parseTag(b []byte) (Tag, error) {
 	return Tag{unescaped(b[:end], true), unescaped(value, true)}, nil
 }
 
-// partEnd returns where the first c without backslash is, len(b) if there is none.
+// partEnd returns the index of the first unescaped c, or len(b) if there is none.
 func partEnd(b []byte, c byte) int {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
