@@ -1,3 +1,3 @@
-// Package rawjson walks JSON as bytes, and shows bytes that are JSON most of the time: inputs and
-// outputs, which programs give as they like.
+// Package rawjson walks JSON as bytes, and displays bytes that are usually JSON: inputs and
+// outputs, which programs may write in any format.
 package rawjson

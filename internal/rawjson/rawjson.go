@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Value returns what encoding/json is to write for bytes: the JSON that they are, of others a
-// string, of none null.
+// Value returns the value with which encoding/json writes b: as it is if b is JSON, null if b is
+// empty, and otherwise as a string.
 func Value(b []byte) any {
 	switch {
 	case len(b) == 0:

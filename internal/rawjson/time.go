@@ -2,14 +2,14 @@ package rawjson
 
 import "math"
 
-// Times are those of the years 1 to 9999, which RFC 3339 has names for.
+// Times are limited to the years 1 to 9999, which RFC 3339 can express.
 const (
 	minTime = -62_135_596_800_000
 	maxTime = 253_402_300_799_999
 )
 
-// Time returns the time that raw says: a number of ms since the epoch, whose fraction is cut off,
-// or a string as of RFC 3339.
+// Time returns the time in raw: a number of ms since the epoch, whose fraction is truncated, or an
+// RFC 3339 string.
 func Time(raw []byte) (ms int64, ok bool) {
 	if n, ok := Number(raw); ok {
 		if !(n >= minTime && n <= maxTime) {
@@ -25,8 +25,8 @@ func Time(raw []byte) (ms int64, ok bool) {
 	return ms, ok && ms >= minTime && ms <= maxTime
 }
 
-// parseTime reads 2026-01-02T03:04:05.678+01:00 with T and Z in capital letters. What package time
-// accepts has changed before, and replicas may be of different builds.
+// parseTime parses 2026-01-02T03:04:05.678+01:00 with T and Z in capital letters. It does not use
+// package time, whose accepted forms have changed before: replicas may run different builds.
 func parseTime(s string) (ms int64, ok bool) {
 	const form = "0000-00-00T00:00:00"
 	if len(s) <= len(form) {
@@ -55,7 +55,7 @@ func digits(s string) (n int64) {
 	return n
 }
 
-// fractionOf reads .678 as ms, -1 if a point has no digits behind it.
+// fractionOf parses .678 as ms, -1 if no digits follow the point.
 func fractionOf(s string) (ms int64, rest string) {
 	if s[0] != '.' {
 		return 0, s
@@ -67,7 +67,7 @@ func fractionOf(s string) (ms int64, rest string) {
 	return digits((s[1:end] + "000")[:3]), s[end:]
 }
 
-// offsetOf reads Z or +01:00, in seconds.
+// offsetOf parses Z or +01:00, in seconds.
 func offsetOf(s string) (seconds int64, ok bool) {
 	switch {
 	case s == "Z":
@@ -96,8 +96,8 @@ func daysIn(year, month int64) int64 {
 	return 31
 }
 
-// daysTo returns the days from 1970-01-01 to a day: years begin in March, so that a leap day is
-// their last.
+// daysTo returns the days from 1970-01-01 to a day. Years begin in March, so that a leap day is the
+// last day of its year.
 func daysTo(year, month, day int64) int64 {
 	if month <= 2 {
 		year--

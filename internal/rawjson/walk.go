@@ -7,22 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep arrays and objects of JSON may be nested. What is nested deeper is not
-// valid.
+// MaxDepth is the maximum nesting depth of arrays and objects in JSON. Deeper nesting is invalid.
 const MaxDepth = 256
 
-// The functions of this file walk JSON as bytes. None of them changes or keeps what it is given,
-// and what is no JSON has no members, no elements and no text. Those whose comment speaks of what
-// is valid must be given nothing else.
+// The functions of this file walk JSON as bytes. None of them changes or keeps its input, and input
+// that is not JSON has no members, no elements and no text. Functions whose comment requires valid
+// input must get nothing else.
 
-// Valid says whether raw is one JSON value, as RFC 8259 defines it: in UTF-8, and not nested deeper
-// than MaxDepth.
+// Valid reports whether raw is one JSON value, as RFC 8259 defines it: in UTF-8, and not nested
+// deeper than MaxDepth.
 func Valid(raw []byte) bool {
 	end := skipValueIn(raw, SkipSpace(raw, 0), 0)
 	return end >= 0 && SkipSpace(raw, end) == len(raw)
 }
 
-// Member returns the value of a member of an object, nil if there is none. Of several with the same
+// Member returns the value of an object's member, nil if there is none. Among several with the same
 // name the last one counts, as in most languages.
 func Member(raw []byte, name string) []byte {
 	if !Valid(raw) {
@@ -31,7 +30,7 @@ func Member(raw []byte, name string) []byte {
 	return FindMember(raw, name)
 }
 
-// FindMember is Member of what is valid.
+// FindMember is Member for valid input.
 func FindMember(raw []byte, name string) (found []byte) {
 	EachMember(raw, func(key, value []byte) bool {
 		if IsText(key, name) {
@@ -43,12 +42,12 @@ func FindMember(raw []byte, name string) (found []byte) {
 }
 
 // Elements calls yield for each element of an array, until it returns false, and reports whether
-// raw is an array. It calls nothing for half of one.
+// raw is an array. It makes no calls for a truncated array.
 func Elements(raw []byte, yield func(element []byte) bool) (array bool) {
 	return Valid(raw) && EachElement(raw, yield)
 }
 
-// EachElement is Elements of what is valid.
+// EachElement is Elements for valid input.
 func EachElement(raw []byte, yield func(element []byte) bool) (array bool) {
 	i := SkipSpace(raw, 0)
 	if raw[i] != '[' {
@@ -67,7 +66,7 @@ func EachElement(raw []byte, yield func(element []byte) bool) (array bool) {
 }
 
 // EachMember calls yield for the members of an object, keys with their quotes, until it returns
-// false, and reports whether raw, which is valid, is an object.
+// false. It reports whether raw, which must be valid, is an object.
 func EachMember(raw []byte, yield func(key, value []byte) bool) (object bool) {
 	i := SkipSpace(raw, 0)
 	if raw[i] != '{' {
@@ -88,7 +87,7 @@ func EachMember(raw []byte, yield func(key, value []byte) bool) (object bool) {
 	return true
 }
 
-// Text returns the text of a JSON string; half a surrogate pair becomes U+FFFD.
+// Text returns the text of a JSON string; an unpaired surrogate becomes U+FFFD.
 func Text(raw []byte) (s string, ok bool) {
 	raw = TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '"' || SkipText(raw, 0) != len(raw) {
@@ -97,7 +96,7 @@ func Text(raw []byte) (s string, ok bool) {
 	return string(AppendUnquoted(make([]byte, 0, len(raw)), raw[1:len(raw)-1])), true
 }
 
-// IsText says whether a JSON string, which is valid, says s.
+// IsText reports whether a valid JSON string has the text s.
 func IsText(quoted []byte, s string) bool {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -106,7 +105,7 @@ func IsText(quoted []byte, s string) bool {
 	return string(AppendUnquoted(nil, inner)) == s
 }
 
-// AppendUnquoted appends what the inside of a valid JSON string says.
+// AppendUnquoted appends the text of a valid JSON string, given without its quotes.
 func AppendUnquoted(dst, inner []byte) []byte {
 	for {
 		n := bytes.IndexByte(inner, '\\')
@@ -142,13 +141,13 @@ func AppendUnquoted(dst, inner []byte) []byte {
 	}
 }
 
-// hex4 returns the number that four hexadecimal digits stand for, which are there.
+// hex4 returns the number of four hexadecimal digits, which must be present.
 func hex4(b []byte) rune {
 	n, _ := strconv.ParseUint(string(b[:4]), 16, 32)
 	return rune(n)
 }
 
-// TextOf returns what a valid JSON string says.
+// TextOf returns the text of a valid JSON string.
 func TextOf(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -157,7 +156,7 @@ func TextOf(quoted []byte) string {
 	return string(AppendUnquoted(nil, inner))
 }
 
-// AppendText appends s as a JSON string; bytes that are no UTF-8 become U+FFFD.
+// AppendText appends s as a JSON string; invalid UTF-8 bytes become U+FFFD.
 func AppendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i, r := range s {
@@ -181,7 +180,7 @@ func AppendText(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// Number returns the number that raw is; a number beyond what a float64 holds is none.
+// Number parses raw as a number; ok is false for a number outside the range of a float64.
 func Number(raw []byte) (n float64, ok bool) {
 	raw = TrimSpace(raw)
 	if !IsNumber(raw) {
@@ -191,12 +190,12 @@ func Number(raw []byte) (n float64, ok bool) {
 	return n, err == nil
 }
 
-// IsNumber says whether raw is a number of JSON.
+// IsNumber reports whether raw is a JSON number.
 func IsNumber(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '-' || isDigit(raw[0])) && skipNumber(raw, 0) == len(raw)
 }
 
-// SkipSpace returns where the first byte is, from i on, that is no white space.
+// SkipSpace returns the index of the first byte from i on that is not white space.
 func SkipSpace(raw []byte, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r') {
 		i++
@@ -209,10 +208,10 @@ func TrimSpace(raw []byte) []byte { return bytes.Trim(raw, " \t\n\r") }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// SkipValue returns where the value ends that begins at i, -1 if there is none.
+// SkipValue returns the end of the value that begins at i, -1 if there is none.
 func SkipValue(raw []byte, i int) int { return skipValueIn(raw, i, 0) }
 
-// skipValueIn returns where the value ends that begins at i, -1 if there is none.
+// skipValueIn returns the end of the value that begins at i, -1 if there is none.
 func skipValueIn(raw []byte, i, depth int) int {
 	if i >= len(raw) || depth > MaxDepth {
 		return -1
@@ -290,7 +289,7 @@ func skipObject(raw []byte, i, depth int) int {
 	}
 }
 
-// SkipText returns where the string ends that begins at i.
+// SkipText returns the end of the string that begins at i.
 func SkipText(raw []byte, i int) int {
 	for i++; i < len(raw); {
 		switch c := raw[i]; {
@@ -317,7 +316,7 @@ func SkipText(raw []byte, i int) int {
 	return -1
 }
 
-// escapeLen returns the length of what follows a backslash, 0 if it is no escape.
+// escapeLen returns the length of the escape after a backslash, 0 if it is invalid.
 func escapeLen(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -336,7 +335,7 @@ func escapeLen(b []byte) int {
 	return 5
 }
 
-// skipNumber returns where the number ends that begins at i.
+// skipNumber returns the end of the number that begins at i.
 func skipNumber(raw []byte, i int) int {
 	if raw[i] == '-' {
 		i++
