@@ -11,19 +11,19 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Due are ticks of a schedule that are due, decided together. All times are Unix ms.
+// Due holds the due ticks of a schedule, decided together. All times are Unix ms.
 type Due struct {
 	Revision uint64 // of the schedule
-	After    int64  // the time until which its ticks had been decided
+	After    int64  // the time up to which ticks were already decided
 	Run      []int64
 	Missed   int64
-	Last     int64 // the time until which ticks are decided with these
+	Last     int64 // the time up to which these ticks are decided
 	Next     int64 // or cron.Never
 	Release  bool  // a tick that waited for a run to end can run
 	Problem  string
 }
 
-// Code codes the ticks; release says whether Release is coded.
+// Code codes the ticks; release selects whether Release is coded.
 func (d *Due) Code(c *codec.Coder, release bool) {
 	c.Uvarint(&d.Revision)
 	c.Varint(&d.After)
@@ -36,8 +36,8 @@ func (d *Due) Code(c *codec.Coder, release bool) {
 	c.String(&d.Problem)
 }
 
-// Follows reports whether the ticks continue a schedule of a revision whose ticks are decided until
-// last.
+// Follows reports whether the ticks continue a schedule with the given revision whose ticks are
+// decided up to last.
 func (d *Due) Follows(revision uint64, last int64) bool {
 	if d.Revision != revision || d.After != last {
 		return false
@@ -51,7 +51,7 @@ func (d *Due) Follows(revision uint64, last int64) bool {
 	return d.Last >= last && d.Next > d.Last && d.Missed >= 0
 }
 
-// State is a schedule as a view sees it.
+// State is a schedule as seen by a view.
 type State struct {
 	Namespace uint32
 	Spec      cron.Spec
@@ -63,25 +63,25 @@ type State struct {
 	Input     int64 // bytes that a tick writes
 }
 
-// Machine tells the duty about the schedules of a machine. T is what its command has of each
-// schedule.
+// Machine gives the duty access to the schedules of a machine. T is the machine's command entry for
+// a schedule.
 type Machine[T any] struct {
 	ID    engine.MachineID
 	Topic engine.Topic // notified when a schedule becomes due earlier
-	Row   byte         // of the index, whose keys go on with a time (ms, as key.AppendInt64)
+	Row   byte         // of the index, whose keys continue with a time (ms, as key.AppendInt64)
 	Kind  uint8        // of the command, whose body is a list
 	Code  func(*T, *codec.Coder)
-	// Most is how many ticks a command has at most: what they write is bounded.
+	// Most is the maximum number of ticks per command, which bounds what they write.
 	Most int
-	// Read returns the schedule of a row of the index, whose key goes on with rest, and what the
-	// command has of it. due is filled in afterwards.
+	// Read returns the schedule of an index row, whose key ends in rest, and its entry for the
+	// command. due is filled in afterwards.
 	Read func(v *engine.View, rest []byte) (s State, item T, err error)
 	Due  func(*T) *Due
-	// Problem says what is wrong with times that cannot be read any more.
+	// Problem describes a Spec that can no longer be parsed.
 	Problem func(error) string
 }
 
-// maxInputs is how many bytes of inputs the ticks of a command have.
+// maxInputs is the maximum size, in bytes, of the inputs of a command's ticks.
 const maxInputs = 8 << 20
 
 // Watch is the duty: it proposes ticks when they are due, until ctx is done.
@@ -108,7 +108,7 @@ func (m *Machine[T]) Watch(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// room is what a command has left for ticks.
+// room is the remaining capacity of a command for ticks.
 type room struct {
 	ticks  int
 	inputs int64
@@ -116,8 +116,8 @@ type room struct {
 
 func (r *room) take(n int, size int64) { r.ticks, r.inputs = r.ticks-n, r.inputs-int64(n)*size }
 
-// next makes a command for what is due now: schedules of one namespace, as many as a command has
-// room for.
+// next builds a command for what is due now: schedules of one namespace, as many as fit into a
+// command.
 func (m *Machine[T]) next(v *engine.View, p *cron.Parser, cmd *engine.Command) (found bool, err error) {
 	var all []T
 	left, of := room{m.Most, maxInputs}, uint32(0)
@@ -155,14 +155,14 @@ func (m *Machine[T]) next(v *engine.View, p *cron.Parser, cmd *engine.Command) (
 	return true, nil
 }
 
-const restAt = 9 // behind the time in a key of the index
+const restAt = 9 // after the time in an index key
 
 // CodeAll codes the body of the command.
 func (m *Machine[T]) CodeAll(all *[]T, c *codec.Coder) {
 	codec.List(c, all, func(c *codec.Coder, item *T) { m.Code(item, c) })
 }
 
-// due sets the ticks until now, as many as there is room for, but at least one.
+// due sets the ticks up to now, as many as there is room for, but at least one.
 func (s *State) due(d *Due, times *cron.Schedule, now int64, left *room) {
 	if d.Release {
 		left.take(1, s.Input)
