@@ -1,4 +1,4 @@
-// Package yaml is the one place that knows which library reads and writes YAML: the present one is
-// archived, and can be replaced here. Definitions are read through internal/document, which bounds
-// what a hostile one can do.
+// Package yaml hides the library that reads and writes YAML. The present one is archived and can be
+// replaced here. Definitions are read through internal/document, which bounds the effects of
+// hostile ones.
 package yaml

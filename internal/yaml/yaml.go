@@ -28,7 +28,7 @@ const (
 	FlowStyle         = yaml.FlowStyle
 )
 
-// NewDecoder returns a decoder of what r reads.
+// NewDecoder returns a decoder that reads from r.
 func NewDecoder(r io.Reader) *Decoder { return yaml.NewDecoder(r) }
 
 // NewEncoder returns an encoder that writes to w.
