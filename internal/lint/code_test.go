@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// unfinished matches what a program says that is not finished; the words are taken apart so that
-// this file does not match.
+// unfinished matches text that admits unfinished code. Its words are split so that this file does
+// not match.
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b|(?i:not ` + `implemented)`)
 
 func TestNothingUnfinished(t *testing.T) {
@@ -31,8 +31,8 @@ func TestNothingUnfinished(t *testing.T) {
 	}
 }
 
-// longSuites are the packages whose tests may be shortened or left out with -short, and what takes
-// them so long.
+// longSuites lists the packages whose tests may be shortened or skipped with -short, with the
+// reason why they take long.
 var longSuites = map[string]string{
 	"action":                    "runs random commands against models",
 	"examples/gosrc":            "loads over 100 MB",
@@ -72,7 +72,7 @@ func TestNoSleepAndNoSkip(t *testing.T) {
 	}
 }
 
-// selector returns x.Name as text, "" for everything else.
+// selector returns x.Name as text, "" for anything else.
 func selector(e ast.Expr) string {
 	if sel, ok := e.(*ast.SelectorExpr); ok {
 		if x, ok := sel.X.(*ast.Ident); ok {
@@ -82,7 +82,7 @@ func selector(e ast.Expr) string {
 	return ""
 }
 
-// isSkip reports whether a call is one of a test, benchmark or fuzz target that skips it.
+// isSkip reports whether a call skips a test, benchmark or fuzz target.
 func isSkip(called string) bool {
 	on, name, _ := strings.Cut(called, ".")
 	return strings.Contains("t b f tb", on) && (name == "Skip" || name == "Skipf" || name == "SkipNow")
@@ -99,9 +99,9 @@ func underShort(stack []ast.Node) bool {
 	return false
 }
 
-// forPrivileges reports whether a node is in a function needPrivileges that fails the test, before
-// it may skip it, when the environment variable CI is set: mounting a file system takes rights that
-// a laptop need not give and CI has to.
+// forPrivileges reports whether a node is in a function needPrivileges that fails the test if the
+// environment variable CI is set, before it may skip it. Mounting a file system needs privileges
+// that a laptop may lack and CI must provide.
 func forPrivileges(stack []ast.Node) bool {
 	skip := stack[len(stack)-1]
 	for _, n := range stack {
@@ -175,8 +175,8 @@ func TestSkipForPrivileges(t *testing.T) {
 	}
 }
 
-// mustBeDeterministic reports whether a file runs inside Apply. A Scope is for callers, on their
-// side of the door; Readers, and the time at which a query looks again, are for queries.
+// mustBeDeterministic reports whether a file runs inside Apply. A Scope is for callers, outside of
+// the shard. Readers, and the time at which a query runs again, are for queries.
 func mustBeDeterministic(s *source) bool {
 	forCallers := s.name == "internal/engine/scope.go" || s.name == "internal/engine/readers.go" || s.name == "internal/engine/again.go"
 	return !s.isTest() && !forCallers && (s.dir() == "internal/engine" || strings.HasPrefix(path.Base(s.name), "machine"))

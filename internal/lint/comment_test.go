@@ -44,7 +44,7 @@ func TestPublicIdentifiersHaveComments(t *testing.T) {
 	}
 }
 
-// wellKnown are methods whose meaning is that of an interface of the standard library.
+// wellKnown are methods whose meaning is defined by an interface of the standard library.
 var wellKnown = []string{"Error", "String", "Unwrap"}
 
 func checkFunc(t *testing.T, s *source, d *ast.FuncDecl) {
@@ -75,7 +75,7 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// checkSpecs takes the comment of a group for one of each of its constants or variables.
+// checkSpecs accepts the comment of a group as the comment of each of its constants or variables.
 func checkSpecs(t *testing.T, s *source, d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// replicated are the folders whose code decides what every replica of a shard has to decide alike.
+// replicated lists the folders with code that every replica of a shard must compute alike.
 var replicated = []string{"floql", "internal/auth", "internal/codec", "internal/engine", "internal/key", "internal/protocol",
 	"internal/test/toy", "kv", "queue", "stream", "stream/processing", "ts", "action", "workflow"}
 
-// TestReplicasComputeAlike: a processor may compute x*y + z with one rounding less than another
-// (the language allows it, arm64 does it), unless the product is converted explicitly; and what a
-// time zone says depends on the files of the machine.
+// TestReplicasComputeAlike: replicas on different machines compute the same. A processor may round
+// x*y + z once instead of twice (the language allows it, arm64 does it) unless the product is
+// converted explicitly. Time zone data depends on the files of the machine.
 func TestReplicasComputeAlike(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() || !slices.Contains(replicated, s.dir()) {
@@ -27,8 +27,8 @@ func TestReplicasComputeAlike(t *testing.T) {
 	}
 }
 
-// differing returns what in a file may have another outcome on another machine. It knows no types:
-// in a function that mentions floats every sum with a product counts.
+// differing returns the code of a file whose result may depend on the machine. It has no type
+// information: in a function that mentions floats, every sum with a product counts.
 func differing(f *ast.File) (found []ast.Node) {
 	for _, d := range f.Decls {
 		floats := mentionsFloats(d)

@@ -1,3 +1,3 @@
-// Package lint has the rules of this project that no general tool knows, as tests. Each failure
-// says why the rule is there.
+// Package lint tests the rules of this project that no general tool checks. Each failure gives the
+// reason for the rule.
 package lint

@@ -14,11 +14,11 @@ const (
 	helpers    = "internal/arena internal/key internal/codec internal/budget internal/meter internal/rawjson"
 )
 
-// imports is what the packages of floe may import of floe, test files aside:
+// imports lists which packages of floe each package may import, except in test files:
 //
 //	cmd -> cmd/internal/cli -> dashboard -> floe (root) -> primitives -> internal/engine
 //
-// A folder that is not listed is looked up by the folder above it.
+// A folder that is not listed has the row of its nearest listed parent.
 var imports = map[string]struct{ allowed, reason string }{
 	"cmd":      {"cmd/internal/cli", "cmd is a doorway: what it does belongs into cmd/internal/cli, where it can be tested"},
 	"examples": {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
@@ -85,7 +85,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/yaml":       {"", "helpers depend on nothing"},
 	"internal/workloop":   {"internal/engine", "the loop knows nothing of what it works off; of the engine it takes the errors"},
 	"internal/lint":       {"", "the rules apply to the project, they are no part of it"},
-	// Suites for tests; nothing but tests imports them.
+	// Test suites; only tests import them.
 	"internal/test/check": {". internal/engine internal/shard internal/test/toy " + helpers + " " + primitives,
 		"checkers compare what nodes answer with what they promise"},
 	"cmd/internal/stress": {". " + primitives, "loads use what users use"},
@@ -107,7 +107,7 @@ var imports = map[string]struct{ allowed, reason string }{
 		"internal/primitive internal/test/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
 }
 
-// behind are libraries that one package alone imports, so that they can be replaced there.
+// behind lists libraries that only one package imports, so that they can be replaced there.
 var behind = map[string]struct{ by, reason string }{
 	"gopkg.in/yaml.v3": {"internal/yaml", "it is archived"},
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// places lists the files of the product that import the package of a primitive, besides the package
-// itself and everyPrimitive. It is what a change of the primitive's API may touch, and what a new
-// primitive needs. Programs that load or test floe (cmd/internal/bench, cmd/internal/stress,
-// internal/demo, internal/test) are not the product.
+// places lists the product files that import the package of a primitive, apart from the package
+// itself and everyPrimitive. These are the files that a change of the primitive's API may touch,
+// and that a new primitive needs. Programs that load or test floe (cmd/internal/bench,
+// cmd/internal/stress, internal/demo, internal/test) are not part of the product.
 var places = map[string][]string{
 	"kv": {"cmd/internal/cli/bench.go", "cmd/internal/cli/kv.go", "dashboard/kv.go", "stream/processing/sink.go"},
 	"queue": {"cmd/internal/cli/queue.go", "cmd/internal/cli/queue_dlq.go", "dashboard/queues.go",
@@ -66,8 +66,8 @@ func ofProduct(s *source) bool {
 // the method of the store, and the operation of a transaction.
 const maxOperationFiles = 4
 
-// moreFiles lists operations with more files. Claims block, so the store has a loop of its own and
-// a look at what can be claimed; streams forward records to shards and streams by appends.
+// moreFiles lists operations with more files. Claims block, so the store has a separate loop and a
+// check for claimable work. Streams forward records to shards and streams by appends.
 var moreFiles = map[string]int{"queue.dequeue": 5, "stream.readGroup": 5, "stream.appendMessages": 6}
 
 // TestFilesOfAnOperation: an operation is declared once, and few files name it.
@@ -102,11 +102,10 @@ func TestFilesOfAnOperation(t *testing.T) {
 	}
 }
 
-// commandRow is a row of a table of commands: the names by which other files refer to it.
+// commandRow is a row of a command table: the names by which other files refer to it.
 type commandRow struct{ variable, kind string }
 
-// commandRows returns the rows that a file declares: variables that are set to an
-// engine.CommandRow.
+// commandRows returns the rows that a file declares: variables of type engine.CommandRow.
 func commandRows(f *ast.File) (rows []commandRow) {
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -168,7 +167,7 @@ func (r commandRow) isNamedIn(f *ast.File) (named bool) {
 			}
 			return false
 		case *ast.Ident:
-			// Identifiers that a function declares have an object that is not of the file's scope.
+			// An identifier declared inside a function has an object outside the file's scope.
 			isOurs := n.Obj == nil || f.Scope.Lookup(n.Name) == n.Obj
 			named = named || isOurs && (n.Name == r.variable || n.Name == r.kind)
 		}

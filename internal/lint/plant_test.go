@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPlantedBugsAreLookedFor: each bug that can be planted is one that a test has to find.
+// TestPlantedBugsAreLookedFor: for each bug that can be planted, a test must find it.
 func TestPlantedBugsAreLookedFor(t *testing.T) {
 	var tables strings.Builder
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {

@@ -33,8 +33,8 @@ func blocks(t *testing.T, file, language string) (found []string) {
 	return found
 }
 
-// TestReadmePrograms runs the Go programs of the README; a last comment "// Output: ..." is what
-// they print.
+// TestReadmePrograms runs the Go programs of the README. A final comment "// Output: ..." is the
+// expected output.
 func TestReadmePrograms(t *testing.T) {
 	programs := blocks(t, "README.md", "go")
 	if len(programs) == 0 {
@@ -61,8 +61,8 @@ func TestReadmePrograms(t *testing.T) {
 	}
 }
 
-// TestReadmeCalls makes the calls to the HTTP API that the README shows, in order. A comment line
-// behind a call is its answer; numbers in it may differ.
+// TestReadmeCalls makes the HTTP API calls of the README, in order. A comment line after a call is
+// its expected answer; numbers in it may differ.
 func TestReadmeCalls(t *testing.T) {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestReadmeCalls(t *testing.T) {
 
 func withoutNumbers(s string) string { return regexp.MustCompile(`\d+`).ReplaceAllString(s, "0") }
 
-// curl does what the command would do. It knows -X, -d and quotes around whole words.
+// curl makes the request of a curl command. It supports -X, -d and quotes around whole words.
 func curl(t *testing.T, line string) string {
 	t.Helper()
 	method, body, url := http.MethodGet, "", ""
@@ -130,8 +130,8 @@ func curl(t *testing.T, line string) string {
 	return strings.TrimSpace(string(answer))
 }
 
-// TestExampleSnippets checks that the Go code in the READMEs of examples is cut from the program,
-// which has tests.
+// TestExampleSnippets: the Go code in the READMEs of examples is copied from the programs, which
+// have tests.
 func TestExampleSnippets(t *testing.T) {
 	readmes, err := filepath.Glob(filepath.Join(root, "examples/*/README.md"))
 	if err != nil || len(readmes) == 0 {
@@ -160,8 +160,8 @@ func TestExampleSnippets(t *testing.T) {
 // unindented removes the white space in front of each line.
 func unindented(s string) string { return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "") }
 
-// TestDependencies compares go.mod with the table of the README. A dependency is paid for by all
-// who embed floe; the table says what for.
+// TestDependencies compares go.mod with the table of the README. Every user who embeds floe pays
+// for a dependency; the table gives its purpose.
 func TestDependencies(t *testing.T) {
 	inReadme := tableOfDependencies(t)
 	inMod := directDependencies(t)

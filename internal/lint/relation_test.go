@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// machinePackages are the packages with a machine, and what the machines are called.
+// machinePackages maps packages with a machine to the names of the machines.
 var machinePackages = map[string]string{
 	"kv": "MachineKV", "stream": "MachineStream", "queue": "MachineQueue", "ts": "MachineTS", "action": "MachineAction",
 	"workflow":          "MachineWorkflow",
@@ -20,7 +20,8 @@ var machineIDs = map[string]engine.MachineID{
 	"MachineAction": engine.MachineAction, "MachineWorkflow": engine.MachineWorkflow, "MachineProcessing": engine.MachineProcessing,
 }
 
-// TestPeeksAreInTheTable finds who reads rows of other machines: it would panic only when it does.
+// TestPeeksAreInTheTable finds machines that read rows of others without an entry in the table.
+// Otherwise they would panic only at run time.
 func TestPeeksAreInTheTable(t *testing.T) {
 	for _, s := range sources(t) {
 		from, ok := machinePackages[s.dir()]

@@ -17,9 +17,9 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// TestSurface looks at everything that the packages for users export: nothing of it may mention a
-// type of an internal package, also not by an alias, nor have fields or methods of one by embedding
-// it. go doc would show a name that leads nowhere, and a user could not call it.
+// TestSurface: no exported identifier of a public package mentions a type of an internal package,
+// not even through an alias, or has its fields or methods by embedding. go doc would show a name
+// that leads nowhere, and users could not call it.
 func TestSurface(t *testing.T) {
 	load := exports(t, publicPackages(t))
 	for _, path := range publicPackages(t) {
@@ -33,7 +33,7 @@ func TestSurface(t *testing.T) {
 	}
 }
 
-// TestSurfaceNotices plants what TestSurface has to find.
+// TestSurfaceNotices: TestSurface finds planted violations.
 func TestSurfaceNotices(t *testing.T) {
 	const planted = `package planted
 
@@ -85,7 +85,7 @@ var FineError = engine.ErrInvalid
 	}
 }
 
-// publicPackages returns the import paths of what users may import.
+// publicPackages returns the import paths of the packages that users may import.
 func publicPackages(t *testing.T) (paths []string) {
 	for _, s := range sources(t) {
 		path := strings.TrimSuffix(module+"/"+s.dir(), "/.")
@@ -97,8 +97,7 @@ func publicPackages(t *testing.T) (paths []string) {
 	return paths
 }
 
-// exports returns an importer of packages and all they depend on, by what the compiler has written
-// of them.
+// exports returns an importer of packages and their dependencies, from the compiler's export data.
 func exports(t *testing.T, paths []string) types.Importer {
 	t.Helper()
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, plant.BuildFlags()...)
@@ -116,7 +115,7 @@ func exports(t *testing.T, paths []string) types.Importer {
 	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
 }
 
-// leaks returns what a package exports of internal ones.
+// leaks returns the internal types that a package exports.
 func leaks(pkg *types.Package) (found []string) {
 	s := surface{pkg: pkg, seen: make(map[types.Type]bool)}
 	for _, name := range pkg.Scope().Names() {
@@ -128,10 +127,10 @@ func leaks(pkg *types.Package) (found []string) {
 	return s.found
 }
 
-// surface goes over what a user can reach of a package.
+// surface walks the parts of a package that users can reach.
 type surface struct {
 	pkg   *types.Package
-	name  string // of what is exported
+	name  string // of the exported identifier
 	seen  map[types.Type]bool
 	found []string
 }
@@ -157,7 +156,7 @@ func isInternal(pkg *types.Package) bool {
 	return pkg != nil && strings.HasPrefix(pkg.Path(), module+"/internal/")
 }
 
-// visit looks at a type, and at what a user who has a value of it has with it.
+// visit checks a type, and everything that a value of it gives a user.
 func (s *surface) visit(t types.Type) {
 	switch t := t.(type) {
 	case *types.Alias:
@@ -203,7 +202,7 @@ func (s *surface) named(t *types.Named) {
 	for arg := range t.TypeArgs().Types() {
 		s.visit(arg)
 	}
-	if t.Obj().Pkg() != s.pkg || s.seen[t] { // other packages have their own turn
+	if t.Obj().Pkg() != s.pkg || s.seen[t] { // other packages are checked separately
 		return
 	}
 	s.seen[t] = true
@@ -221,8 +220,7 @@ func (s *surface) named(t *types.Named) {
 	}
 }
 
-// fields looks at the fields that a user sees, also those of what is embedded without being
-// exported.
+// fields checks the fields that users see, including those of unexported embedded types.
 func (s *surface) fields(t *types.Struct) {
 	for f := range t.Fields() {
 		switch {
@@ -234,7 +232,7 @@ func (s *surface) fields(t *types.Struct) {
 	}
 }
 
-// embedded refuses embedded types of internal packages that show anything.
+// embedded refuses embedded types of internal packages that have exported fields or methods.
 func (s *surface) embedded(f *types.Var) {
 	t := types.Unalias(f.Type())
 	if p, ok := t.(*types.Pointer); ok {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// root is the root of the repository, as seen from here.
+// root is the root of the repository, relative to this package.
 const root = "../.."
 
 // module is the path of the module.
@@ -32,7 +32,7 @@ func (s *source) dir() string { return path.Dir(s.name) }
 
 func (s *source) isTest() bool { return strings.HasSuffix(s.name, "_test.go") }
 
-// at returns where a node is, for messages.
+// at returns the position of a node, for messages.
 func (s *source) at(n ast.Node) string {
 	p := s.set.Position(n.Pos())
 	p.Filename = s.name
@@ -71,8 +71,8 @@ func sources(t *testing.T) []*source {
 	return found
 }
 
-// topLevel is all that the top level of the repository may hold, besides files that start with a
-// dot and Go files of package floe.
+// topLevel lists the permitted entries at the top level of the repository, besides dot files and Go
+// files of package floe.
 const topLevel = "kv stream queue ts floql action workflow dashboard cmd examples docs internal " +
 	"go.mod go.sum README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE CHANGELOG.md SECURITY.md Makefile"
 
@@ -88,7 +88,8 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// topLevelNames returns what git knows or would add. Without git it is what is there.
+// topLevelNames returns the names that git tracks or would add. Without git it returns all that
+// exist.
 func topLevelNames(t *testing.T) (names []string) {
 	t.Helper()
 	git := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")

@@ -52,7 +52,7 @@ func columns(line string) int {
 	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
 }
 
-// wideLines returns the lines with raw strings, and those with a literal that can not be broken.
+// wideLines returns the lines with raw strings, and those with a literal that cannot be broken.
 func wideLines(s *source) map[int]bool {
 	lines := make(map[int]bool)
 	ast.Inspect(s.ast, func(n ast.Node) bool {
