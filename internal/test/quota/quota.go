@@ -14,22 +14,22 @@ var (
 // Quota counts the rounds of a suite.
 type Quota struct {
 	t      testing.TB
-	rounds int // without a time
+	rounds int // used if there is no time
 	last   time.Duration
 	least  int
 	began  time.Time
 	n      int
 }
 
-// New returns the quota of a test that does so many rounds unless -for gives it a time. How many it
-// has done is told when the test ends.
+// New returns the quota of a test that runs a number of rounds, unless -for sets a time. It logs
+// the number of rounds when the test ends.
 func New(t testing.TB, rounds int) *Quota {
 	q := &Quota{t: t, rounds: rounds, last: *forFlag, least: *leastFlag, began: time.Now()}
 	t.Cleanup(q.end)
 	return q
 }
 
-// More reports whether there is to be another round, and counts it. There is none after a failure.
+// More reports whether another round should run, and counts it. It returns false after a failure.
 func (q *Quota) More() bool {
 	if q.t.Failed() || q.last == 0 && q.n >= q.rounds || q.last > 0 && q.over(time.Since(q.began)) {
 		return false
@@ -42,7 +42,7 @@ func (q *Quota) over(passed time.Duration) bool {
 	return passed >= q.last && q.n >= q.least
 }
 
-// Rounds returns how many have been begun.
+// Rounds returns the number of rounds begun.
 func (q *Quota) Rounds() int { return q.n }
 
 func (q *Quota) end() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// suite stands for the test of a suite.
+// suite stands in for the test of a suite.
 type suite struct {
 	testing.TB
 	failed  bool
@@ -29,7 +29,7 @@ func TestQuota(t *testing.T) {
 	}{
 		{rounds: 7, want: 7},
 		{rounds: 0, want: 0},
-		{rounds: 7, least: 100, want: 7}, // nobody said how long
+		{rounds: 7, least: 100, want: 7}, // no time given
 		{rounds: 7, last: 5 * time.Second, want: 5},
 		{rounds: 7, last: 5 * time.Second, least: 5, want: 5},
 		{rounds: 7, last: 5 * time.Second, least: 20, want: 20},

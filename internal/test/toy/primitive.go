@@ -4,7 +4,7 @@ import "github.com/floedb/floe/internal/engine"
 
 const countCounters engine.Counter = 0
 
-// Primitive is what a node is given to have toy counters.
+// Primitive returns the primitive that provides toy counters.
 func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineTest, Name: "toy", New: func() engine.Machine { return machine{} },
@@ -20,7 +20,7 @@ func Primitive() engine.Primitive {
 			engine.QueryRow(querySum, "sum", machine.sum),
 		},
 		Counters: []engine.CounterType{
-			// Shown where none of the primitives it is tested with shows anything.
+			// Shown in a field that none of the primitives tested with it uses.
 			{Counter: countCounters, Name: "counters", Field: func(c *engine.Counts) *int64 { return &c.Workflows }},
 		},
 	}

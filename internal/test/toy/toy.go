@@ -11,10 +11,10 @@ import (
 // The kinds of commands.
 const (
 	Add   uint8 = iota + 1 // changes the counter Name by Delta; refused if it would go below zero
-	Later                  // adds Delta to Name when Delay has passed
-	Send                   // takes Delta from Name and sends it to Target, in whatever shard that is
+	Later                  // adds Delta to Name after Delay
+	Send                   // takes Delta from Name and sends it to Target, in any shard
 	Panic                  // panics
-	Clear                  // removes the counters from Name up to, but without, Target
+	Clear                  // removes the counters from Name to Target, Target excluded
 )
 
 // machine holds named counters.
@@ -106,7 +106,7 @@ func row(ns uint32, name string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, ns), name...)
 }
 
-// OnReply hears of nothing: what Send sends is never refused.
+// OnReply must not be called, because Send's messages are never refused.
 func (machine) OnReply(_ *engine.Tx, r engine.Reply) { panic(fmt.Sprintf("toy: reply %+v", r)) }
 
 func (machine) OnTimer(tx *engine.Tx, token []byte) {
@@ -117,7 +117,7 @@ func (machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
-// Counter asks for the value of a counter, waiting until it is at least Min.
+// Counter queries the value of a counter, waiting until it is at least Min.
 type Counter struct {
 	Namespace string
 	Name      string

@@ -11,32 +11,33 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// A second machine: vaults, which are filled from counters in other shards and emptied by a duty.
-// It uses what the first one does not: follow-ups, replies, lanes, temporary and definite refusals,
-// and duties. What leaves a counter is in a shipment until the vault has it, or has refused it.
+// The second machine: vaults, which are filled from counters in other shards and emptied by a duty.
+// It uses the features that the first one does not: follow-ups, replies, lanes, temporary and
+// definite refusals, and duties. An amount taken from a counter is in a shipment until the vault
+// has accepted or refused it.
 
-// The kinds of commands of vaults.
+// The kinds of commands for vaults.
 const (
 	Ship uint8 = iota + 1 // takes Delta from the counter Name and sends it to the vault Target
-	// what Ship sends: ErrBusy if the vault is too full, ErrConflict if it is closed or its counter
-	// can not pay the fee
+	// sent by Ship: ErrBusy if the vault is too full, ErrConflict if it is closed or its counter
+	// cannot pay the fee
 	Store
 	Turn    // closes the vault Name if Delta is 1, opens it if it is 0
-	Release // sends Empty to the vault Target, from where the counter Name is
-	Empty   // what Release sends: empties a vault into its counter
-	Sweep   // what the duty proposes: empties a vault that is known to hold Delta, in the term Delay
+	Release // sends Empty to the vault Target, from the shard of the counter Name
+	Empty   // sent by Release: empties a vault into its counter
+	Sweep   // proposed by the duty: empties a vault that is known to hold Delta, in the term Delay
 )
 
-// VaultCapacity is what fits into a vault.
+// VaultCapacity is the capacity of a vault.
 const VaultCapacity = 200
 
-// Fee is what the counter of a vault pays for what is stored there.
+// Fee is the amount that the counter of a vault pays for a deposit.
 const Fee = 1
 
-// sweepAfter is how long what is in a vault stays there, ms.
+// sweepAfter is how long a vault keeps its contents, ms.
 const sweepAfter = 50
 
-// Locked reports whether the duty leaves a vault alone.
+// Locked reports whether the duty skips a vault.
 func Locked(vault string) bool { return strings.HasPrefix(vault, "{lock") }
 
 const (
@@ -44,7 +45,7 @@ const (
 	countShipments
 )
 
-// VaultPrimitive is what a node is given to have vaults, beside Primitive.
+// VaultPrimitive returns the primitive that provides vaults, for use beside Primitive.
 func VaultPrimitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineTest2, Name: "vault", New: func() engine.Machine { return vaults{} },
@@ -64,7 +65,7 @@ func VaultPrimitive() engine.Primitive {
 	}
 }
 
-// ToVaults returns the command for the machine of vaults.
+// ToVaults returns the command for the vaults machine.
 func (c Command) ToVaults(ns string) engine.Command {
 	cmd := c.In(ns)
 	cmd.Machine = engine.MachineTest2
@@ -83,10 +84,10 @@ func shipmentRow(ns uint32, id uint64) []byte {
 	return binary.BigEndian.AppendUint64(rowOf('t', ns), id)
 }
 
-// vault is a row. A vault that has been emptied is there while it is closed.
+// vault is a row. An emptied vault has a row only while it is closed.
 type vault struct {
 	held   int64
-	since  int64 // ms, of the first that is in it
+	since  int64 // ms, of the oldest content
 	closed bool
 }
 
@@ -150,8 +151,8 @@ func (vaults) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, swept(tx, c)
 }
 
-// ship sends a shipment first and takes it from the counter behind: if that is refused nothing of
-// it remains.
+// ship sends the shipment first and then takes it from the counter. If that is refused, nothing of
+// the shipment remains.
 func ship(tx *engine.Tx, c Command) {
 	id := uint64(tx.LSN())
 	tx.Insert(shipmentRow(tx.Namespace(), id), codec.AppendString(codec.AppendVarint(nil, c.Delta), c.Name))
@@ -171,7 +172,7 @@ func change(tx *engine.Tx, counter string, delta int64) engine.Command {
 	return Command{Kind: Add, Name: counter, Delta: delta}.In(tx.NamespaceName())
 }
 
-// lane returns the one that goes to a vault; the next one is for what empties it.
+// lane returns the lane to a vault; the next number is the lane of the messages that empty it.
 func lane(vault string) uint64 { return 2 * uint64(len(vault)+int(vault[len(vault)-2])) }
 
 func store(tx *engine.Tx, c Command) error {
@@ -200,7 +201,7 @@ func empty(tx *engine.Tx, name string, v vault) {
 	putVault(tx, name, v)
 }
 
-// OnReply ends a shipment. It is told once.
+// OnReply ends a shipment. It is called once.
 func (vaults) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		panic(fmt.Sprintf("vault: Empty was refused: %v", r.Err))
@@ -227,7 +228,7 @@ func readShipment(b []byte) (delta int64, from string) {
 	return delta, from
 }
 
-// sweep is the duty: it empties vaults some time after something was put in.
+// sweep is the duty: it empties vaults some time after a deposit.
 func sweep(ctx context.Context, lead *engine.Lead) error {
 	for {
 		var found Command
@@ -248,8 +249,7 @@ func sweep(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// sweepable returns the command that sweeps a vault of the one namespace that has them, which is
-// spread.
+// sweepable returns the command that sweeps a vault of VaultNamespace, which is spread.
 func sweepable(v *engine.View) (c Command, ns string, err error) {
 	if err := v.WaitOn(deposits()); err != nil {
 		return c, "", err
@@ -275,10 +275,10 @@ func sweepable(v *engine.View) (c Command, ns string, err error) {
 	return c, "", errors.Join(it.Close(), engine.ErrWait)
 }
 
-// VaultNamespace is the one namespace whose vaults are swept.
+// VaultNamespace is the only namespace whose vaults are swept.
 const VaultNamespace = "toys"
 
-// swept empties a vault in which nothing has changed since the duty saw it.
+// swept empties a vault if nothing in it has changed since the duty read it.
 func swept(tx *engine.Tx, c Command) error {
 	if uint64(c.Delay) != tx.Term() {
 		panic(fmt.Sprintf("vault: a duty of term %d in term %d", c.Delay, tx.Term()))
@@ -291,7 +291,8 @@ func swept(tx *engine.Tx, c Command) error {
 	return nil
 }
 
-// Vaults adds up what is in the vaults of a namespace in a shard, and on its way to others.
+// Vaults sums the contents of the vaults of a namespace in a shard, and the shipments to other
+// shards.
 type Vaults struct {
 	Namespace string
 
@@ -303,15 +304,15 @@ const queryVaults uint8 = 1
 // Machine returns engine.MachineTest2.
 func (*Vaults) Machine() engine.MachineID { return engine.MachineTest2 }
 
-// Kind tells the query from others.
+// Kind distinguishes the query from others.
 func (*Vaults) Kind() uint8 { return queryVaults }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *Vaults) Arguments(f *codec.Fields) {
 	f.Namespace(&q.Namespace)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *Vaults) Results(f *codec.Fields) {
 	f.Varint("held", &q.Held)
 	f.Varint("vaults", &q.Vaults)

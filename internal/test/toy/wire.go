@@ -9,26 +9,26 @@ const (
 	querySum
 )
 
-// Kind tells the query from the other one.
+// Kind distinguishes the query from the other one.
 func (*Counter) Kind() uint8 { return queryCounter }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *Counter) Arguments(f *codec.Fields) {
 	f.Namespace(&q.Namespace)
 	f.Text("name", &q.Name)
 	f.Varint("min", &q.Min)
 }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *Counter) Results(f *codec.Fields) { f.Varint("value", &q.Value) }
 
-// Kind tells the query from the other one.
+// Kind distinguishes the query from the other one.
 func (*Sum) Kind() uint8 { return querySum }
 
-// Arguments codes what the query asks for.
+// Arguments codes the arguments of the query.
 func (q *Sum) Arguments(f *codec.Fields) { f.Namespace(&q.Namespace) }
 
-// Results codes the answer.
+// Results codes the results.
 func (q *Sum) Results(f *codec.Fields) {
 	f.Varint("sum", &q.Sum)
 	f.Varint("count", &q.Count)
