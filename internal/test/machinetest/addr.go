@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Addresses of tests lie below the ports that systems give to outgoing connections and to listeners
-// that ask for any (32768 and up on Linux, 49152 on others): a port found free among those may be
-// taken before the node listens on it, or while the node is down. Each process has a block of them,
-// and holds it by listening on its first.
+// Test addresses lie below the ports that systems give to outgoing connections and to listeners on
+// any port (32768 and up on Linux, 49152 on others). A free port in that range might be taken
+// before the node listens on it, or while the node is down. Each process owns a block of addresses
+// and holds it by listening on its first one.
 const (
 	firstPort = 10_000
 	lastPort  = 32_000
@@ -22,11 +22,11 @@ var ports struct {
 	held net.Listener // on the first of the block, until the process ends
 	base int
 	next int
-	used [portBlock]bool // by tests that have not ended
+	used [portBlock]bool // by tests that are still running
 }
 
 // FreeAddr returns an address at which nothing listens. No other test of the process gets it before
-// t has ended, also while its node is down.
+// t ends, even while its node is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	ports.mu.Lock()
@@ -42,8 +42,8 @@ func FreeAddr(t testing.TB) string {
 		if ports.used[i] {
 			continue
 		}
-		// To listen here and close would not do: a child process that starts holds copies of all
-		// open files until it executes, and so the address.
+		// Listening here and closing would not do. A starting child process holds copies of all
+		// open files, and so the address, until it executes.
 		addr := local(ports.base + i)
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFreeAddrIsHeld takes more addresses than a block has, while one test that listens at none of
-// them goes on.
+// TestFreeAddrIsHeld takes more addresses than a block has, while another test that uses none of
+// them is still running.
 func TestFreeAddrIsHeld(t *testing.T) {
 	held := FreeAddr(t)
 	for range portBlock {
@@ -20,8 +20,8 @@ func TestFreeAddrIsHeld(t *testing.T) {
 	}
 }
 
-// TestFreeAddrBesideChildren listens on free addresses while processes are started, which hold
-// copies of all open files for a moment.
+// TestFreeAddrBesideChildren: free addresses can be listened on while processes are started, which
+// briefly hold copies of all open files.
 func TestFreeAddrBesideChildren(t *testing.T) {
 	program, err := exec.LookPath("go")
 	if err != nil {

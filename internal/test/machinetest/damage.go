@@ -16,10 +16,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// RowKind tells rows of a kind from others, and how their values are damaged.
+// RowKind identifies the rows of a kind and defines how their values are damaged.
 type RowKind struct {
 	is     func(key []byte) bool
-	fields func(value []byte) []damaged // nil: they have no fields
+	fields func(value []byte) []damaged // nil: no fields
 }
 
 // damaged is a value with one change.
@@ -28,19 +28,18 @@ type damaged struct {
 	value  []byte
 }
 
-// RowOf returns a kind of rows whose values a function codes.
+// RowOf returns a kind of rows whose values are coded by a function.
 func RowOf[T any](is func(key []byte) bool, code func(*T, *codec.Coder)) RowKind {
 	return RowKind{is, fields(code)}
 }
 
-// BareRow returns a kind of rows whose values say nothing, or have no fields.
+// BareRow returns a kind of rows whose values are empty, or have no fields.
 func BareRow(is func(key []byte) bool) RowKind { return RowKind{is: is} }
 
-// RunDamages runs a script. Each line of it is a kind of row, and the answer is what Verify reports
-// of each way to damage a row of that kind: each field is changed, the row is removed, copied to
-// the next key, and moved to others. The argument "rows" limits the number of rows that are
-// damaged, which is 1 by default. At most three reports of a change are written, and of rows behind
-// the first one only what is new.
+// RunDamages runs a script. Each line is a kind of row, and its answer is the output of Verify for
+// each way to damage a row of that kind: each field is changed, the row is removed, copied to the
+// next key, and moved to others. The argument "rows" limits the number of damaged rows (default 1).
+// At most three reports per change are written, and of rows after the first only new ones.
 func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]RowKind, open func(t *testing.T) *Rig) {
 	t.Helper()
 	r := open(t)
@@ -75,8 +74,8 @@ func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]
 	})
 }
 
-// damage writes what is reported of each way to damage a row, unless the same was said of another
-// row but for numbers.
+// damage writes the reports for each way to damage a row, unless another row has given the same
+// ones apart from numbers.
 func (r *Rig) damage(b *strings.Builder, said map[string]bool, shard engine.ShardID, row Row, kind RowKind) {
 	var silent []string
 	before := r.Rows(shard)
@@ -132,7 +131,7 @@ func (r *Rig) damage(b *strings.Builder, said map[string]bool, shard engine.Shar
 	}
 }
 
-// What is written of a change.
+// Limits of the output for a change.
 const (
 	maxReports = 3
 	maxReport  = 160 // bytes
@@ -143,8 +142,8 @@ var (
 	digits  = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f]*`)
 )
 
-// allProblems returns what Verify reports of all shards, in order. That it panics is what it says
-// as well.
+// allProblems returns the reports of Verify for all shards, in order. A panic of Verify counts as a
+// report.
 func (r *Rig) allProblems() (found []string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,7 +152,7 @@ func (r *Rig) allProblems() (found []string) {
 	}()
 	for shard := range r.Shards() {
 		for _, p := range r.Problems(engine.ShardID(shard)) {
-			if !strings.Contains(p, "since the last flush") { // the executor, of every row that it has not written
+			if !strings.Contains(p, "since the last flush") { // reported by the executor for every row that it has not written
 				found = append(found, engine.Cut(address.ReplaceAllString(strings.TrimPrefix(p, "shard 0: "), "0x"), maxReport))
 			}
 		}
@@ -162,8 +161,8 @@ func (r *Rig) allProblems() (found []string) {
 	return found
 }
 
-// fields returns a function that changes a value at each field in turn: a number by one up and
-// down, a text gets longer, and a list loses its last element.
+// fields returns a function that changes a value at each field in turn. A number is changed by one
+// up and down, a text gets longer, and a list loses its last element.
 func fields[T any](code func(*T, *codec.Coder)) func(value []byte) []damaged {
 	return func(value []byte) (all []damaged) {
 		read := func() *T {
@@ -190,13 +189,13 @@ func fields[T any](code func(*T, *codec.Coder)) func(value []byte) []damaged {
 	}
 }
 
-// field is a place in a value.
+// field is a field inside a value.
 type field struct {
 	name string
 	v    reflect.Value
 }
 
-// fieldsOf returns the fields of a value, those of its elements included.
+// fieldsOf returns the fields of a value, including those of its elements.
 func fieldsOf(v reflect.Value, name string) (all []field) {
 	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // so that it can be set
 	switch v.Kind() {
@@ -229,7 +228,7 @@ func fieldsOf(v reflect.Value, name string) (all []field) {
 	return append(all, field{name, v})
 }
 
-// changes returns how many ways there are to change a field.
+// changes returns the number of ways to change a field.
 func (f field) changes() int {
 	if f.v.CanInt() || f.v.CanUint() {
 		return 2
@@ -237,7 +236,7 @@ func (f field) changes() int {
 	return 1
 }
 
-// change changes the field in one way, and says how; "" if it can not be.
+// change changes the field in the given way and describes the change; "" if that is impossible.
 func (f field) change(n int) string {
 	switch v := f.v; {
 	case v.CanInt() && n == 0:

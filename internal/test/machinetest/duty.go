@@ -7,9 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// doDuties has the duties of all machines done, as far as there is something to do now: a duty is
-// ended when it sleeps, and begun again the next time. It reports whether that has changed
-// anything.
+// doDuties runs the duties of all machines until they have no more work. A duty is ended when it
+// sleeps, and restarted the next time. doDuties reports whether that changed anything.
 func (r *Rig) doDuties() (changed bool) {
 	r.t.Helper()
 	for shard, x := range r.execs {
@@ -36,7 +35,7 @@ type dutyDoor struct {
 // Now returns the rig's time.
 func (d *dutyDoor) Now() int64 { return d.r.Now() }
 
-// Mono returns the time that has passed.
+// Mono returns the elapsed time.
 func (d *dutyDoor) Mono() int64 { return d.r.Mono() }
 
 // Propose applies the command.

@@ -12,12 +12,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// errFault is what reads fail with.
+// errFault is the error of failed reads.
 var errFault = errors.New("rig: a read fails")
 
-// Queries that have been answered are asked again with a read that fails, first one, then the next:
-// the answer has to be the error, and not what the query makes of the rows that it got. Of each
-// kind of query so many are asked again that each way through it is likely to be among them.
+// Answered queries are repeated with a failing read, first one, then the next. The query must
+// return the error, not a result computed from incomplete rows. Enough queries of each kind are
+// repeated that each path through it is likely to be covered.
 const (
 	faultyQueries = 60 // of a kind, in a process
 	faultyReads   = 12 // of a query
@@ -28,7 +28,7 @@ var faulty struct {
 	asked map[reflect.Type]int
 }
 
-// fails asks a query that was answered after so many reads again.
+// fails repeats a query that was answered after the given number of reads.
 func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, asked []byte, reads int) {
 	if _, changes := q.(engine.LeaderQuery); changes || reads == 0 {
 		return
@@ -58,7 +58,7 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 	}
 }
 
-// code encodes a query; nil for one that only a test has, which does not go over the wire.
+// code encodes a query; it returns nil for a query of a test, which has no wire form.
 func code(q engine.Query) (b []byte) {
 	if f := reflect.ValueOf(q).Elem().FieldByName("Query"); f.IsValid() {
 		return nil
@@ -66,7 +66,7 @@ func code(q engine.Query) (b []byte) {
 	return engine.AppendQuery(nil, q)
 }
 
-// again decodes a query that decoded before.
+// again decodes a query that has been decoded before.
 func again(w *engine.Wire, asked []byte) engine.Query {
 	q, err := w.DecodeQuery(asked)
 	if err != nil {
@@ -88,7 +88,7 @@ func early(q engine.Query) bool {
 	return faulty.asked[t] <= faultyQueries
 }
 
-// Failing is a door to a rig at which one call fails.
+// Failing is a door to a rig where one call fails.
 type Failing struct {
 	*Rig
 	at, calls int
@@ -103,7 +103,7 @@ func (f *Failing) fails() error {
 	return nil
 }
 
-// Propose is of engine.Door.
+// Propose implements engine.Door.
 func (f *Failing) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if err := f.fails(); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (f *Failing) Propose(ctx context.Context, shard engine.ShardID, cmd engine.
 	return f.Rig.Propose(ctx, shard, cmd)
 }
 
-// Take is of engine.Door.
+// Take implements engine.Door.
 func (f *Failing) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
 	if err := f.fails(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (f *Failing) Take(ctx context.Context, shard engine.ShardID, t engine.Take)
 	return f.Rig.Take(ctx, shard, t)
 }
 
-// Query is of engine.Door.
+// Query implements engine.Door.
 func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	if err := f.fails(); err != nil {
 		f.late = f.written
@@ -129,7 +129,7 @@ func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 	return f.Rig.Query(ctx, shard, q)
 }
 
-// Pause is of engine.SerialDoor. No time passes: nothing else happens meanwhile.
+// Pause implements engine.SerialDoor. No time passes, since nothing else happens in the meantime.
 func (*Failing) Pause(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 // LastError reads a listing to its end and returns the last error, or nil.
@@ -148,10 +148,10 @@ func Except(err, expected error) error {
 	return err
 }
 
-// EachFailure has each question that a call asks fail once, the first, then the second and so on:
-// the call has to return that error. Calls are repeated, so each has to succeed any number of
-// times. The calls named in waiting poll other shards after their write; they may ignore a failed
-// poll.
+// EachFailure makes each engine call of an operation fail once: the first, then the second and so
+// on. The operation must return that error. Operations are repeated, so each must succeed any
+// number of times. The operations named in waiting poll other shards after their write; they may
+// ignore a failed poll.
 func (r *Rig) EachFailure(calls map[string]func(engine.Door) error, waiting ...string) {
 	r.t.Helper()
 	for name, call := range calls {

@@ -1,7 +1,7 @@
 package machinetest
 
-// HostileErrors returns errors whose methods panic when they are called, by name: what a handler
-// returns by mistake, and must not harm the process that called it.
+// HostileErrors returns, by name, errors whose methods panic. A handler may return them by mistake,
+// and they must not harm the calling process.
 func HostileErrors() map[string]error {
 	return map[string]error{"typed nil": (*hostileText)(nil), "Error": hostileError{}, "Unwrap": hostileUnwrap{}, "Is": hostileIs{},
 		"As":                            hostileAs{},

@@ -20,14 +20,14 @@ func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 		return
 	}
 	if !utf8.Valid(cmd.Body) && bytes.Contains(shown, []byte("\uFFFD")) {
-		return // JSON has no form for a text that is not UTF-8
+		return // JSON has no form for invalid UTF-8
 	}
 	in := codec.NewReader(cmd.Body)
 	op := of.Parse(in.String(), shown, true)
 	again, err := op.Limit(engine.DefaultMaxPayload)
 	same := bytes.Equal(again.Body, cmd.Body)
 	if err == nil && op.Limited != nil {
-		// JSON does not carry max_value_size, which the node that proposes adds.
+		// JSON lacks max_value_size, which the proposing node adds.
 		var twice []byte
 		twice, err = of.Show(nil, again, true)
 		same = bytes.Equal(twice, shown)
@@ -38,7 +38,7 @@ func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 }
 
 // ReadsBack converts the arguments or results of a query to JSON and back into again, an empty
-// query of its kind, and compares the JSON of both.
+// query of its kind, and compares both as JSON.
 func ReadsBack(t testing.TB, again, q engine.Query, code func(*engine.Query, *codec.Fields)) {
 	t.Helper()
 	shown, _ := codec.AppendJSON(nil, true, func(f *codec.Fields) { code(&q, f) })

@@ -12,8 +12,8 @@ import (
 
 var writeLimits = flag.Bool("write-limits", false, "write LIMITS.md anew")
 
-// Bound is a row of LIMITS.md: numbers from Least to Most are taken. math.MinInt64 and
-// math.MaxInt64 stand for none.
+// Bound is a row of LIMITS.md: numbers from Least to Most are accepted. math.MinInt64 and
+// math.MaxInt64 mean no bound.
 type Bound struct {
 	What        string
 	Least, Most int64
@@ -27,7 +27,7 @@ func Bounds(limits []Limit) (all []Bound) {
 	return all
 }
 
-// DocumentLimits checks that LIMITS.md, beside the package, has the limits that the caller has
+// DocumentLimits checks that LIMITS.md, in the package's folder, has the limits that the caller has
 // tried. With -write-limits it writes the file.
 func DocumentLimits(t *testing.T, name string, bounds []Bound) {
 	t.Helper()
@@ -49,7 +49,7 @@ func DocumentLimits(t *testing.T, name string, bounds []Bound) {
 	}
 }
 
-// number writes a number with commas, and nothing for none.
+// number formats a number with commas, or as "" if it means no bound.
 func number(n, none int64) string {
 	if n == none {
 		return ""

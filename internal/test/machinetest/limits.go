@@ -9,11 +9,11 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Limit is a documented limit: numbers from Least to Most are good, those beside them ErrInvalid,
-// or Beyond, with a message that names what is wrong.
+// Limit is a documented limit. Numbers from Least to Most are accepted. Numbers just outside return
+// ErrInvalid, or Beyond, with a message that names the problem.
 type Limit struct {
 	Name        string
-	Least, Most int64 // math.MinInt64 and math.MaxInt64 for none
+	Least, Most int64 // math.MinInt64 and math.MaxInt64 for no bound
 	Beyond      error // nil: ErrInvalid
 	Says        []string
 	Try         func(n int64) error

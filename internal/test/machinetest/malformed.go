@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// RefusesMalformed applies a body that does not decode to each kind of command that users or
-// leaders send to a machine, each in its own rig. The command must be refused with ErrInvalid or
-// stop the shard. One from another process must be refused there.
+// RefusesMalformed applies an undecodable body as each kind of command that users or leaders send
+// to a machine, each in its own rig. The command must be refused with ErrInvalid or stop the shard.
+// A command from another process must be refused on admission.
 func RefusesMalformed(t *testing.T, m engine.MachineID, open func() *Rig) {
 	t.Helper()
 	for _, p := range open().config.Primitives {
@@ -27,7 +27,7 @@ func RefusesMalformed(t *testing.T, m engine.MachineID, open func() *Rig) {
 				}
 			case c.From&engine.FromLeaders != 0:
 				cmd = engine.Fenced(r.term, cmd)
-			default: // from other shards and commands, which are trusted
+			default: // sent by other shards and commands, which are trusted
 				continue
 			}
 			if out, stopped := r.Try(0, cmd); !stopped && !errors.Is(out.Err, engine.ErrInvalid) {

@@ -15,7 +15,7 @@ var (
 	runsFlag = flag.Int("runs", 0, "how many runs each model has; 0: its default")
 )
 
-// GivenSeed returns the seed that the random tests have been given, or 0.
+// GivenSeed returns the seed set by the flag for random tests, or 0.
 func GivenSeed() uint64 { return *seedFlag }
 
 // Seed returns the seed of a test, and logs it.
@@ -29,31 +29,31 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Ground is where a model does its operations: shards at a time that only it moves.
+// Ground is where a model runs its operations: shards with a clock that only the model advances.
 type Ground interface {
 	engine.Door
 	Router() *engine.Router
 	Now() int64        // ms
-	Pass(millis int64) // moves the time, and nothing more
-	Fire() (fired int) // lets all timers fire that are due
-	Restart()          // closes and opens, or crashes
-	Verify()           // reports what is wrong with the state
+	Pass(millis int64) // advances the time, and does nothing else
+	Fire() (fired int) // fires all timers that are due
+	Restart()          // closes and reopens, or crashes
+	Verify()           // reports errors in the state
 }
 
 var _, _ Ground = (*Rig)(nil), (*Stepped)(nil)
 
-// Model is what a primitive should be like, as maps and slices.
+// Model is the reference implementation of a primitive, as maps and slices.
 type Model interface {
-	// Step does something random, to the primitive and to the model, and compares the outcomes.
+	// Step does a random operation, on the primitive and on the model, and compares the outcomes.
 	Step()
-	// Compare compares all that can be asked for.
+	// Compare compares everything that can be queried.
 	Compare()
 }
 
-// Models says how the model of a primitive is run.
+// Models defines how the model of a primitive is run.
 type Models struct {
 	Primitives []engine.Primitive
-	Forgetful  []engine.Primitive // the same, of machines that remember next to nothing; nil: there are none
+	Forgetful  []engine.Primitive // the same, with machines that cache almost nothing; nil: none
 	CacheBytes int64              // of a Rig
 
 	Runs, Steps           int // by default
@@ -62,21 +62,21 @@ type Models struct {
 
 	// Begin returns a model of namespace "n", which exists if it is spread.
 	Begin func(t *testing.T, rng *rand.Rand, g Ground, spread bool) Model
-	// Others stand elsewhere, on a real disk perhaps: there are few of them, so that they may take
-	// long.
+	// Others run elsewhere, perhaps on a real disk. There are few of them, so that they may be
+	// slow.
 	Others []OtherModel
 }
 
-// OtherModel is a model that makes its own ground.
+// OtherModel is a model that creates its own ground.
 type OtherModel struct {
 	Name  string
 	Begin func(t *testing.T, rng *rand.Rand, shards int, spread bool) Model
 }
 
-// maxOthers is how many runs stand elsewhere.
+// maxOthers is the number of runs elsewhere.
 const maxOthers = 12
 
-// Run does the runs of a test. Grounds take turns, with random configurations.
+// Run executes the runs of a test. Grounds take turns, with random configurations.
 func (ms Models) Run(t *testing.T) {
 	seed := Seed(t)
 	runs, steps := ms.Runs, ms.Steps
@@ -108,7 +108,7 @@ func (ms Models) Run(t *testing.T) {
 	}
 	t.Logf("%d runs of %d steps: nodes restarted %d times, %d of them in crashes; %d nodes async", q.Rounds(), steps, total.restarts,
 		total.crashes, total.async)
-	// How often is a matter of chance: only many rounds have their share for sure.
+	// Frequencies are random; only many rounds are sure to have their share.
 	n := q.Rounds()
 	few := total.restarts == 0 || n >= 20 && (total.restarts < n || total.crashes < n/3 || total.async == 0)
 	if few && !testing.Short() && !t.Failed() {
@@ -116,12 +116,12 @@ func (ms Models) Run(t *testing.T) {
 	}
 }
 
-// tally counts what all runs did.
+// tally counts the events of all runs.
 type tally struct{ others, restarts, crashes, async int }
 
 type beginning func(t *testing.T, config, rng *rand.Rand, shards int, spread bool) Model
 
-// turn says where a run stands.
+// turn chooses the ground of a run.
 func (ms Models) turn(i int, total *tally) (name string, begin beginning) {
 	if n := len(ms.Others); n > 0 && i%3 == 0 && total.others < maxOthers {
 		o := ms.Others[total.others%n]

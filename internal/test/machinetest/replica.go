@@ -8,22 +8,21 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Replica is how a replica comes to apply a log.
+// Replica defines how a replica applies a log.
 type Replica struct {
 	Name       string
-	Primitives []engine.Primitive // nil: those of all
-	Commit     int                // after so many entries each; 0: with the last one
-	// after so many entries each it starts anew with what it has committed, and applies the others
-	// again; 0: never
+	Primitives []engine.Primitive // nil: those given to EqualReplicas
+	Commit     int                // commits after this many entries; 0: with the last one
+	// restarts after this many entries with what it has committed, and applies the others again; 0:
+	// never
 	Restart    int
 	CacheBytes int64
-	Forgetful  bool // its machines forget what they remember whenever they may
+	Forgetful  bool // its machines drop cached data whenever they may
 }
 
-// EqualReplicas has replicas apply a log of one shard, which has a new leader now and then, and
-// reports where they differ from the first: they have to have the same rows and state hash, and
-// nothing to report of themselves. Two more are always among them, which forget. It returns the
-// rows.
+// EqualReplicas lets replicas apply the log of one shard, whose leader changes now and then, and
+// reports differences from the first one. Rows and state hashes must be equal, and Verify must
+// report nothing. Two forgetful replicas are always added. EqualReplicas returns the rows.
 func EqualReplicas(t testing.TB, log [][]byte, primitives []engine.Primitive, replicas ...Replica) []Row {
 	t.Helper()
 	var first *Rig
@@ -49,7 +48,7 @@ func EqualReplicas(t testing.TB, log [][]byte, primitives []engine.Primitive, re
 	return first.Rows(0)
 }
 
-// entriesOfTerm is how many entries of a log have the same leader.
+// entriesOfTerm is the number of log entries per leader.
 const entriesOfTerm = 500
 
 func (r *Rig) apply(log [][]byte, how Replica) {
@@ -63,7 +62,7 @@ func (r *Rig) apply(log [][]byte, how Replica) {
 		if how.Restart > 0 && i+1 == restartAt {
 			r.Restart()
 			restartAt += how.Restart
-			i = int(r.execs[0].Applied().Index) - 1 // what was not committed is lost, and comes again from the log
+			i = int(r.execs[0].Applied().Index) - 1 // uncommitted entries are lost, and applied again from the log
 		}
 	}
 }

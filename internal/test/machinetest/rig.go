@@ -19,19 +19,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Epoch is the time at which every rig starts, ms.
+// Epoch is the start time of every rig, ms.
 const Epoch = 1_000_000_000_000
 
-// Config is what a Rig is made of.
+// Config configures a Rig.
 type Config struct {
 	Shards      int
 	Primitives  []engine.Primitive
 	CacheBytes  int64 // of the row cache of each executor; 0: none
-	Forgetful   bool  // machines forget what they remember whenever they may
+	Forgetful   bool  // machines drop cached data whenever they may
 	DutySpeedup int64 // see engine.Config
 }
 
-// Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test
+// Rig is an engine.Door to the shards of an in-memory node. Its rows are verified when the test
 // ends.
 type Rig struct {
 	t      testing.TB
@@ -39,29 +39,29 @@ type Rig struct {
 	config Config
 	wire   *engine.Wire
 
-	delivering sync.Mutex // one caller at a time hands over messages
+	delivering sync.Mutex // one caller at a time delivers messages
 
 	mu    sync.Mutex // guards everything below
 	execs []*engine.Executor
 	now   int64
-	leapt int64 // by which the clock was set forward, see Leap
+	leapt int64 // how far the clock was set forward, see Leap
 	term  uint64
 	hold  bool
 	log   []logged
 
 	efforts  []engine.Effort // of executors before the last restart
-	tampered bool            // the rows are not to be verified any more
+	tampered bool            // the rows are no longer verified
 }
 
-// logged is an entry that was applied.
+// logged is an applied entry.
 type logged struct {
 	shard engine.ShardID
 	term  uint64
 	data  []byte
 }
 
-// stateOptions are those of a database in memory: what a node gains by compressing its tables,
-// tests of large values would pay for each time they look a row up.
+// stateOptions are those of an in-memory database. A node gains by compressing its tables, but
+// tests of large values would pay for it with each row lookup.
 func stateOptions(t testing.TB) *pebble.Options {
 	opts := &pebble.Options{
 		FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest, CacheSize: 64 << 20,
@@ -73,7 +73,7 @@ func stateOptions(t testing.TB) *pebble.Options {
 	return opts
 }
 
-// New returns a Rig with so many shards, each with the primitives.
+// New returns a Rig with a number of shards, each with the primitives.
 func New(t testing.TB, shards int, primitives ...engine.Primitive) *Rig {
 	t.Helper()
 	return Open(t, Config{Shards: shards, Primitives: primitives})
@@ -120,7 +120,7 @@ func (r *Rig) release() {
 	}
 }
 
-// Restart gives all shards new executors, which know nothing but the rows.
+// Restart gives all shards new executors, which have nothing but the rows.
 func (r *Rig) Restart() {
 	r.t.Helper()
 	r.mu.Lock()
@@ -142,17 +142,17 @@ func (r *Rig) Restart() {
 	}
 }
 
-// DB returns the state. Who changes rows in it uses Tamper.
+// DB returns the state. Use Tamper to change rows in it.
 func (r *Rig) DB() *pebble.DB { return r.db }
 
-// Executor returns that of a shard, until the next Restart.
+// Executor returns the executor of a shard, until the next Restart.
 func (r *Rig) Executor(shard engine.ShardID) *engine.Executor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.execs[shard]
 }
 
-// SetTerm has what follows come from another leader.
+// SetTerm simulates a new leader for the following entries.
 func (r *Rig) SetTerm(term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,11 +165,11 @@ func (r *Rig) Router() *engine.Router { return engine.NewRouter(r) }
 // Txn starts a transaction in a namespace.
 func (r *Rig) Txn(namespace string) *engine.Txn { return engine.NewTxn(r.Router(), namespace, 1<<20) }
 
-// Shards is of engine.Door.
+// Shards implements engine.Door.
 func (r *Rig) Shards() int { return len(r.execs) }
 
-// Propose is of engine.Door. What the command sends to other shards has got there when it returns,
-// unless messages are held.
+// Propose implements engine.Door. When it returns, the command's messages to other shards have
+// arrived, unless messages are held.
 func (r *Rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	out := r.Entry(shard, cmd)
 	r.mu.Lock()
@@ -182,8 +182,8 @@ func (r *Rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Comman
 	return out[0].Result, r.carry(out[0].Err)
 }
 
-// admits checks that a command which was applied, and that only users send, would have been
-// admitted from another process.
+// admits checks that an applied command that only users send would have been admitted from another
+// process.
 func (r *Rig) admits(cmd engine.Command, err error) {
 	if err != nil || engine.CheckWritable(cmd.Namespace) != nil {
 		return
@@ -230,8 +230,8 @@ func (r *Rig) Entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 	return out
 }
 
-// Try is Entry for one command that nobody has admitted. It reports whether the body stops the
-// shard because it does not decode, which ends the rig: its rows are not verified any more.
+// Try is Entry for one command without admission. It reports whether the body stops the shard
+// because it does not decode, which ends the rig: its rows are no longer verified.
 func (r *Rig) Try(shard engine.ShardID, cmd engine.Command) (out engine.Outcome, stopped bool) {
 	r.t.Helper()
 	defer func() {
@@ -245,7 +245,7 @@ func (r *Rig) Try(shard engine.ShardID, cmd engine.Command) (out engine.Outcome,
 	return r.Entry(shard, cmd)[0], false
 }
 
-// Take is of engine.Door.
+// Take implements engine.Door.
 func (r *Rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
 	r.mu.Lock()
 	x := r.execs[shard]
@@ -254,7 +254,8 @@ func (r *Rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]
 	return result, r.carry(err)
 }
 
-// Query is of engine.Door. The query and its answer are encoded and decoded, as between two nodes.
+// Query implements engine.Door. The query and its answer are encoded and decoded, as between two
+// nodes.
 func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	r.mu.Lock()
 	x := r.execs[shard]
@@ -292,14 +293,14 @@ func (r *Rig) Now() int64 {
 	return r.now
 }
 
-// Mono returns the time that has passed.
+// Mono returns the elapsed time.
 func (r *Rig) Mono() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now - r.leapt
 }
 
-// Leap sets the clock forward, as somebody may do on whose machine a node is: no time passes.
+// Leap sets the clock forward, as an administrator may do on a node's machine; no time passes.
 func (r *Rig) Leap(millis int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -307,15 +308,15 @@ func (r *Rig) Leap(millis int64) {
 	r.leapt += millis
 }
 
-// Pass moves the time, and nothing more.
+// Pass advances the time, and does nothing else.
 func (r *Rig) Pass(millis int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now += millis
 }
 
-// Advance moves the time, hands out the timers that are due then, and has duties done. It returns
-// how many timers there were.
+// Advance advances the time, fires the timers that are due then, and runs duties. It returns the
+// number of timers.
 func (r *Rig) Advance(millis int64) (fired int) {
 	r.t.Helper()
 	r.Pass(millis)
@@ -326,7 +327,7 @@ func (r *Rig) Advance(millis int64) (fired int) {
 	return fired
 }
 
-// Fire does what the leaders do: it proposes Fire while a timer is due.
+// Fire acts as the leaders do: it proposes Fire while a timer is due.
 func (r *Rig) Fire() (fired int) {
 	r.t.Helper()
 	for shard, x := range r.execs {
@@ -346,15 +347,15 @@ func (r *Rig) Fire() (fired int) {
 	return fired
 }
 
-// Hold keeps messages between shards back, until Deliver is called, or lets them go again.
+// Hold starts or stops holding back messages between shards, until Deliver is called.
 func (r *Rig) Hold(hold bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = hold
 }
 
-// Deliver hands over the messages between shards. What a shard does not take for now waits for the
-// next call.
+// Deliver delivers the messages between shards. Messages that a shard does not accept now wait for
+// the next call.
 func (r *Rig) Deliver() {
 	r.t.Helper()
 	r.delivering.Lock()
@@ -367,7 +368,7 @@ func (r *Rig) Deliver() {
 			for _, target := range x.PendingTargets() {
 				way, before := pair{engine.ShardID(i), target}, 0
 				if begun[way] == nil {
-					before, begun[way] = 2, x.NewDispatch(target) // steps that it takes whatever there is
+					before, begun[way] = 2, x.NewDispatch(target) // steps that it takes in any case
 				}
 				more = r.dispatch(x, begun[way]) > before || more
 			}
@@ -375,7 +376,7 @@ func (r *Rig) Deliver() {
 	}
 }
 
-// dispatch hands over what a shard has for another, and returns in how many steps.
+// dispatch delivers a shard's messages for another, and returns the number of steps.
 func (r *Rig) dispatch(x *engine.Executor, d *engine.Dispatch) int {
 	r.t.Helper()
 	for n := 0; ; n++ {
@@ -398,8 +399,8 @@ func (r *Rig) applied(x *engine.Executor) uint64 {
 	return x.Applied().Index
 }
 
-// Efforts returns the most that commands of each kind have taken in any shard. The executors fail
-// where that is beyond a bound.
+// Efforts returns the maximum effort of each kind of command in any shard. The executors fail if
+// one exceeds its bound.
 func (r *Rig) Efforts() []engine.Effort {
 	parts := [][]engine.Effort{r.efforts}
 	for _, x := range r.execs {
@@ -410,7 +411,7 @@ func (r *Rig) Efforts() []engine.Effort {
 	return engine.MostEfforts(parts...)
 }
 
-// Verify reports what is wrong with the rows, as Executor.Verify finds it.
+// Verify reports errors in the rows, as found by Executor.Verify.
 func (r *Rig) Verify() {
 	r.t.Helper()
 	for i, x := range r.execs {
@@ -421,7 +422,7 @@ func (r *Rig) Verify() {
 	}
 }
 
-// Problems returns what Executor.Verify reports of a shard.
+// Problems returns the reports of Executor.Verify for a shard.
 func (r *Rig) Problems(shard engine.ShardID) (found []string) {
 	r.t.Helper()
 	if _, err := r.execs[shard].Verify(context.Background(), func(p string) { found = append(found, p) }); err != nil {
@@ -430,11 +431,11 @@ func (r *Rig) Problems(shard engine.ShardID) (found []string) {
 	return found
 }
 
-// Distrust has the rows not verified when the test ends.
+// Distrust disables verifying the rows when the test ends.
 func (r *Rig) Distrust() { r.tampered = true }
 
-// Tamper writes a row behind its machine's back, or removes it if its value is nil. The rows are
-// not verified when the test ends.
+// Tamper writes a row without its machine, or removes it if its value is nil. The rows are not
+// verified when the test ends.
 func (r *Rig) Tamper(shard engine.ShardID, row Row) {
 	r.t.Helper()
 	r.tampered = true
@@ -449,7 +450,7 @@ func (r *Rig) Tamper(shard engine.ShardID, row Row) {
 	}
 }
 
-// NextDue returns when the earliest timer of any shard is due, or engine.NoTimer.
+// NextDue returns the due time of the earliest timer of any shard, or engine.NoTimer.
 func (r *Rig) NextDue() int64 {
 	due := int64(engine.NoTimer)
 	for _, x := range r.execs {
@@ -458,9 +459,9 @@ func (r *Rig) NextDue() int64 {
 	return due
 }
 
-// Replay checks that another replica which applies the same entries comes to the same state: it
-// commits after so many of them as pause says each time, and restarts when restart says so, after a
-// commit.
+// Replay checks that another replica that applies the same entries reaches the same state. It
+// commits after as many of them as pause returns each time, and restarts after a commit when
+// restart returns true.
 func (r *Rig) Replay(pause func() int, restart func() bool) {
 	r.t.Helper()
 	other := Open(r.t, r.config)

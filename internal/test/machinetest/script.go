@@ -16,8 +16,8 @@ import (
 )
 
 // Script runs lines that call a primitive in namespace "n" of a rig with one shard. A line is a
-// verb and words, which may be quoted as in Go, with name=value among them, and is answered by one
-// or more lines. Those that every primitive has:
+// verb and words, which may be quoted as in Go and include name=value arguments. Each line is
+// answered by one or more lines. Verbs of every primitive:
 //
 //	at 10s                the time since the beginning
 //	fire                  timers go off, which they do not by themselves
@@ -25,12 +25,12 @@ import (
 //	txn verb ... ; ...    operations and conditions, all or none
 //	repeat 3 verb ...
 //
-// What would wait ends with the error of a context that is cancelled.
+// A call that would wait returns the error of a cancelled context.
 type Script struct {
 	Rig *Rig
 	Out strings.Builder
 
-	Limit     int // of values and payloads
+	Limit     int // maximum size of values and payloads
 	Operation func(verb string, a Args) (engine.Operation, bool)
 	Condition func(verb string, a Args) (engine.Condition, bool)
 	Other     func(ctx context.Context, line, verb string, a Args) (known bool)
@@ -38,7 +38,7 @@ type Script struct {
 	Verify    func()             // after each line
 }
 
-// RunScripts runs the scripts below a directory, each on a Script of its own.
+// RunScripts runs the scripts in a directory, each on a Script of its own.
 func RunScripts(t *testing.T, dir string, begin func(t *testing.T) *Script) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		s := begin(t)
@@ -90,10 +90,10 @@ func (a Args) Word(i int) string {
 	return ""
 }
 
-// Has reports whether there is a value of a name.
+// Has reports whether a named value is set.
 func (a Args) Has(name string) bool { return a.Named[name] != "" }
 
-// Duration reads a word; a script with one that is none is wrong, which ends the test.
+// Duration parses a word; an invalid one ends the test.
 func Duration(word string) time.Duration {
 	d, err := time.ParseDuration(word)
 	if err != nil {
@@ -102,7 +102,7 @@ func Duration(word string) time.Duration {
 	return d
 }
 
-// Number reads a word; a script with one that is none is wrong, which ends the test.
+// Number parses a word; an invalid one ends the test.
 func Number(word string) int64 {
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil {
@@ -111,13 +111,13 @@ func Number(word string) int64 {
 	return n
 }
 
-// Since is a time as a script writes it.
+// Since formats a time as in scripts.
 func Since(t time.Time) string { return t.Sub(time.UnixMilli(Epoch)).String() }
 
 // Printf answers with a line.
 func (s *Script) Printf(format string, args ...any) { fmt.Fprintf(&s.Out, format+"\n", args...) }
 
-// Answer answers a line with its result, or with the error.
+// Answer writes the result of a line, or its error.
 func (s *Script) Answer(line string, result any, err error) {
 	if err != nil {
 		result = describe(err)
@@ -126,7 +126,7 @@ func (s *Script) Answer(line string, result any, err error) {
 	s.Printf("%s", strings.ReplaceAll(text, ": \n", ":\n"))
 }
 
-// describe words an error with its kind, so that a script sees what errors.Is would say.
+// describe formats an error with its kind, so that a script shows what errors.Is would match.
 func describe(err error) string {
 	for _, kind := range []struct {
 		err  error
@@ -186,7 +186,7 @@ func (s *Script) line(line string) {
 	}
 }
 
-// op proposes one operation by itself.
+// op proposes one operation on its own.
 func (s *Script) op(line string, op engine.Op) {
 	cmd, err := op.Limit(s.Limit)
 	if err != nil {

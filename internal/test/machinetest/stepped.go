@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// Stepped is an engine.Door to a node that takes its steps when it is asked for something, at a
-// time that only the test moves. Between the calls it flushes, compacts, truncates and syncs at
-// random; it may crash there, and then has everything that it has acknowledged.
+// Stepped is an engine.Door to a node that takes its steps only when it is called, with a clock
+// that only the test advances. Between the calls it flushes, compacts, truncates and syncs at
+// random. It may crash there, and must then have everything that it acknowledged.
 type Stepped struct {
 	t      testing.TB
 	rng    *rand.Rand
@@ -27,7 +27,7 @@ type Stepped struct {
 	restarts, crashes int
 }
 
-// NewStepped returns a node of a random configuration with so many shards, each with the
+// NewStepped returns a node of a random configuration with a number of shards, each with the
 // primitives.
 func NewStepped(t testing.TB, rng *rand.Rand, shards int, primitives ...engine.Primitive) *Stepped {
 	t.Helper()
@@ -48,7 +48,7 @@ func NewStepped(t testing.TB, rng *rand.Rand, shards int, primitives ...engine.P
 	return d
 }
 
-// randomBytes are what a node draws its numbers from.
+// randomBytes is the random source of a node.
 type randomBytes struct{ rng *rand.Rand }
 
 func (r randomBytes) Read(p []byte) (int, error) {
@@ -58,28 +58,28 @@ func (r randomBytes) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Wall is of shard's clocks.
+// Wall implements the clocks of package shard.
 func (d *Stepped) Wall() int64 { return d.now }
 
-// Mono is of shard's clocks.
+// Mono implements the clocks of package shard.
 func (d *Stepped) Mono() time.Duration { return time.Duration(d.now-Epoch) * time.Millisecond }
 
 // Now returns the time, ms.
 func (d *Stepped) Now() int64 { return d.now }
 
-// Pass moves the time, and nothing more.
+// Pass advances the time, and does nothing else.
 func (d *Stepped) Pass(millis int64) { d.now += millis }
 
-// Async reports whether it acknowledges what is not durable.
+// Async reports whether the node acknowledges writes before they are durable.
 func (d *Stepped) Async() bool { return d.config.Durability == shard.Async }
 
-// Restarts returns how often it was restarted.
+// Restarts returns the number of restarts.
 func (d *Stepped) Restarts() int { return d.restarts }
 
-// Crashes returns how many of the restarts were crashes.
+// Crashes returns the number of restarts that were crashes.
 func (d *Stepped) Crashes() int { return d.crashes }
 
-// Verify reports what is wrong with the log and the state.
+// Verify reports errors in the log and the state.
 func (d *Stepped) Verify() {
 	d.t.Helper()
 	if _, err := d.node.Verify(context.Background(), func(problem string) { d.t.Errorf("Verify reports: %s", problem) }); err != nil {
@@ -93,7 +93,7 @@ func (d *Stepped) Node() *shard.Stepper { return d.node }
 // Router returns a router to the node.
 func (d *Stepped) Router() *engine.Router { return engine.NewRouter(d) }
 
-// open opens the node and makes it lead its shards.
+// open opens the node and makes it the leader of its shards.
 func (d *Stepped) open() {
 	d.t.Helper()
 	d.config.FS = d.fs
@@ -104,15 +104,15 @@ func (d *Stepped) open() {
 	for id := range engine.ShardID(d.Shards()) {
 		d.node.Campaign(id)
 		d.until(id, "leads", func() bool { return d.node.State(id).Leads })
-		// What is behind everything in the log has seen it applied.
+		// An entry after everything in the log proves that all of it is applied.
 		if _, err := d.propose(id, engine.Skip(0)); err != nil {
 			d.t.Fatalf("shard %d: %v", id, err)
 		}
 	}
-	d.deliver() // what had not got there before
+	d.deliver() // messages that had not arrived before
 }
 
-// until takes steps until something holds.
+// until takes steps until a condition holds.
 func (d *Stepped) until(id engine.ShardID, what string, holds func() bool) {
 	d.t.Helper()
 	for range 1000 {
@@ -127,10 +127,11 @@ func (d *Stepped) until(id engine.ShardID, what string, holds func() bool) {
 	d.t.Fatalf("shard %d never %s: %+v", id, what, d.node.State(id))
 }
 
-// Shards is of engine.Door, like Propose, Take and Query.
+// Shards implements engine.Door, like Propose, Take and Query.
 func (d *Stepped) Shards() int { return d.node.Shards() }
 
-// Propose is of engine.Door. What the command sends to other shards has got there when it returns.
+// Propose implements engine.Door. When it returns, the command's messages to other shards have
+// arrived.
 func (d *Stepped) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	d.t.Helper()
 	d.maintain()
@@ -148,7 +149,7 @@ func (d *Stepped) propose(id engine.ShardID, cmd engine.Command) ([]byte, error)
 	return d.await(id, ticket)
 }
 
-// deliver hands over the messages between shards.
+// deliver delivers the messages between shards.
 func (d *Stepped) deliver() {
 	d.t.Helper()
 	for more := true; more; {
@@ -161,7 +162,7 @@ func (d *Stepped) deliver() {
 	}
 }
 
-// dispatch hands over what a shard has for another, and reports whether that was anything.
+// dispatch delivers a shard's messages for another, and reports whether there were any.
 func (d *Stepped) dispatch(id, target engine.ShardID) bool {
 	d.t.Helper()
 	const begin = 2 // steps of every Dispatch
@@ -181,7 +182,7 @@ func (d *Stepped) dispatch(id, target engine.ShardID) bool {
 	}
 }
 
-// Take is of engine.Door.
+// Take implements engine.Door.
 func (d *Stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	d.t.Helper()
 	d.maintain()
@@ -192,7 +193,7 @@ func (d *Stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]b
 	return d.await(id, ticket)
 }
 
-// Query is of engine.Door.
+// Query implements engine.Door.
 func (d *Stepped) Query(_ context.Context, id engine.ShardID, q engine.Query) error {
 	return d.node.Query(id, q)
 }
@@ -207,7 +208,7 @@ func (d *Stepped) await(id engine.ShardID, ticket *shard.Ticket) ([]byte, error)
 	return outcome.Result, outcome.Err
 }
 
-// maintain does what a node does in the background.
+// maintain does the background work of a node.
 func (d *Stepped) maintain() {
 	d.t.Helper()
 	var err error
@@ -226,7 +227,7 @@ func (d *Stepped) maintain() {
 	}
 }
 
-// Fire lets all timers fire that are due. It returns how many shards had some.
+// Fire fires all timers that are due. It returns the number of shards that had some.
 func (d *Stepped) Fire() (fired int) {
 	d.t.Helper()
 	for id := range engine.ShardID(d.Shards()) {
@@ -240,8 +241,8 @@ func (d *Stepped) Fire() (fired int) {
 	return fired
 }
 
-// Restart closes the node, or crashes it: the power fails if it is Sync, and the process ends if it
-// is Async.
+// Restart closes the node or crashes it: a power failure if durability is Sync, the end of the
+// process if it is Async.
 func (d *Stepped) Restart() {
 	d.t.Helper()
 	d.restarts++
