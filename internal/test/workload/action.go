@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// The actions that clients use: one that stays as it is and has a schedule, one whose limits change
-// all the time, and one that comes and goes with its runs.
+// The actions that clients use: one that never changes and has a schedule, one whose limits change
+// all the time, and one that is registered and deleted together with its runs.
 const (
 	steady  = "steady"
 	bounded = "bounded"
@@ -23,18 +23,18 @@ const (
 	ticking = "ticking" // the schedule
 )
 
-// gpu is what some runs ask of their workers.
+// gpu is the label that some runs require of their workers.
 var gpu = action.Labels(map[string]string{"gpu": "a"})
 
-// actionJob is actions in both namespaces, with many callers and workers, which call for each step
-// by themselves: they wait for nobody but the node.
+// actionJob uses actions in both namespaces, with many callers and workers. Workers make the call
+// for each step directly, so they wait for nothing but the node.
 type actionJob struct {
 	ledgers [2]*check.Runs // plain and spread
 }
 
 func newActionJob() Job { return &actionJob{[2]*check.Runs{check.NewRuns(), check.NewRuns()}} }
 
-// actionClient invokes runs, and works on them.
+// actionClient invokes runs and works on them.
 type actionClient struct {
 	World
 	*actionJob
@@ -44,7 +44,7 @@ type actionClient struct {
 	made   int
 }
 
-// heldRun is an attempt that a worker of the client got.
+// heldRun is an attempt assigned to a worker of the client.
 type heldRun struct {
 	action.Task
 	worker string
@@ -58,7 +58,7 @@ func (j *actionJob) client(w World) *actionClient {
 	return c
 }
 
-// register registers an action whose runs fail soon, or are done.
+// register registers an action whose runs soon fail or complete.
 func register(store *action.Store, name string, opts ...action.RegisterOption) error {
 	_, err := store.Register(context.Background(), name, append(opts,
 		action.Timeout(time.Second), action.MaxAttempts(3), action.Backoff(20*time.Millisecond, 100*time.Millisecond),
@@ -78,7 +78,7 @@ func (j *actionJob) Open(w World) bool {
 	return true
 }
 
-// schedule sets the schedule, as often as schedules can be.
+// schedule sets the schedule, with the shortest possible interval.
 func schedule(store *action.Store, overlap action.Overlap) error {
 	spec := action.ScheduleSpec{Every: time.Second, Overlap: overlap, CatchUp: action.CatchUpOne, Input: []byte(`"tick"`)}
 	return store.Schedules(steady).Set(context.Background(), ticking, spec)
@@ -112,21 +112,22 @@ func (c *actionClient) act(which int) error {
 	return c.pass(which)
 }
 
-// told fails the run if the checker found something. What a power failure may lose is not checked.
+// told fails the run if the checker found an error. Effects of a lossy power failure are not
+// checked.
 func (c *actionClient) told(err error) {
 	if err != nil && !c.Lossy() {
 		c.Failf("actions: %w", err)
 	}
 }
 
-// text returns a JSON text that no other call has.
+// text returns a JSON text that no other call uses.
 func (c *actionClient) text() string {
 	c.made++
 	return fmt.Sprintf(`"%d.%d"`, c.Client(), c.made)
 }
 
-// invoke makes a run, or does it again with its idempotency key until the outcome is known; now and
-// then it does it in a transaction that fails.
+// invoke invokes a run, and repeats it with its idempotency key until the outcome is known.
+// Sometimes it does so in a transaction that fails.
 func (c *actionClient) invoke(which int) error {
 	ctx, rng, ledger, name := context.Background(), c.Rand(), c.ledgers[which], steady
 	if rng.IntN(3) == 0 {
@@ -157,13 +158,13 @@ func (c *actionClient) invoke(which int) error {
 		case !errors.Is(err, engine.ErrUnknownOutcome) && !again:
 			ledger.Refused(input)
 			return err
-		case !again || errors.Is(err, engine.ErrConflict) || !c.Sleep(10*time.Millisecond): // it is disabled, and was not perhaps
+		case !again || errors.Is(err, engine.ErrConflict) || !c.Sleep(10*time.Millisecond): // now disabled, perhaps not before
 			return err
 		}
 	}
 }
 
-// settings draws what is said of a run.
+// settings draws random options for a run.
 func (c *actionClient) settings(name string) []action.InvokeOption {
 	rng := c.Rand()
 	opts := []action.InvokeOption{action.Priority(rng.IntN(3))}
@@ -179,7 +180,7 @@ func (c *actionClient) settings(name string) []action.InvokeOption {
 	return opts
 }
 
-// take takes runs. Only in the plain namespace it waits: there they come from one shard.
+// take takes runs. It waits only in the plain namespace, where all runs come from one shard.
 func (c *actionClient) take(which int) error {
 	rng, worker := c.Rand(), fmt.Sprintf("worker %d.%d", c.Client(), c.Rand().IntN(2))
 	opts := []action.AwaitOption{action.Max(1 + rng.IntN(3))}
@@ -205,7 +206,7 @@ func (c *actionClient) await(which int, worker string, opts ...action.AwaitOptio
 	return len(tasks), err
 }
 
-// end ends an attempt, whose time may be over.
+// end ends an attempt, whose lease may have expired.
 func (c *actionClient) end(which int) error {
 	ctx, rng := context.Background(), c.Rand()
 	if len(c.held[which]) == 0 {
@@ -227,7 +228,8 @@ func (c *actionClient) end(which int) error {
 	return c.settle(which, &h.Task, e)
 }
 
-// settle ends an attempt. That of an action that comes and goes is nobody's business.
+// settle ends an attempt. The ledger does not track attempts of the action that is deleted now and
+// then.
 func (c *actionClient) settle(which int, t *action.Task, e check.RunEnd) error {
 	ctx, store := context.Background(), c.stores[which]
 	call := func() error {
@@ -245,7 +247,7 @@ func (c *actionClient) settle(which int, t *action.Task, e check.RunEnd) error {
 	return c.noted(c.ledgers[which].End(e), call())
 }
 
-// noted tells the ledger what became of a call that ends something.
+// noted records the outcome of a call that ends an attempt or a run.
 func (c *actionClient) noted(e *check.RunEnd, err error) error {
 	switch {
 	case err == nil:
@@ -256,7 +258,7 @@ func (c *actionClient) noted(e *check.RunEnd, err error) error {
 	return err
 }
 
-// one returns a run that the client has invoked, "" if there is none.
+// one returns a run invoked by the client, "" if there is none.
 func (c *actionClient) one(which int) action.RunID {
 	if len(c.mine[which]) == 0 {
 		return ""
@@ -273,7 +275,7 @@ func (c *actionClient) cancel(which int) error {
 	return c.noted(e, c.stores[which].Cancel(context.Background(), id, e.Text))
 }
 
-// look looks at a run.
+// look reads a run.
 func (c *actionClient) look(which int) error {
 	id := c.one(which)
 	if id == "" {
@@ -290,7 +292,7 @@ func (c *actionClient) look(which int) error {
 	return err
 }
 
-// limit sets other limits, for what waits already too.
+// limit changes the limits, also for runs that already wait.
 func (c *actionClient) limit(which int) error {
 	rng, store := c.Rand(), c.stores[which]
 	switch rng.IntN(6) {
@@ -320,8 +322,8 @@ func (c *actionClient) reschedule(which int) error {
 	return schedule(c.stores[which], action.Overlap(rng.IntN(4)))
 }
 
-// pass does what leaves nothing: an action comes or goes, workers say that they are there, or that
-// they are not.
+// pass makes changes without lasting effect: an action is registered or deleted, workers send
+// heartbeats or deregister.
 func (c *actionClient) pass(which int) error {
 	ctx, rng, store := context.Background(), c.Rand(), c.stores[which]
 	worker := fmt.Sprintf("worker %d.%d", c.Client(), rng.IntN(2))
@@ -329,7 +331,7 @@ func (c *actionClient) pass(which int) error {
 	case 0:
 		return store.Delete(ctx, brief, action.Force())
 	case 1:
-		if which == 0 { // else all shards are asked at once, and a client of the simulator can ask only one
+		if which == 0 { // otherwise all shards get the call at once, and a client of the simulator can call only one
 			return store.Delete(ctx, brief)
 		}
 		return store.Enable(ctx, brief)
@@ -347,8 +349,8 @@ func (c *actionClient) pass(which int) error {
 	return err
 }
 
-// Audit works off what is left, and looks at all runs that anybody knows of; in the plain namespace
-// at all that there are.
+// Audit completes the remaining work and checks all known runs; in the plain namespace, all runs
+// that exist.
 func (j *actionJob) Audit(w World) {
 	c := j.client(w)
 	for which := range c.stores {
@@ -358,7 +360,7 @@ func (j *actionJob) Audit(w World) {
 	}
 }
 
-// calm ends all that begins runs by itself, and all that holds some back.
+// calm ends everything that starts runs on its own or holds some back.
 func (c *actionClient) calm(which int) bool {
 	ctx, store := context.Background(), c.stores[which]
 	for _, call := range []func() error{
@@ -373,7 +375,7 @@ func (c *actionClient) calm(which int) bool {
 	return true
 }
 
-// drain completes all that is left.
+// drain completes all remaining runs.
 func (c *actionClient) drain(which int) bool {
 	const auditor = "auditor"
 	known, left := -1, []action.RunID(nil)
@@ -400,7 +402,7 @@ func (c *actionClient) drain(which int) bool {
 	}
 }
 
-// rests looks at a run, and reports whether it has ended.
+// rests checks a run, and reports whether it has ended.
 func (c *actionClient) rests(which int, id action.RunID) bool {
 	run, err := c.stores[which].Runs().Get(context.Background(), id)
 	switch {
@@ -408,13 +410,13 @@ func (c *actionClient) rests(which int, id action.RunID) bool {
 		c.told(c.ledgers[which].Rest(run))
 		return true
 	case errors.Is(err, engine.ErrNotFound):
-		return true // it was never made, or Check says that it is lost
+		return true // it never existed, or Check reports it as lost
 	}
 	c.Note(err)
 	return false
 }
 
-// pending returns how many runs of the plain namespace have not ended; -1: that is not known.
+// pending returns the number of active runs in the plain namespace, -1 if unknown.
 func (c *actionClient) pending() (n int64) {
 	for _, name := range []string{steady, bounded} {
 		info, err := c.stores[0].Get(context.Background(), name)
@@ -427,7 +429,7 @@ func (c *actionClient) pending() (n int64) {
 	return n
 }
 
-// count compares what the plain namespace lists with what it counts.
+// count compares the listings of the plain namespace with its counts.
 func (c *actionClient) count() bool {
 	ctx, store := context.Background(), c.stores[0]
 	return insist(c, func() error {

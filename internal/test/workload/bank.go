@@ -12,7 +12,7 @@ import (
 // bank is in one shard of the spread namespace.
 var bank = check.Bank{Prefix: "{bank}"}
 
-// bankJob moves money in transactions, and looks at all accounts at once.
+// bankJob transfers money in transactions, and reads all accounts at once.
 type bankJob struct{}
 
 func newBankJob() Job { return bankJob{} }

@@ -11,12 +11,12 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// groupJob is several consumers of the groups of a stream, one group of each mode.
+// groupJob runs several consumers of a stream's groups, one group of each mode.
 type groupJob struct{ streamJob }
 
 func newGroupJob() Job { return &groupJob{} }
 
-// Audit looks at nothing: what is delivered is checked at once, and nothing has to be.
+// Audit does nothing: deliveries are checked at once, and none is required.
 func (j *groupJob) Audit(World) {}
 
 type groupClient struct {
@@ -26,7 +26,7 @@ type groupClient struct {
 	acked map[string]map[stream.Ref]bool
 }
 
-// Do checks that what is acknowledged is not delivered again.
+// Do checks that acknowledged records are not redelivered.
 func (j *groupJob) Do(w World) {
 	g := &groupClient{
 		World: w, store: engine.StoreOf[stream.Store](w.Router(), Plain, MaxValue), held: make(map[string][]stream.Delivery),
@@ -52,7 +52,7 @@ func (j *groupJob) Do(w World) {
 	}
 }
 
-// read takes records, with noAck for good.
+// read reads records; with noAck they count as acknowledged.
 func (g *groupClient) read(mode stream.Mode, consumer string, noAck bool) error {
 	opts := []stream.GroupReadOption{
 		stream.Limit(1 + g.Rand().IntN(5)), stream.InMode(mode),
@@ -79,7 +79,7 @@ func (g *groupClient) read(mode stream.Mode, consumer string, noAck bool) error 
 	return err
 }
 
-// ordered checks that of a key nothing is delivered in front of an earlier record.
+// ordered checks that no record is delivered before an earlier one of its key.
 func (g *groupClient) ordered(mode stream.Mode, ds []stream.Delivery) {
 	last := make(map[string]uint64)
 	for _, d := range ds {
@@ -92,7 +92,7 @@ func (g *groupClient) ordered(mode stream.Mode, ds []stream.Delivery) {
 	}
 }
 
-// done notes that a record must not be delivered any more.
+// done notes that a record must not be delivered again.
 func (g *groupClient) done(mode stream.Mode, at stream.Ref) {
 	if g.acked[mode.String()] == nil {
 		g.acked[mode.String()] = make(map[stream.Ref]bool)
@@ -100,13 +100,14 @@ func (g *groupClient) done(mode stream.Mode, at stream.Ref) {
 	g.acked[mode.String()][at] = true
 }
 
-// leave stops a consumer, which hands back what it has.
+// leave removes a consumer, which releases its records.
 func (g *groupClient) leave(mode stream.Mode, consumer string) error {
 	g.held[mode.String()+consumer] = nil
 	return g.store.Leave(context.Background(), kept, mode.String(), consumer)
 }
 
-// settle acknowledges, refuses or extends the first of what a consumer has, or refuses any other.
+// settle acknowledges, nacks or extends a consumer's first pending record, or sometimes another
+// one.
 func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 	key, group := mode.String()+consumer, mode.String()
 	if len(g.held[key]) == 0 {
@@ -138,7 +139,7 @@ func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 	return err
 }
 
-// refused does much to a group in a transaction that is taken back.
+// refused makes many changes to a group in a transaction that is refused.
 func (g *groupClient) refused(mode stream.Mode) error {
 	_, err := engine.NewTxn(g.Router(), Plain, MaxValue).Do(
 		stream.ReadGroupOp(kept, mode.String(), "c1", stream.NoAck(), stream.Limit(3)), stream.SeekOp(kept, mode.String(),

@@ -10,19 +10,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// keysJob makes keys and revokes them, and looks that those are there that have to be. It is for
-// one client: keys are the node's, so that nobody else may make any.
+// keysJob creates and revokes keys, and checks that all expected ones exist. It is for one client:
+// keys belong to the node, so no other client may create any.
 type keysJob struct {
 	live    map[string]auth.Role
 	revoked map[string]bool
-	unsure  map[string]bool // whatever was asked for last, nobody knows whether it was done
+	unsure  map[string]bool // the last request has an unknown outcome
 }
 
 func newKeysJob() Job {
 	return &keysJob{live: make(map[string]auth.Role), revoked: make(map[string]bool), unsure: make(map[string]bool)}
 }
 
-// mostKeys is how many keys a client has before it revokes some.
+// mostKeys is the number of keys of a client above which it revokes some.
 const mostKeys = 12
 
 func keysOf(w World) *auth.Gate {
@@ -83,7 +83,7 @@ func (j *keysJob) revoke(w World, g *auth.Gate) {
 	j.unsure[id] = true
 }
 
-// list compares the keys that there are with those that there have to be.
+// list compares the existing keys with the expected ones.
 func (j *keysJob) list(w World, g *auth.Gate) {
 	keys, err := g.List(context.Background())
 	if w.Note(err); err == nil {
@@ -105,7 +105,7 @@ func (j *keysJob) compare(w World, keys []auth.Key) {
 		case j.revoked[k.ID]:
 			w.Failf("key %s was revoked and is there", k.ID)
 		case !live && !j.unsure[k.ID]:
-			strange++ // the first one, which Open has made
+			strange++ // the first one, which Open has created
 		}
 	}
 	if len(left) > 0 || strange != 1 {

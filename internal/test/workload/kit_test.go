@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/test/workload"
 )
 
-// world is a rig that nothing befalls: here works have to find nothing.
+// world is a rig without faults, where works must find no errors.
 type world struct {
 	t    *testing.T
 	r    *machinetest.Rig
@@ -47,8 +47,8 @@ func (w *world) Sleep(d time.Duration) bool {
 	return !w.t.Failed()
 }
 
-// TestAllWorks does all works one after the other. Every primitive has to be in one of them, and in
-// a tally if it is not key-value, with which those are compared.
+// TestAllWorks runs all works one after the other. Every primitive must be part of one of them.
+// Each must also be part of a tally, except key-value, which tallies are compared with.
 func TestAllWorks(t *testing.T) {
 	seed := machinetest.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -78,15 +78,15 @@ func TestAllWorks(t *testing.T) {
 				t.Errorf("no work uses %s", p.Name)
 			}
 			tallied := slices.ContainsFunc(workload.Tallies, func(t workload.Tally) bool { return t.Name == p.Name })
-			if !tallied && p.Name != "kv" && p.Name != "processing" && p.Name != "keys" { // no transaction makes jobs, or keys
+			if !tallied && p.Name != "kv" && p.Name != "processing" && p.Name != "keys" { // transactions create no jobs or keys
 				t.Errorf("no tally counts %s", p.Name)
 			}
 		}
 	})
 }
 
-// TestTallies: what a transaction with all tallies does is counted once by each, and what is
-// refused is not.
+// TestTallies: a transaction with all tallies is counted once by each, and a refused one is not
+// counted.
 func TestTallies(t *testing.T) {
 	rng, r := rand.New(rand.NewPCG(machinetest.Seed(t), 0)), machinetest.New(t, 1, primitive.All()...)
 	for n := range int64(20) {

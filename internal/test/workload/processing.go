@@ -14,15 +14,15 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// pipeJob is a stream-processing job in the plain namespace, and another one in the spread
-// namespace, whose source and sinks are in all shards. Clients append events, stop and restore
-// them, and empty the queues that they fill, which are so small that they hold the jobs up. In the
-// end the sinks have to hold what comes of the events, each once.
+// pipeJob runs a stream-processing job in the plain namespace, and another in the spread namespace,
+// whose source and sinks are in all shards. Clients append events, stop and restore the jobs, and
+// empty their output queues, which are small enough to hold the jobs up. In the end the sinks must
+// hold the result of each event exactly once.
 type pipeJob struct{}
 
 func newPipeJob() Job { return &pipeJob{} }
 
-// The names of the work.
+// Names used by the work.
 const (
 	events   = "events"
 	passed   = "events passed"
@@ -31,7 +31,7 @@ const (
 	todoLen  = 20
 )
 
-// event is a record of the source. Those whose N is less than 3 are not wanted.
+// event is a record of the source. The job filters out those whose N is less than 3.
 type event struct {
 	ID string `json:"id"`
 	N  int    `json:"n"`
@@ -57,7 +57,7 @@ sinks:
     queue: { name: events todo }
 `
 
-// pipeClient is a client of the job.
+// pipeClient is a client of a job.
 type pipeClient struct {
 	World
 	jobs    *processing.Store
@@ -79,7 +79,7 @@ func pipeClientsOf(w World) (all [2]*pipeClient) {
 	return all
 }
 
-// Open submits the jobs once: nobody appends events before it has returned.
+// Open submits the jobs once. No client appends events before it has returned.
 func (j *pipeJob) Open(w World) bool {
 	for _, p := range pipeClientsOf(w) {
 		if !p.open() {
@@ -102,7 +102,7 @@ func (p *pipeClient) open() bool {
 		})
 }
 
-// create makes a stream, unless it is there.
+// create creates a stream unless it exists.
 func (p *pipeClient) create(name string, partitions int) bool {
 	return insist(p, func() error {
 		err := p.streams.Create(context.Background(), name, stream.Partitions(partitions))
@@ -113,8 +113,8 @@ func (p *pipeClient) create(name string, partitions int) bool {
 	})
 }
 
-// theJob returns the job of a name, "" if there is none. Of several, because the outcome of a
-// submission was not known, all but the first are cancelled.
+// theJob returns the job with a name, "" if there is none. A submission of unknown outcome may
+// create several; all but the first are cancelled.
 func theJob(jobs *processing.Store, name string) (first processing.JobID, err error) {
 	ctx := context.Background()
 	for job, err := range jobs.All(ctx, processing.Named(name)) {
@@ -133,7 +133,7 @@ func theJob(jobs *processing.Store, name string) (first processing.JobID, err er
 	return first, nil
 }
 
-// Do appends events, and disturbs the job.
+// Do appends events and disturbs the job.
 func (j *pipeJob) Do(w World) {
 	clients, ctx := pipeClientsOf(w), context.Background()
 	for w.Working() {
@@ -165,7 +165,7 @@ func (p *pipeClient) append(ctx context.Context) error {
 	return err
 }
 
-// disturb stops and restores a job, changes how it runs, or makes a savepoint.
+// disturb stops and restores a job, changes its settings, or takes a savepoint.
 func disturb(w World, jobs *processing.Store, name string) error {
 	ctx := context.Background()
 	id, err := theJob(jobs, name)
@@ -188,7 +188,8 @@ func disturb(w World, jobs *processing.Store, name string) error {
 	return err
 }
 
-// Audit waits until the jobs have read all events, and compares what their sinks hold with them.
+// Audit waits until the jobs have read all events, and compares them with the contents of the
+// sinks.
 func (j *pipeJob) Audit(w World) {
 	for _, p := range pipeClientsOf(w) {
 		p.audit()
@@ -218,7 +219,7 @@ func (p *pipeClient) audit() {
 		}
 	}
 	got := make(map[string]int)
-	for range 1000 { // what a stream of the spread namespace sends on to its partitions may be on its way
+	for range 1000 { // a spread stream may still be forwarding records to its partitions
 		if !insist(w, func() error {
 			clear(got)
 			out, err := recordsOf[event](p.streams, passed)
@@ -279,8 +280,8 @@ func (p *pipeClient) compare(what string, want, got map[string]int) {
 	}
 }
 
-// settleJob has a job run until it has read n records, and helps it with that. It is false if the
-// job can not be there, or the run ends.
+// settleJob keeps a job running until it has read n records, calling help. It returns false if the
+// job cannot exist, or the run ends.
 func settleJob(w World, jobs *processing.Store, name string, n int64, help func() error) (job processing.Detail, ok bool) {
 	ctx := context.Background()
 	for range 10_000 {

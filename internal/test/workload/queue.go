@@ -12,16 +12,16 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// jobs is the queue that clients use, in one shard of the spread namespace. Its messages wait for
-// little and die soon; its dedup keys stay for longer than a run lasts, because the end of a run is
-// when nothing is due within an hour.
+// jobs is the queue that clients use, in one shard of the spread namespace. Its delays are short
+// and its messages soon become dead letters. Its dedup keys outlast a run, because a run ends when
+// nothing is due within an hour.
 const jobs = "jobs"
 
 var jobSettings = queue.Settings{
 	MaxAttempts: 3, BackoffMin: 20 * time.Millisecond, BackoffMax: 200 * time.Millisecond, DedupWindow: 1000 * time.Hour,
 }
 
-// queueJob is a queue with many producers and consumers.
+// queueJob runs a queue with many producers and consumers.
 type queueJob struct{ ledger *check.Queue }
 
 func newQueueJob() Job { return &queueJob{check.NewQueue()} }
@@ -34,7 +34,7 @@ func (j *queueJob) Open(w World) bool {
 	return insist(w, func() error { return queues(w).Configure(context.Background(), jobs, jobSettings) })
 }
 
-// queueClient produces and consumes.
+// queueClient enqueues and dequeues.
 type queueClient struct {
 	World
 	ledger *check.Queue
@@ -63,8 +63,8 @@ func (j *queueJob) Do(w World) {
 	}
 }
 
-// enqueue adds a message, or does it again with its dedup key until the outcome is known; now and
-// then it does it in a transaction that fails.
+// enqueue adds a message, repeating the call with its dedup key until the outcome is known.
+// Sometimes it does so in a transaction that fails.
 func (q *queueClient) enqueue() error {
 	ctx, rng, ledger := context.Background(), q.Rand(), q.ledger
 	q.made++
@@ -81,7 +81,7 @@ func (q *queueClient) enqueue() error {
 		}
 		return err
 	}
-	again := rng.IntN(2) == 0 && !q.Async() // which may lose the settings
+	again := rng.IntN(2) == 0 && !q.Async() // an async node may lose the settings
 	if again {
 		opts = append(opts, queue.DedupKey(payload))
 	}
@@ -101,7 +101,8 @@ func (q *queueClient) enqueue() error {
 	}
 }
 
-// told fails the run if the checker found something. What a power failure may lose is not checked.
+// told fails the run if the checker found an error. Effects of a lossy power failure are not
+// checked.
 func (q *queueClient) told(err error) {
 	if err != nil && !q.Lossy() {
 		q.Failf("queue: %w", err)
@@ -120,7 +121,7 @@ func (q *queueClient) dequeue() error {
 	return err
 }
 
-// end ends a lease, whose time may be over.
+// end ends a lease, which may have expired.
 func (q *queueClient) end() error {
 	ctx, rng := context.Background(), q.Rand()
 	if len(q.leased) == 0 {
@@ -148,7 +149,7 @@ func (q *queueClient) end() error {
 	return err
 }
 
-// requeue brings a dead letter back.
+// requeue requeues a dead letter.
 func (q *queueClient) requeue() error {
 	ctx := context.Background()
 	page, err := q.store.DeadLetters(jobs).Page(ctx, queue.Limit(1))
@@ -160,7 +161,7 @@ func (q *queueClient) requeue() error {
 	return q.store.DeadLetters(jobs).Requeue(ctx, m.Seq)
 }
 
-// Audit reads what is left.
+// Audit reads the remaining messages.
 func (j *queueJob) Audit(w World) {
 	store := queues(w)
 	for {
@@ -184,8 +185,8 @@ func (j *queueJob) Audit(w World) {
 	}
 }
 
-// wholeQueue reads a queue and leaves its messages there. What becomes a dead letter meanwhile
-// would be there twice: then it reads again.
+// wholeQueue reads a queue and leaves its messages there. A message that becomes a dead letter in
+// the meantime would appear twice; in that case it reads again.
 func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
 	for {
 		before, err := store.Get(context.Background(), jobs)

@@ -16,11 +16,10 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// stateJob is stream-processing jobs that remember something: windows, sessions, what has been
-// seen, sums, and records that wait for others, in the plain namespace and in the spread one, where
-// the records of a key come from several shards. All read the same records, whose keys are in
-// several partitions. Each record has to be in one result, or among those that came too late, and
-// in none twice.
+// stateJob runs stateful stream-processing jobs: windows, sessions, dedup, sums and joins. They run
+// in the plain namespace and in the spread one, where the records of a key come from several
+// shards. All jobs read the same records, whose keys are in several partitions. Each record must be
+// in one result or among the late records, and never in two.
 type stateJob struct{}
 
 func newStateJob() Job { return &stateJob{} }
@@ -31,7 +30,7 @@ const (
 	partners = "partners"
 )
 
-// sample is a record of either.
+// sample is a record of either stream.
 type sample struct {
 	ID string `json:"id"`
 	K  string `json:"k"`
@@ -39,8 +38,8 @@ type sample struct {
 	T  int64  `json:"t"`
 }
 
-// Shards whose clocks jump tell times that are hours apart, and a record has the time of one and
-// may be in the other.
+// The clocks of shards may jump, so their times may differ by hours. A record has the time of one
+// shard and may be stored in another.
 const sampled = `
 batch_size: 9
 max_future_ms: 86400000
@@ -51,11 +50,11 @@ sources:
     watermark: { max_out_of_orderness_ms: 30, idle_timeout_ms: 300 }
 `
 
-// stateful are the jobs, by name, and what they have to come to. The last one is also restored from
-// savepoints, and with another definition: its sink has the same however often it is written.
+// stateful lists the jobs by name, with their expected results. The last one is also restored from
+// savepoints and with another definition: its sink ends up the same however often it is written.
 var stateful = []struct {
 	name, rest string
-	settled    func(p *statePipes, all, right []sample) (missing string, err error) // "": it is all there
+	settled    func(p *statePipes, all, right []sample) (missing string, err error) // "": complete
 }{
 	{"windows", `
 operators:
@@ -105,7 +104,7 @@ sinks:
 
 const rewound = "rewound"
 
-// definition returns that of a job, or another one that keeps all of its state.
+// definition returns the definition of a job, or an edited one that keeps all of its state.
 func (p *statePipes) definition(name, rest string, edited bool) []byte {
 	if edited {
 		rest = strings.Replace(rest, "operators:\n", "operators:\n  - { name: more, type: set, more: 1 }\n", 1)
@@ -119,10 +118,10 @@ type statePipes struct {
 	jobs    *processing.Store
 	streams [2]*stream.Store // of the jobs' namespace, and apart
 	keys    *kv.Store
-	apart   string // in front of the names of streams apart
+	apart   string // prefix of the names of streams apart
 	made    int64
 	missing string
-	now     int64 // ms: when something was appended last
+	now     int64 // ms: time of the last append
 }
 
 // statePipesOf returns a client for each of the namespaces.
@@ -180,7 +179,7 @@ func (p *statePipes) open() bool {
 	return true
 }
 
-// Do appends records, and disturbs the jobs.
+// Do appends records and disturbs the jobs.
 func (j *stateJob) Do(w World) {
 	clients, ctx := statePipesOf(w), context.Background()
 	for w.Working() {
@@ -201,7 +200,7 @@ func (j *stateJob) Do(w World) {
 	}
 }
 
-// rewind has the job go on from one of its savepoints, if there is any, with a definition.
+// rewind restores the job from one of its savepoints, if there is any, with a definition.
 func (p *statePipes) rewind(ctx context.Context, definition []byte) error {
 	id, err := theJob(p.jobs, rewound)
 	if err != nil || id == "" {
@@ -219,14 +218,14 @@ func (p *statePipes) rewind(ctx context.Context, definition []byte) error {
 	if _, err = p.jobs.Stop(ctx, id); err == nil {
 		_, err = p.jobs.Restore(ctx, id, opts...)
 	}
-	// the savepoint was one too many
+	// The savepoint exceeded their limit.
 	if errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// append appends records of about now. Some come twice, which is for dedup to find.
+// append appends records with the current time. Some are duplicates, for dedup to find.
 func (p *statePipes) append(ctx context.Context, name, kind string) error {
 	var msgs []stream.Message
 	for range 1 + p.Rand().IntN(5) {
@@ -248,7 +247,7 @@ func (p *statePipes) append(ctx context.Context, name, kind string) error {
 	return err
 }
 
-// Audit waits until all jobs have come to what they have to.
+// Audit waits until all jobs have their expected results.
 func (j *stateJob) Audit(w World) {
 	for _, p := range statePipesOf(w) {
 		p.audit()
@@ -279,7 +278,7 @@ func (p *statePipes) audit() {
 	}
 }
 
-// await waits until nothing is missing any more. It is false if the run ends instead.
+// await waits until nothing is missing. It returns false if the run ends first.
 func (p *statePipes) await(name string, settled func() (missing string, err error)) bool {
 	for range 10_000 {
 		missing, err := settled()
@@ -296,7 +295,7 @@ func (p *statePipes) await(name string, settled func() (missing string, err erro
 	return false
 }
 
-// result is what an aggregate emits.
+// result is an output of an aggregate.
 type result struct {
 	Key   string `json:"key"`
 	Value int64  `json:"value"`
@@ -305,7 +304,7 @@ type result struct {
 	End   int64  `json:"window_end"`
 }
 
-// tallied is how many records there are of something, and the sum of their numbers.
+// tallied is a number of records, and the sum of their values.
 type tallied struct{ count, sum int64 }
 
 func (t tallied) plus(o tallied) tallied { return tallied{t.count + o.count, t.sum + o.sum} }
@@ -324,8 +323,7 @@ type slot struct {
 	start int64
 }
 
-// windows: each window of a key is told once, and has all of its records but those that came too
-// late.
+// windows: each window of a key is emitted once, and has all of its records except late ones.
 func (p *statePipes) windows(all, _ []sample) (string, error) {
 	late, err := recordsOf[sample](p.streams[1], p.apart+"windows late")
 	if err != nil {
@@ -349,8 +347,7 @@ func (p *statePipes) windows(all, _ []sample) (string, error) {
 	return compareTallies(p, "windows", want, got), nil
 }
 
-// sessions: all records of a key are in its sessions, which do not touch each other, but for those
-// that came too late.
+// sessions: the sessions of a key have all of its records except late ones.
 func (p *statePipes) sessions(all, _ []sample) (string, error) {
 	late, err := recordsOf[sample](p.streams[0], "sessions late")
 	if err != nil {
@@ -368,7 +365,7 @@ func (p *statePipes) sessions(all, _ []sample) (string, error) {
 	return compareTallies(p, "sessions", want, got), nil
 }
 
-// compareTallies returns what has not come yet that is to come, and fails the run if more has.
+// compareTallies returns what is still missing, and fails the run if there is too much.
 func compareTallies[K comparable](p *statePipes, what string, want, got map[K]tallied) (missing string) {
 	for k, n := range want {
 		switch have := got[k]; {
@@ -386,7 +383,7 @@ func compareTallies[K comparable](p *statePipes, what string, want, got map[K]ta
 	return missing
 }
 
-// sums: each sum of a key is told once, one after the other, and the last one is under the key.
+// sums: each sum of a key is emitted once, in order, and the last one is stored under the key.
 func (p *statePipes) sums(all, _ []sample) (string, error) {
 	results, err := recordsOf[result](p.streams[1], p.apart+"sums out")
 	if err != nil {
@@ -439,7 +436,7 @@ func (p *statePipes) sums(all, _ []sample) (string, error) {
 	return "", nil
 }
 
-// rewound: the sum of each key is under it, whatever it was in between.
+// rewound: in the end each key holds its sum, whatever it held in between.
 func (p *statePipes) rewound(all, _ []sample) (string, error) {
 	distinct := make(map[string]sample)
 	for _, s := range all {
@@ -462,13 +459,13 @@ func (p *statePipes) rewound(all, _ []sample) (string, error) {
 	return compareTallies(p, rewound, want, got), nil
 }
 
-// pair is a record that was joined with another one, or was not.
+// pair is a record joined with another one, or without a partner.
 type pair struct {
 	sample
 	P *sample `json:"p"`
 }
 
-// pairs: each record of the left is there, alone or with each of its partners once.
+// pairs: each left record is emitted, alone or once with each of its partners.
 func (p *statePipes) pairs(all, right []sample) (string, error) {
 	results, err := recordsOf[pair](p.streams[0], "pairs out")
 	if err != nil {
@@ -513,7 +510,7 @@ func (p *statePipes) pairs(all, right []sample) (string, error) {
 	return missing, nil
 }
 
-// recordsOf reads what is in a stream, if there is one yet.
+// recordsOf reads the contents of a stream, if it exists.
 func recordsOf[T any](s *stream.Store, name string) (all []T, err error) {
 	for after := []stream.ReadOption(nil); ; {
 		page, err := s.Read(context.Background(), name, append(after, stream.Limit(stream.MaxReadLimit))...)

@@ -12,21 +12,21 @@ import (
 )
 
 // The streams that clients use: one that keeps everything, in the plain namespace and in the spread
-// one, and one that forgets.
+// one, and one with retention.
 const (
 	kept          = "kept"
 	forgotten     = "forgotten"
 	keptPartition = 3
 )
 
-// streamJob is streams with many writers, and readers of all of it.
+// streamJob runs streams with many writers, and readers of everything.
 type streamJob struct {
 	known [2]*check.Stream // plain and spread
 }
 
 func newStreamJob() Job { return &streamJob{[2]*check.Stream{check.NewStream(), check.NewStream()}} }
 
-// streamClient appends to streams and reads them. What it reads has to be what was appended.
+// streamClient appends to streams and reads them. Records must be as they were appended.
 type streamClient struct {
 	World
 	*streamJob
@@ -77,15 +77,15 @@ func (s *streamClient) message() stream.Message {
 	return stream.Message{Payload: fmt.Appendf(nil, "%d.%d", s.Client(), s.count)}
 }
 
-// append appends a few messages; with Dedup again and again until the outcome is known.
+// append appends a few messages; with Dedup it repeats the call until the outcome is known.
 func (s *streamClient) append(which int) {
 	rng, known := s.Rand(), s.known[which]
 	msgs := make([]stream.Message, 1+rng.IntN(3))
 	var opts []stream.AppendOption
 	dedup := rng.IntN(3) == 0
 	for i := range msgs {
-		// In the spread one the sender chooses for messages without a key, in turn with all others
-		// of the process: that does not repeat.
+		// In the spread namespace the sender distributes messages without a key round-robin,
+		// together with all others of the process, which is not repeatable.
 		if msgs[i] = s.message(); !dedup && (which == 1 || rng.IntN(2) == 0) {
 			msgs[i].Key = fmt.Sprint("key", rng.IntN(10))
 		}
@@ -108,7 +108,7 @@ func (s *streamClient) append(which int) {
 	}
 }
 
-// read reads a whole stream; of the spread one each partition by itself.
+// read reads a whole stream; in the spread namespace each partition separately.
 func (s *streamClient) read(which int, complete bool) error {
 	var recs []stream.Record
 	for p := range keptPartition {
@@ -136,7 +136,7 @@ func (s *streamClient) read(which int, complete bool) error {
 	return nil
 }
 
-// forget does all that makes a stream shorter.
+// forget uses every way to shorten a stream.
 func (s *streamClient) forget(store *stream.Store) error {
 	ctx, rng := context.Background(), s.Rand()
 	name := fmt.Sprint(forgotten, rng.IntN(2))
@@ -161,14 +161,14 @@ func (s *streamClient) forget(store *stream.Store) error {
 	return err
 }
 
-// Audit reads the streams once more: all that was acknowledged has to be there.
+// Audit reads the streams once more; all acknowledged records must be there.
 func (j *streamJob) Audit(w World) {
 	s := j.client(w)
 	for which := range s.stores {
 		if !insist(w, func() error {
 			err := s.read(which, true)
 			if w.Lossy() && (errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid)) {
-				return nil // its creation may be what was lost
+				return nil // its creation may have been lost
 			}
 			return err
 		}) {

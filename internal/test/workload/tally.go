@@ -12,18 +12,18 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Tally is operations of a primitive that a transaction does all of, or none, and how often that
-// happened. Suites that predict every outcome have a key in the same transactions, to compare with.
+// Tally is a group of operations of a primitive, of which a transaction carries out all or none,
+// and a count of those transactions. Suites that predict every outcome write a key in the same
+// transactions for comparison.
 type Tally struct {
 	Name string
-	// Ops may take something for a short while, but leave nothing that a later one could be refused
-	// for.
+	// Ops may take something briefly, but must leave nothing that could make a later one fail.
 	Ops func(rng *rand.Rand, tag string, payload []byte) []engine.Operation
-	// Count returns how many transactions with the tag were carried out.
+	// Count returns the number of committed transactions with the tag.
 	Count func(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error)
 }
 
-// Tallies are those of all primitives that can count.
+// Tallies lists the tallies of all primitives that have one.
 var Tallies = []Tally{
 	{"queue", queueTally, countQueue},
 	{"stream", streamTally, countStream},
@@ -40,7 +40,7 @@ func Tallied(rng *rand.Rand, tag string, payload func() []byte) (ops []engine.Op
 	return ops
 }
 
-// queueTally enqueues a message and leases one, for a while in which time passes.
+// queueTally enqueues a message and leases one; the lease then expires.
 func queueTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation {
 	return []engine.Operation{queue.EnqueueOp(tag+"jobs", payload), queue.DequeueOp(tag+"jobs", queue.Lease(shortly(rng)))}
 }
@@ -50,8 +50,7 @@ func countQueue(ctx context.Context, r *engine.Router, namespace, tag string) (i
 	return s.Enqueued, unlessAbsent(err)
 }
 
-// streamTally appends a record and reads some with a consumer group, for a while in which time
-// passes.
+// streamTally appends a record and reads some with a consumer group; their leases then expire.
 func streamTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation {
 	mode := stream.Mode(rng.IntN(3))
 	return []engine.Operation{

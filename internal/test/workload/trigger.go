@@ -18,17 +18,17 @@ import (
 // signals is the stream whose records start runs, in both namespaces.
 const signals = "signals"
 
-// triggers are the workflows that records start: of the same namespace, and of another one.
+// triggers are the workflows that records start, in the same namespace and from another one.
 var triggers = []struct{ name, flows, streams string }{
 	{"near", Plain, Plain},
 	{"wide", Spread, Spread},
 	{"far", Plain, Spread},
 }
 
-// mostTriggered is how many runs of a trigger are active at most.
+// mostTriggered is the concurrency limit of a trigger.
 const mostTriggered = 4
 
-// triggered is a version of a workflow that records start, two or three at a time.
+// triggered returns a version of a workflow that records start, two or three at a time.
 func triggered(name, streams string, version int) []byte {
 	return workflow.Definition{
 		Name: name, Version: fmt.Sprint(version), Retention: keepsRuns,
@@ -41,7 +41,7 @@ func triggered(name, streams string, version int) []byte {
 	}.YAML()
 }
 
-// triggerJob is records that start runs.
+// triggerJob appends records that start runs.
 type triggerJob struct {
 	mu    sync.Mutex // guards what follows
 	acked map[string][]string
@@ -49,7 +49,7 @@ type triggerJob struct {
 
 func newTriggerJob() Job { return &triggerJob{acked: make(map[string][]string)} }
 
-// triggerClient appends records, and changes the workflows that they start.
+// triggerClient appends records and changes the workflows that they start.
 type triggerClient struct {
 	World
 	*triggerJob
@@ -86,7 +86,7 @@ func (j *triggerJob) Open(w World) bool {
 	return true
 }
 
-// create makes a version of a workflow known: there may be one with its number already.
+// create creates a version of a workflow, whose number may exist already.
 func (c *triggerClient) create(name, flows, streams string) error {
 	_, err := c.flows(flows).Create(context.Background(), triggered(name, streams, c.version))
 	if errors.Is(err, engine.ErrExists) {
@@ -122,7 +122,7 @@ func (c *triggerClient) act() error {
 	return c.append([]string{Plain, Spread}[rng.IntN(2)])
 }
 
-// append appends a record, again and again until the outcome is known.
+// append appends a record, repeating the call until the outcome is known.
 func (c *triggerClient) append(namespace string) error {
 	c.made++
 	tag := fmt.Sprintf("%s-%d-%d", namespace, c.Client(), c.made)
@@ -142,8 +142,8 @@ func (c *triggerClient) append(namespace string) error {
 	}
 }
 
-// Audit waits until all records have started runs, and those have ended: each record is in the
-// input of exactly one.
+// Audit waits until all records have started runs and these have ended. Each record must be in the
+// input of exactly one run.
 func (j *triggerJob) Audit(w World) {
 	c := &triggerClient{World: w, triggerJob: j}
 	for _, t := range triggers {
@@ -161,7 +161,7 @@ func (j *triggerJob) Audit(w World) {
 	}
 }
 
-// idle reports whether a trigger has nothing to start, and no run of it is active.
+// idle reports whether a trigger has nothing to start and no active runs.
 func (c *triggerClient) idle(name, namespace string) bool {
 	info, err := c.flows(namespace).Get(context.Background(), name)
 	if err != nil || info.Trigger == nil {
@@ -171,7 +171,8 @@ func (c *triggerClient) idle(name, namespace string) bool {
 	if info.Trigger.Active > mostTriggered {
 		c.Failf("triggers: %s: %d runs are active", name, info.Trigger.Active)
 	}
-	// A batch that is on its way to the shard of its run is active, and neither behind nor started.
+	// A batch on its way to the shard of its run counts as active, and neither as lag nor as
+	// started.
 	return info.Trigger.State == workflow.TriggerActive && info.Trigger.Lag == 0 && info.Trigger.Active == 0 && info.Runs.Active == 0 &&
 		info.Trigger.Started == info.Runs.Total
 }

@@ -15,13 +15,13 @@ import (
 )
 
 // gauges is the measurement that clients write, in the plain namespace and in the spread one. Its
-// points are of the year 1960, so that its partitions are over, and merged, whatever the clocks
-// say: those of the fault suites begin in 1970.
+// points are from the year 1960, so that their partitions are over and merged whatever the clocks
+// show. The clocks of the fault suites begin in 1970.
 const gauges = "gauges"
 
 var gaugesBegin = time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// seriesJob is series with many writers, each with its own.
+// seriesJob runs series with many writers, each with its own.
 type seriesJob struct {
 	known [2]*check.Series // plain and spread
 }
@@ -46,14 +46,14 @@ func (j *seriesJob) Open(w World) bool {
 	return true
 }
 
-// seriesClient writes series and reads them. What it reads has to be what was written.
+// seriesClient writes series and reads them. Points must be as they were written.
 type seriesClient struct {
 	World
 	stores [2]*ts.Store
 	all    [2]*check.Series
 	count  int
 
-	// Those of the present act.
+	// Of the current act.
 	store *ts.Store
 	known *check.Series
 }
@@ -76,7 +76,7 @@ func (j *seriesJob) Do(w World) {
 	}
 }
 
-// point returns one with a value that no other has.
+// point returns a point with a unique value.
 func (s *seriesClient) point() ts.Point {
 	s.count++
 	rng := s.Rand()
@@ -89,7 +89,7 @@ func (s *seriesClient) point() ts.Point {
 
 func seriesName(p ts.Point) string { return p.Tags["client"] + "." + p.Tags["n"] }
 
-// write writes a batch. No two of its points are of one place.
+// write writes a batch. No two of its points have the same series and time.
 func (s *seriesClient) write() error {
 	known := s.known
 	var batch []ts.Point
@@ -116,7 +116,7 @@ func (s *seriesClient) write() error {
 	return err
 }
 
-// txn writes two points in a transaction that fails now and then.
+// txn writes two points in a transaction that sometimes fails.
 func (s *seriesClient) txn() error {
 	p := s.point()
 	known, value := s.known, p.Fields["value"]
@@ -140,8 +140,8 @@ func (s *seriesClient) txn() error {
 	return err
 }
 
-// delete deletes a series. Whether it was deleted has to be known before anything else is done to
-// it, so the deletion is repeated until it is.
+// delete deletes a series. It repeats the call until the outcome is known, because the next change
+// of the series depends on it.
 func (s *seriesClient) delete() error {
 	p := s.point()
 	known := s.known
@@ -153,8 +153,7 @@ func (s *seriesClient) delete() error {
 	return err
 }
 
-// read reads one of the client's series: its points, or by a query that aggregates each of them
-// alone.
+// read reads one of the client's series: its points, or a query that aggregates each of them alone.
 func (s *seriesClient) read() error {
 	p := s.point()
 	read := readSeries
@@ -171,8 +170,8 @@ func (s *seriesClient) read() error {
 	return nil
 }
 
-// compareSeries fails the run if a series has not what it has to have. When writes may have been
-// lost, nothing has to be there, but still nothing of another one.
+// compareSeries fails the run if a series has unexpected contents. If writes may have been lost,
+// any of its points may be missing, but points of other series must not appear.
 func compareSeries(w World, known *check.Series, name string, got map[int64]float64) {
 	err := known.Read(name, got)
 	if err != nil && w.Lossy() {
@@ -183,8 +182,8 @@ func compareSeries(w World, known *check.Series, name string, got map[int64]floa
 	}
 }
 
-// querySeries reads what readSeries does by FloQL: a point is alone in its window, so that most
-// aggregates are its value.
+// querySeries reads the same as readSeries by FloQL. Each point is alone in its window, so that
+// most aggregates are its value.
 func querySeries(store *ts.Store, tags map[string]string, rng *rand.Rand) (map[int64]float64, error) {
 	aggregates := []string{"first", "last", "min", "max", "sum", "avg", "median"}
 	stages := []string{"", "where(value > -1) | ", "math(value * 1) | "}
@@ -215,7 +214,7 @@ func readSeries(store *ts.Store, tags map[string]string) (map[int64]float64, err
 	return got, nil
 }
 
-// Audit reads everything that is left.
+// Audit reads all remaining points.
 func (j *seriesJob) Audit(w World) {
 	for i, store := range seriesStores(w) {
 		for _, name := range j.known[i].Names() {
@@ -240,7 +239,7 @@ func auditSeries(w World, store *ts.Store, known *check.Series, name string) {
 	}
 }
 
-// seriesTally writes a point, of a time that no other has.
+// seriesTally writes a point at a unique time.
 func seriesTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation {
 	at := gaugesBegin.Add(-time.Duration(rng.Int64N(100_000_000_000)) * time.Millisecond)
 	return []engine.Operation{ts.WriteOp(ts.Point{

@@ -14,13 +14,13 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// What the runs of workflows call.
+// The actions called by the workflows.
 const (
 	stepping = "stepping"
 	undoing  = "undoing"
 )
 
-// trip has all kinds of steps; those that call are undone when a run does not come to its end.
+// trip has all kinds of steps. Steps that call are compensated if a run does not complete.
 func trip() []byte {
 	call := workflow.Call{Target: "@actions/" + stepping, Retry: &workflow.RetryPolicy{MaxAttempts: 3, Initial: 20 * time.Millisecond}}
 	undo := &workflow.Call{Target: "@actions/" + undoing, Retry: &workflow.RetryPolicy{MaxAttempts: 100, Initial: 20 * time.Millisecond}}
@@ -47,18 +47,18 @@ func leg() []byte {
 	}.YAML()
 }
 
-// keepsRuns keeps all ended runs, which are counted at the end.
+// keepsRuns keeps all ended runs, because they are counted at the end.
 var keepsRuns = workflow.Retention{For: 1000 * time.Hour, Runs: 1_000_000}
 
 func onSuccess(to string) []workflow.Transition {
 	return []workflow.Transition{{On: "success", To: to}}
 }
 
-// flowJob is runs of workflows in both namespaces, with the workers of what they call.
+// flowJob runs workflows in both namespaces, with workers for their actions.
 type flowJob struct {
 	mu    sync.Mutex // guards what follows
 	known [2]map[workflow.RunID]workflow.Status
-	done  map[string]bool // idempotency keys of calls that a worker has completed for sure
+	done  map[string]bool // idempotency keys of calls that a worker has certainly completed
 }
 
 func newFlowJob() Job {
@@ -69,7 +69,7 @@ func newFlowJob() Job {
 	return j
 }
 
-// flowClient starts runs, signals and cancels them, and works for them.
+// flowClient starts, signals and cancels runs, and works for them.
 type flowClient struct {
 	World
 	*flowJob
@@ -138,7 +138,7 @@ func (c *flowClient) one(which int) workflow.RunID {
 	return c.mine[which][c.Rand().IntN(len(c.mine[which]))]
 }
 
-// start starts a run, again and again with its idempotency key until the outcome is known.
+// start starts a run, repeating the call with its idempotency key until the outcome is known.
 func (c *flowClient) start(which int) error {
 	c.made++
 	key := fmt.Sprintf("%d.%d", c.Client(), c.made)
@@ -157,7 +157,7 @@ func (c *flowClient) start(which int) error {
 	}
 }
 
-// note remembers the state of a run. One that has ended stays as it is.
+// note records the state of a run. The state of an ended run must not change.
 func (c *flowClient) note(which int, id workflow.RunID, status workflow.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +167,7 @@ func (c *flowClient) note(which int, id workflow.RunID, status workflow.Status) 
 	c.known[which][id] = status
 }
 
-// look looks at a run.
+// look reads a run.
 func (c *flowClient) look(which int, id workflow.RunID) error {
 	c.mu.Lock()
 	before := c.known[which][id]
@@ -186,8 +186,8 @@ func (c *flowClient) look(which int, id workflow.RunID) error {
 	return err
 }
 
-// work carries out some of what runs call, or leaves it until its time is over; all of it well when
-// nobody works any more.
+// work carries out some of the calls of runs, or lets them time out. If well is set, during the
+// audit, all succeed.
 func (c *flowClient) work(which int, well bool) error {
 	ctx, rng, worker := context.Background(), c.Rand(), fmt.Sprintf("worker %d", c.Client())
 	tasks, err := c.actions[which].Await(ctx, worker, []string{stepping, undoing}, action.Max(1+rng.IntN(4)))
@@ -214,7 +214,7 @@ func (c *flowClient) work(which int, well bool) error {
 	return err
 }
 
-// completed notes that a call was completed for sure: once and never again.
+// completed notes that a call was certainly completed, which must happen only once.
 func (c *flowClient) completed(t *action.Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,8 +224,8 @@ func (c *flowClient) completed(t *action.Task) {
 	c.done[t.IdempotencyKey] = true
 }
 
-// Audit works off what is left: all runs end, and what they have done is undone unless they have
-// completed.
+// Audit does the remaining work. All runs must end, and those that did not complete must have
+// compensated their steps.
 func (j *flowJob) Audit(w World) {
 	c := j.client(w)
 	for which := range c.flows {
@@ -243,7 +243,7 @@ func (j *flowJob) Audit(w World) {
 	}
 }
 
-// runs returns the runs that are known.
+// runs returns the known runs.
 func (c *flowClient) runs(which int) (ids []workflow.RunID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +254,7 @@ func (c *flowClient) runs(which int) (ids []workflow.RunID) {
 	return ids
 }
 
-// rests looks at a run, and at its history if it has ended.
+// rests checks a run, and its history if it has ended.
 func (c *flowClient) rests(which int, id workflow.RunID) bool {
 	ctx := context.Background()
 	run, err := c.flows[which].Runs().Get(ctx, id)
@@ -286,13 +286,13 @@ func (c *flowClient) rests(which int, id workflow.RunID) bool {
 	return true
 }
 
-// foldTrip returns what does not fit together in the history of a run, or with the run.
+// foldTrip returns an inconsistency in the history of a run, or between the history and the run.
 func foldTrip(run *workflow.Run, events []workflow.Event) string {
 	if int64(len(events)) != run.Events || len(events) == 0 || events[0].Type != workflow.WorkflowStarted {
 		return fmt.Sprintf("its history has %d events, of %d", len(events), run.Events)
 	}
 	undo, open := []string(nil), ""
-	failed := "" // the step that has failed last: what its calls have done before has to be undone, if there is anything
+	failed := "" // the last failed step: effects of its calls, if any, must be compensated
 	for _, e := range events {
 		compensated := e.Step == "_start" || e.Step == "fan"
 		switch e.Type {
@@ -308,7 +308,7 @@ func foldTrip(run *workflow.Run, events []workflow.Event) string {
 				failed = e.Step
 			}
 		case workflow.CompensationStarted:
-			if e.Step == open || e.Step == failed { // it was cancelled, or nobody knows what it has done
+			if e.Step == open || e.Step == failed { // it was cancelled, or its effects are unknown
 				undo = append(undo, e.Step)
 			}
 			if open, failed = "", ""; len(undo) == 0 || undo[len(undo)-1] != e.Step {
@@ -327,7 +327,7 @@ func foldTrip(run *workflow.Run, events []workflow.Event) string {
 	return ""
 }
 
-// count compares what the plain namespace lists with what it counts.
+// count compares the listings of the plain namespace with its counts.
 func (c *flowClient) count() bool {
 	ctx, store := context.Background(), c.flows[0]
 	return insist(c, func() error {

@@ -12,37 +12,37 @@ import (
 // The namespaces of all works.
 const (
 	Plain  = "plain"  // in one shard
-	Spread = "spread" // over all
-	Apart  = "apart"  // in one shard too, another one if there are several
+	Spread = "spread" // in all shards
+	Apart  = "apart"  // in one shard, another one if there are several
 )
 
-// MaxValue is the limit of the nodes for values.
+// MaxValue is the nodes' limit for values.
 const MaxValue = 16 << 10
 
-// World is where a client works: a simulation, or a cluster of processes that are killed.
+// World is the environment of a client: a simulation, or a cluster of processes that are killed.
 type World interface {
-	// Router leads to the nodes.
+	// Router returns a router to the nodes.
 	Router() *engine.Router
 	// Rand is for one client, or for clients that take turns.
 	Rand() *rand.Rand
 	// Client returns the client's number.
 	Client() int
-	// Working reports whether the client is to go on with another act, after a pause.
+	// Working reports whether the client should do another act, after a pause.
 	Working() bool
-	// Sleep waits; false means that the run has ended and nothing may wait any more.
+	// Sleep waits; false means that the run has ended and waiting must stop.
 	Sleep(time.Duration) bool
-	// Lossy reports whether acknowledged writes may have been lost: what was checked with them in
-	// mind can not be any more.
+	// Lossy reports whether acknowledged writes may have been lost. Checks that rely on them are
+	// impossible then.
 	Lossy() bool
-	// Async reports whether a crash of the power makes it so.
+	// Async reports whether a power failure makes the world lossy.
 	Async() bool
-	// Note is told the outcome of each call. Errors that nobody should get fail the run.
+	// Note records the outcome of each call. Errors that no client should get fail the run.
 	Note(error)
 	// Failf fails the run.
 	Failf(format string, args ...any)
 }
 
-// Work is done by clients, beside others.
+// Work is done by clients, concurrently with other works.
 type Work struct {
 	Name    string
 	Clients int
@@ -51,15 +51,15 @@ type Work struct {
 
 // Job is a work in one run. Its methods may be called by several clients at once.
 type Job interface {
-	// Open makes what the job needs, before anybody works on it; false if it could not.
+	// Open creates what the job needs, before any client works on it; false if that failed.
 	Open(World) bool
 	// Do is the work of a client.
 	Do(World)
-	// Audit looks at everything once more, when nobody works and all nodes are well.
+	// Audit checks everything once more, when no client works and all nodes are up.
 	Audit(World)
 }
 
-// Works are done in every suite.
+// Works lists the works of every suite.
 var Works = []Work{
 	{"bank", 2, newBankJob},
 	{"queue", 2, newQueueJob},
@@ -90,7 +90,7 @@ func Open(w World) bool {
 	return true
 }
 
-// insist repeats a call until it succeeds; false if the run has ended instead.
+// insist repeats a call until it succeeds; false if the run ends first.
 func insist(w World, call func() error) bool {
 	for {
 		err := call()
@@ -104,7 +104,7 @@ func insist(w World, call func() error) bool {
 	}
 }
 
-// upTo draws a duration below max.
+// upTo draws a random duration below max.
 func upTo(w World, max time.Duration) time.Duration {
 	return time.Duration(w.Rand().Int64N(int64(max)))
 }
