@@ -9,14 +9,14 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// The bank: enough accounts that transfers cross, few enough that they meet.
+// The bank has enough accounts that transfers overlap, few enough that they conflict.
 const (
 	Accounts       = 20
 	openingBalance = 100
 )
 
-// Bank is twenty accounts in one shard whose balances always sum to the same: every transfer is a
-// transaction, so no snapshot may show half of one. Prefix must be unique to the bank and hold a
+// Bank is twenty accounts in one shard whose balances always have the same sum. Every transfer is a
+// transaction, so no snapshot may show half of one. Prefix must be unique to the bank and contain a
 // {tag} if the namespace is spread.
 //
 //	node.Txn(ns).Do(bank.Open()...).Commit(ctx)
@@ -34,7 +34,7 @@ func (b Bank) Keys() []string {
 	return keys
 }
 
-// Open returns the operations that open all accounts, to be done once.
+// Open returns the operations that open all accounts. They must be done once.
 func (b Bank) Open() []engine.Operation {
 	var ops []engine.Operation
 	for _, key := range b.Keys() {
@@ -44,7 +44,7 @@ func (b Bank) Open() []engine.Operation {
 }
 
 // Transfer returns the operations that move a random amount from one account to another. They are
-// refused if it is not there.
+// refused if the balance is too low.
 func (b Bank) Transfer(rng *rand.Rand) []engine.Operation {
 	keys := b.Keys()
 	from, to := rng.IntN(Accounts), rng.IntN(Accounts-1)
@@ -55,8 +55,8 @@ func (b Bank) Transfer(rng *rand.Rand) []engine.Operation {
 	return []engine.Operation{kv.IncrOp(keys[from], -amount, kv.Min(0)), kv.IncrOp(keys[to], amount)}
 }
 
-// Check returns an error unless the accounts of one snapshot read are all there and sum to what was
-// paid in. A bank that was not opened yet has none.
+// Check returns an error unless the accounts of one snapshot read are complete and sum to the
+// initial deposit. A bank that was not opened yet may have no accounts.
 func (b Bank) Check(accounts map[string]kv.Entry) error {
 	if len(accounts) == 0 {
 		return nil

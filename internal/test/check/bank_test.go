@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestBank runs a bank on a node in memory: the operations it hands out have to keep the sum, some
-// of them refused.
+// TestBank runs a bank on an in-memory node. Its operations must keep the sum, though some are
+// refused.
 func TestBank(t *testing.T) {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxRemembered bounds the states that a Cluster remembers of a shard to some 50 MiB. Replicas that
-// lag further are not compared.
+// maxRemembered bounds the states that a Cluster keeps per shard to about 50 MiB. Replicas that lag
+// further are not compared.
 const maxRemembered = 1 << 20
 
-// Cluster compares what replicas of shards are seen to hold: equal state at equal index, whoever
-// applied it and however often, and one leader in a term. It is safe for concurrent use.
+// Cluster compares the observed state of replicas: equal state at equal index, on all nodes and
+// after any number of restarts, and one leader per term. It is safe for concurrent use.
 type Cluster struct {
 	mu      sync.Mutex // guards what follows
 	states  map[engine.ShardID]map[uint64]seenState
@@ -35,7 +35,7 @@ type reign struct {
 	term  uint64
 }
 
-// NewCluster returns a Cluster that has seen nothing.
+// NewCluster returns an empty Cluster.
 func NewCluster() *Cluster {
 	return &Cluster{
 		states:  make(map[engine.ShardID]map[uint64]seenState),
@@ -43,8 +43,8 @@ func NewCluster() *Cluster {
 	}
 }
 
-// Applied notes what a node's replica of a shard holds. It returns an error if another one, or this
-// one before a restart, was different at the same index, or if this one has gone back.
+// Applied notes the state of a node's replica of a shard. It returns an error if another replica,
+// or this one before a restart, differed at the same index, or if this one has gone back.
 func (c *Cluster) Applied(shard engine.ShardID, node uint64, a engine.Applied) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,8 @@ func (c *Cluster) Applied(shard engine.ShardID, node uint64, a engine.Applied) e
 	return nil
 }
 
-// Restart notes that a node's process has ended: its replicas may come back with what was durable,
-// and apply the rest again.
+// Restart notes that a node's process has ended. Its replicas may return with what was durable, and
+// apply the rest again.
 func (c *Cluster) Restart(node uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +81,8 @@ func (c *Cluster) Restart(node uint64) {
 	}
 }
 
-// Lost notes that entries of a shard above an index are gone, as after a power failure of an async
-// node, which is alone: others may come in their place.
+// Lost notes that entries of a shard above an index are lost, as after a power failure of an async
+// node without followers. Other entries may replace them.
 func (c *Cluster) Lost(shard engine.ShardID, index uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *Cluster) Lost(shard engine.ShardID, index uint64) {
 	}
 }
 
-// Leader notes that a node was seen to lead a shard in a term. It returns an error if another one
+// Leader notes that a node was seen leading a shard in a term. It returns an error if another node
 // has led in the same term.
 func (c *Cluster) Leader(shard engine.ShardID, term, node uint64) error {
 	c.mu.Lock()

@@ -51,7 +51,7 @@ func TestClusterLeaders(t *testing.T) {
 	expect(t, "second leader", c.Leader(0, 2, 2), "nodes 1 and 2 both lead in term 2")
 }
 
-// expect checks an error: "" stands for none.
+// expect checks an error: "" means none.
 func expect(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Deliveries is what producers and consumers of one queue, or of one consumer group, did and were
-// told, and Check whether each item was delivered at least once, none behind its acknowledgement,
-// under attempts that only rise, and to whom it may be.
+// Deliveries records the calls of producers and consumers of one queue, or of one consumer group,
+// and their results. Check verifies that each item was delivered at least once, never after its
+// acknowledgement, with rising attempts, and only to permitted consumers.
 //
 //	d.MaybeSent("a")
 //	e, err := jobs.Enqueue(ctx, "q", []byte("a"))
@@ -22,66 +22,65 @@ import (
 //	_, err = jobs.Ack(ctx, "q", messages[0].Receipt)
 //	s.Done(now()) // or s.Stale(now()), or s.Never(), or nothing
 //
-// Calls whose outcome is not known may have had any, at any time behind their begin. Times only
-// order calls, so any unit will do. It is safe for concurrent use. Bodies name items: they must be
-// unique.
+// Calls of unknown outcome may have had any, at any time after their start. Times only order calls,
+// so any unit will do. It is safe for concurrent use. Bodies identify items: they must be unique.
 type Deliveries struct {
-	// Max is how often an item may be delivered; 0 means there is no limit.
+	// Max is the maximum number of deliveries of an item; 0 means no limit.
 	Max int
-	// Ordered says that items of a key are delivered in the order of their Place, the later ones
-	// only when the earlier ones are done or are with the same consumer: stream.KeyShared.
+	// Ordered requires that items of a key are delivered in order of Place. A later one may only be
+	// delivered when the earlier ones are done or with the same consumer: stream.KeyShared.
 	Ordered bool
-	// Excuses says that not all attempts count against Max: those of an item that was delivered
-	// behind another one of its key, which failed. Those that ended with a consumer that Left are
+	// Excuses permits attempts that do not count against Max: those of an item that was delivered
+	// after another one of its key, which failed. Attempts that ended with a consumer that Left are
 	// excused in any case.
 	Excuses bool
-	// Rising says that first deliveries come in the order of Place within a Lane, whoever gets
-	// them: groups that are not stream.KeyShared.
+	// Rising requires that first deliveries come in order of Place within a Lane, to any consumer:
+	// groups that are not stream.KeyShared.
 	Rising bool
 
 	mu    sync.Mutex // guards what follows, and all Reads and Settlements
 	items map[string]*item
-	lost  map[string]int64 // by consumer: when the first of the reads began that it was never told of
-	left  map[string]bool  // consumers that may have left, handing back what they had
-	taken int              // items that may have been taken for good by reads that nobody was told of
-	since int64            // when the first of those reads began
+	lost  map[string]int64 // by consumer: start of its first read without a result
+	left  map[string]bool  // consumers that may have left, releasing their items
+	taken int              // items that may have been taken for good by reads without a result
+	since int64            // start of the first of those reads
 }
 
-// Item is what a producer sent.
+// Item is an item sent by a producer.
 type Item struct {
 	Body  string
-	Key   string // "" has no order
-	At    string // its one place in queue or stream
+	Key   string // "": unordered
+	At    string // its unique place in the queue or stream
 	Lane  int    // partition
 	Place uint64 // its place among those of its lane
 }
 
-// Delivery is what a consumer was told of an item.
+// Delivery is a delivery of an item as reported to a consumer.
 type Delivery struct {
 	Body, At string
 	Key      string
 	Lane     int
 	Place    uint64
 	Attempt  int
-	LSN      uint64 // grows from one delivery of an item to the next; 0: not told
-	Until    int64  // before that a receipt has to be good; 0: not told
+	LSN      uint64 // grows from one delivery of an item to the next; 0: unknown
+	Until    int64  // the receipt must be valid until then; 0: unknown
 }
 
 type item struct {
 	Item
-	sent       bool // for sure
-	known      bool // there was a producer who sent it, perhaps
+	sent       bool // certainly
+	known      bool // perhaps sent by a producer
 	deliveries []delivered
 	settled    []*Settlement
 	dead       *Dead
-	taken      bool // perhaps, by a read that nobody was told of
+	taken      bool // perhaps, by a read without a result
 }
 
 type delivered struct {
 	Delivery
 	consumer        string
 	began, returned int64
-	index           int // in what its read returned
+	index           int // in the result of its read
 }
 
 // Outcome is how a consumer ends a delivery.
@@ -89,9 +88,9 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Acked  Outcome = iota // done: it may never be delivered again
-	Nacked                // it is to be delivered again
-	Buried                // it is to be a dead letter at once
+	Acked  Outcome = iota // done: it must never be delivered again
+	Nacked                // must be delivered again
+	Buried                // must become a dead letter at once
 )
 
 func (o Outcome) String() string { return [...]string{"ack", "nack", "burial"}[o] }
@@ -107,13 +106,13 @@ type Settlement struct {
 	began, returned int64
 }
 
-// Dead is a dead letter, as it was found in the end.
+// Dead is a dead letter found at the end.
 type Dead struct {
 	Body     string
 	Attempts int
 }
 
-// NewDeliveries returns Deliveries of a queue or group that was empty.
+// NewDeliveries returns Deliveries for an empty queue or group.
 func NewDeliveries() *Deliveries {
 	return &Deliveries{items: make(map[string]*item), lost: make(map[string]int64), left: make(map[string]bool)}
 }
@@ -127,7 +126,7 @@ func (d *Deliveries) itemLocked(body string) *item {
 	return i
 }
 
-// Sent notes an item whose sending was acknowledged.
+// Sent notes that the sending of an item was acknowledged.
 func (d *Deliveries) Sent(i Item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +141,7 @@ func (d *Deliveries) MaybeSent(body string) {
 	d.itemLocked(body).known = true
 }
 
-// NotSent notes that the sending of an item was refused for sure.
+// NotSent notes that the sending of an item was definitely refused.
 func (d *Deliveries) NotSent(body string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,10 +155,10 @@ type Read struct {
 	began    int64
 }
 
-// Read notes that a consumer asks for items. It must come before the node can have seen the call.
+// Read notes that a consumer requests items. Call it before the node can have seen the request.
 func (d *Deliveries) Read(now int64, consumer string) *Read { return &Read{d, consumer, now} }
 
-// Done notes what the consumer was given.
+// Done notes the items that the consumer received.
 func (r *Read) Done(now int64, list ...Delivery) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
@@ -169,7 +168,7 @@ func (r *Read) Done(now int64, list ...Delivery) {
 	}
 }
 
-// Taken notes what the consumer was given for good: it is done with that.
+// Taken notes items that the consumer received for good, without an acknowledgement.
 func (r *Read) Taken(now int64, list ...Delivery) {
 	r.Done(now, list...)
 	r.of.mu.Lock()
@@ -182,7 +181,7 @@ func (r *Read) Taken(now int64, list ...Delivery) {
 	}
 }
 
-// UnknownTaken is Unknown for a read that may have been given up to n items for good.
+// UnknownTaken is Unknown for a read that may have taken up to n items for good.
 func (r *Read) UnknownTaken(n int) {
 	r.Unknown()
 	r.of.mu.Lock()
@@ -193,15 +192,15 @@ func (r *Read) UnknownTaken(n int) {
 	r.of.taken += n
 }
 
-// Left notes that a consumer leaves, or has perhaps left: what it then had does not count as an
-// attempt. It must come before the call.
+// Left notes that a consumer leaves, or may have left. The items that it holds do not count as
+// attempts. Call it before the call itself.
 func (d *Deliveries) Left(consumer string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.left[consumer] = true
 }
 
-// Unknown notes that the consumer may have been given items that it does not know of.
+// Unknown notes that the consumer may have been assigned items without receiving them.
 func (r *Read) Unknown() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
@@ -210,8 +209,8 @@ func (r *Read) Unknown() {
 	}
 }
 
-// Settle notes that the consumer of a delivery ends it. It must come before the node can have seen
-// the call. One that is never ended counts as unknown.
+// Settle notes that a consumer ends a delivery. Call it before the node can have seen the call. A
+// settlement that is never ended counts as unknown.
 func (d *Deliveries) Settle(now int64, of Delivery, o Outcome) *Settlement {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -221,13 +220,13 @@ func (d *Deliveries) Settle(now int64, of Delivery, o Outcome) *Settlement {
 	return s
 }
 
-// Done notes that the delivery was ended so.
+// Done notes that the delivery ended that way.
 func (s *Settlement) Done(now int64) { s.end(now, done) }
 
-// Stale notes a definite refusal: the delivery was over by then.
+// Stale notes a definite refusal: the delivery had already ended.
 func (s *Settlement) Stale(now int64) { s.end(now, refused) }
 
-// Never notes that the call had no effect, which says nothing of the delivery.
+// Never notes that the call had no effect, which implies nothing about the delivery.
 func (s *Settlement) Never() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -252,15 +251,15 @@ func (d *Deliveries) Dead(dead Dead) error {
 	return nil
 }
 
-// Totals are what a queue or group says of itself. Of a group, Acked is all that is neither dead
-// nor pending.
+// Totals are the counters of a queue or group. For a group, Acked is the number of items that are
+// neither dead nor pending.
 type Totals struct{ Enqueued, Ready, Delayed, Leased, Dead, Acked int64 }
 
-// Report says how much Check has seen.
+// Report counts what Check has seen.
 type Report struct{ Items, Deliveries, Repeated, Acks, Doubtful, Stale, Dead int }
 
-// Check returns an error unless all of it could have happened, given that in the end nothing was
-// left to deliver.
+// Check returns an error unless the whole history is possible, given that nothing was left to
+// deliver at the end.
 func (d *Deliveries) Check(t Totals) (Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -280,7 +279,8 @@ func (d *Deliveries) Check(t Totals) (Report, error) {
 	return r, r.compare(t)
 }
 
-// vanish accounts for items that nobody knows to have been sent, nor to have been taken.
+// vanish accounts for items of unknown outcome, possibly sent and possibly taken by a read without
+// a result.
 func (d *Deliveries) vanish(r *Report, t Totals) {
 	for _, i := range d.items {
 		if d.taken > 0 && t.Enqueued > int64(r.Items) && i.known && !i.sent && len(i.deliveries) == 0 && i.dead == nil {
@@ -291,7 +291,7 @@ func (d *Deliveries) vanish(r *Report, t Totals) {
 	}
 }
 
-// Report says how much has been noted so far.
+// Report returns the counts so far.
 func (d *Deliveries) Report() (r Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,7 +303,7 @@ func (d *Deliveries) Report() (r Report) {
 
 func (r *Report) count(i *item) {
 	if !i.sent && len(i.deliveries) == 0 && i.dead == nil {
-		return // it may have been sent, and it was not
+		return // it may have been sent, but was not
 	}
 	r.Items++
 	r.Deliveries += len(i.deliveries)
@@ -326,7 +326,7 @@ func (r *Report) count(i *item) {
 	}
 }
 
-// compare checks what the queue or group says of itself against what was seen.
+// compare compares the counters of the queue or group with the history.
 func (r *Report) compare(t Totals) error {
 	if sum := t.Ready + t.Delayed + t.Leased + t.Dead + t.Acked; sum != t.Enqueued {
 		return fmt.Errorf("%+v: that is %d items of %d", t, sum, t.Enqueued)
@@ -343,8 +343,8 @@ func (r *Report) compare(t Totals) error {
 	return nil
 }
 
-// order sorts deliveries of an item: by log sequence number, if there are any, else by attempt and
-// time.
+// order sorts deliveries of an item: by log sequence number if they have one, otherwise by attempt
+// and time.
 func (a *delivered) order(b delivered) int {
 	switch {
 	case a.LSN != b.LSN:
@@ -377,13 +377,13 @@ func (d *Deliveries) checkItem(i *item) error {
 	return d.checkEnd(i)
 }
 
-// checkAttempts checks the deliveries of an item by themselves.
+// checkAttempts checks the deliveries of one item.
 func (d *Deliveries) checkAttempts(i *item) error {
 	for n := range i.deliveries {
 		one := &i.deliveries[n]
 		switch {
 		case i.At == "":
-			i.At, i.Key, i.Lane, i.Place = one.At, one.Key, one.Lane, one.Place // of a sending in doubt
+			i.At, i.Key, i.Lane, i.Place = one.At, one.Key, one.Lane, one.Place // for a send of unknown outcome
 		case one.At != i.At:
 			return fmt.Errorf("delivered from %s, but it was sent once, to %s", one.At, i.At)
 		}
@@ -403,8 +403,8 @@ func (d *Deliveries) checkAttempts(i *item) error {
 	return nil
 }
 
-// excusable returns how many of the deliveries of an item before an attempt may not count: those to
-// consumers that left, also if they were never told.
+// excusable returns how many deliveries of an item before an attempt may not count: those to
+// consumers that left, whether they were received or not.
 func (d *Deliveries) excusable(i *item, before int) (n int) {
 	unseen := before - 1
 	for k := range i.deliveries {
@@ -423,7 +423,7 @@ func (d *Deliveries) excusable(i *item, before int) (n int) {
 	return n
 }
 
-// checkSettled checks what ended the deliveries of an item.
+// checkSettled checks the settlements of an item.
 func (i *item) checkSettled() error {
 	var acked *Settlement
 	for _, s := range i.settled {
@@ -458,7 +458,7 @@ func (i *item) checkSettled() error {
 	return nil
 }
 
-// checkRefused checks that a receipt was refused because its lease was over.
+// checkRefused checks that a receipt was refused because its lease had ended.
 func (i *item) checkRefused(s *Settlement) error {
 	for _, other := range i.settled {
 		if other != s && other.attempt == s.attempt && other.state != refused && other.began < s.returned {
@@ -474,7 +474,7 @@ func (i *item) checkRefused(s *Settlement) error {
 	return nil
 }
 
-// checkEnd checks what has become of an item.
+// checkEnd checks the final state of an item.
 func (d *Deliveries) checkEnd(i *item) error {
 	acked, maybe, buried := false, false, false
 	for _, s := range i.settled {
@@ -514,7 +514,7 @@ func (d *Deliveries) checkEnd(i *item) error {
 	return nil
 }
 
-// String lists what has happened to the item.
+// String lists the events of the item.
 func (i *item) String() string {
 	s := fmt.Sprintf("  %+v, sent for sure: %v, dead: %v\n", i.Item, i.sent, i.dead != nil)
 	for _, one := range i.deliveries {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// story feeds Deliveries one thing after the other, each call in a time of its own.
+// story feeds Deliveries with a sequence of calls, each at its own time.
 type story struct {
 	*Deliveries
 	t      *testing.T
@@ -23,7 +23,7 @@ func (s *story) tick() int64 {
 	return s.now
 }
 
-// send sends items with a key, "a/key" being item a.
+// send sends items with a key; "a/key" is item a.
 func (s *story) send(items ...string) {
 	for _, name := range items {
 		body, key, _ := strings.Cut(name, "/")
@@ -34,14 +34,14 @@ func (s *story) send(items ...string) {
 	}
 }
 
-// of returns a delivery of "a2": item a, attempt 2.
+// of returns the delivery named "a2": item a, attempt 2.
 func (s *story) of(name string) Delivery {
 	body, attempt := name[:1], int(name[1]-'0')
 	i := s.places[body]
 	return Delivery{Body: body, At: i.At, Key: i.Key, Place: i.Place, Attempt: attempt, LSN: uint64(attempt)}
 }
 
-// read delivers such items in one call.
+// read delivers the named items in one call.
 func (s *story) read(consumer string, names ...string) {
 	r := s.Read(s.tick(), consumer)
 	var list []Delivery
@@ -71,7 +71,7 @@ func (s *story) bury(body string, attempts int) {
 	}
 }
 
-// TestDeliveries feeds histories that could have happened, and ones that could not.
+// TestDeliveries feeds possible and impossible histories.
 func TestDeliveries(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell func(s *story)
@@ -213,8 +213,7 @@ func checkStory(t *testing.T, s *story, all Totals, want string) {
 	}
 }
 
-// TestDeliveriesInOrder feeds histories of keys, of the items a and b, one of which is before the
-// other.
+// TestDeliveriesInOrder feeds histories of keys, with items a and b, one before the other.
 func TestDeliveriesInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell func(s *story)
@@ -266,7 +265,7 @@ func TestDeliveriesInOrder(t *testing.T) {
 	}
 }
 
-// TestDeliveriesRise feeds histories of a group in which first deliveries come in order.
+// TestDeliveriesRise feeds histories of a group whose first deliveries come in order.
 func TestDeliveriesRise(t *testing.T) {
 	for want, names := range map[string][]string{
 		"":                           {"a1", "b1", "c1"},
@@ -284,8 +283,8 @@ func TestDeliveriesRise(t *testing.T) {
 	}
 }
 
-// TestDeliveriesThatAreExcused feeds histories of a group whose consumers leave with what they
-// have.
+// TestDeliveriesThatAreExcused feeds histories of a group whose consumers leave while holding
+// items.
 func TestDeliveriesThatAreExcused(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell func(s *story)
@@ -327,7 +326,7 @@ func TestDeliveriesThatAreExcused(t *testing.T) {
 	}
 }
 
-// TestDeliveriesForGood feeds histories of reads with nothing to acknowledge.
+// TestDeliveriesForGood feeds histories of reads that need no acknowledgement.
 func TestDeliveriesForGood(t *testing.T) {
 	take := func(s *story, names ...string) {
 		r := s.Deliveries.Read(s.tick(), "x")

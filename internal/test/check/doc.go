@@ -1,7 +1,6 @@
-// Package check says whether what nodes answered is what they promise. Every suite feeds the same
-// checkers, whatever it does to the nodes meanwhile: simulators, kills, power cuts, networks that
-// fail.
+// Package check verifies that the answers of nodes keep the guarantees. All suites use the same
+// checkers, whatever faults they inject: simulators, kills, power failures, network failures.
 //
-// A checker is fed while a suite runs and asked at the end; it never talks to a node. Each has
-// tests that feed it histories it must refuse, because a checker that never failed proves nothing.
+// A checker is fed while a suite runs and queried at the end; it never talks to a node. Each has
+// tests with histories that it must refuse, because a checker that has never failed proves nothing.
 package check

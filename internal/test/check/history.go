@@ -14,19 +14,19 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// MaxOperations is how many operations of one key a History takes: beyond it the search for an
-// order may not end.
+// MaxOperations is the maximum number of operations per key in a History. Beyond it the search for
+// an order may not end.
 const MaxOperations = 500
 
-// checkTime is how long Check may search, over all keys. A verdict that is not found within it
-// counts as a failure.
+// checkTime bounds the search of Check over all keys. If the search does not finish in time, Check
+// fails.
 const checkTime = 60 * time.Second
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
-// The operations of a History. CAS is a Put on the condition that the key's revision is
-// Op.Revision, or, when that is 0, that the key does not exist.
+// The operations of a History. CAS is a Put on condition that the key's revision is Op.Revision or,
+// if that is 0, that the key does not exist.
 const (
 	Get Kind = iota
 	Put
@@ -37,26 +37,26 @@ const (
 
 func (k Kind) String() string { return [...]string{"get", "put", "delete", "incr", "cas"}[k] }
 
-// Op is an operation as a client asks for it.
+// Op is an operation as a client requests it.
 type Op struct {
-	Client   int // from 0; a client does one thing at a time
+	Client   int // from 0; a client does one operation at a time
 	Kind     Kind
 	Key      string
-	Value    string // of Put and CAS: never the same twice for one key, also not when an attempt is repeated
+	Value    string // for Put and CAS: unique per key, even when an attempt is repeated
 	Revision uint64 // the condition of CAS
-	Delta    int64  // of Incr
+	Delta    int64  // for Incr
 }
 
-// Result is what a client was told.
+// Result is the answer to a client.
 type Result struct {
-	Found    bool   // of Get
-	Value    string // of Get
-	Revision uint64 // of the value read, or of the write; 0 if the client was not told
-	Number   int64  // of Incr
+	Found    bool   // for Get
+	Value    string // for Get
+	Revision uint64 // of the value read, or of the write; 0 if unknown to the client
+	Number   int64  // for Incr
 }
 
-// History is what clients did to keys and were told, and Check whether some order of single
-// operations, one after the other and each between its call and its return, explains all of it
+// History records the operations of clients on keys and their answers. Check verifies that some
+// sequential order of the operations, each between its call and its return, explains all answers
 // (Herlihy and Wing, Linearizability, 1990).
 //
 //	p := h.Invoke(now(), check.Op{Kind: check.Put, Key: "k", Value: "v1"})
@@ -64,10 +64,10 @@ type Result struct {
 //	p.Done(now(), check.Result{Revision: w.Revision}) // or p.Refused(now(), err), or p.Unknown(now())
 //
 // A crash needs no operation of its own: append a read of every key when the node is back. Times
-// only order operations, so any unit will do; events of equal times happened in the order in which
+// only order operations, so any unit will do. Events at equal times happened in the order in which
 // they were recorded. It is safe for concurrent use.
 type History struct {
-	// Dir is where Check leaves a picture of what it refuses, as HTML; "" is nowhere.
+	// Dir is where Check writes an HTML picture of a refused history; "" means nowhere.
 	Dir string
 
 	mu     sync.Mutex // guards what follows and all Pendings
@@ -78,17 +78,17 @@ type History struct {
 // NewHistory returns an empty history.
 func NewHistory() *History { return &History{keys: make(map[string][]*Pending)} }
 
-// moment is when something was recorded.
+// moment is the time of a recorded event.
 type moment struct{ time, event int64 }
 
 func (m moment) compare(o moment) int {
 	return cmp.Or(cmp.Compare(m.time, o.time), cmp.Compare(m.event, o.event))
 }
 
-// never is when operations return whose outcome nobody knows: they may take effect until then.
+// never is the return time of operations with unknown outcome: they may take effect until then.
 var never = moment{math.MaxInt64, math.MaxInt64}
 
-// Pending is an operation that has been called. One that is never ended counts as Unknown.
+// Pending is an operation that has been called. One that never ends counts as Unknown.
 type Pending struct {
 	history          *History
 	op               Op
@@ -120,15 +120,15 @@ func (h *History) momentLocked(now int64) moment {
 	return moment{now, h.events}
 }
 
-// Done records that the operation was carried out. A Get that finds nothing is done, too.
+// Done records that the operation was carried out. That includes a Get that finds nothing.
 func (p *Pending) Done(now int64, r Result) { p.end(now, done, r, nil) }
 
-// Refused records a definite error: the operation never took effect. What the error says of the key
-// (kv.ErrConflict, kv.ErrNotFound) has to be true as well.
+// Refused records a definite error: the operation never took effect. What the error implies about
+// the key (kv.ErrConflict, kv.ErrNotFound) must be true as well.
 func (p *Pending) Refused(now int64, err error) { p.end(now, refused, Result{}, err) }
 
-// Unknown records that the outcome is not known: the operation may take effect at any time after
-// its call, or never.
+// Unknown records an unknown outcome: the operation may take effect at any time after its call, or
+// never.
 func (p *Pending) Unknown(now int64) { p.end(now, unknown, Result{}, nil) }
 
 func (p *Pending) end(now int64, o outcome, r Result, err error) {
@@ -140,7 +140,7 @@ func (p *Pending) end(now int64, o outcome, r Result, err error) {
 	}
 }
 
-// Operations returns how many operations were recorded.
+// Operations returns the number of recorded operations.
 func (h *History) Operations() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,8 +150,8 @@ func (h *History) Operations() (n int) {
 	return n
 }
 
-// Check returns nil if the history could have happened, key by key. Else its error says for which
-// key it could not, and what the first answer was that contradicts all before it.
+// Check returns nil if the history is possible, key by key. Otherwise its error names the key, and
+// the first answer that contradicts everything before it.
 func (h *History) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +176,8 @@ func (h *History) checkKey(key string, deadline time.Time) error {
 	return h.linearize(key, ops, deadline)
 }
 
-// checkValues returns an error if a value was read that nobody wrote, or whose write was refused.
+// checkValues returns an error if a value was read that was never written, or whose write was
+// refused.
 func checkValues(ops []*Pending) error {
 	written, sums := make(map[string]*Pending), false
 	for _, p := range ops {
@@ -241,12 +242,12 @@ func (p *Pending) answer() string {
 	return fmt.Sprintf("revision %d", r.Revision)
 }
 
-// observation returns what a refusal says of the key, if it says anything.
+// observation returns what a refusal reveals about the key, if anything.
 func (p *Pending) observation() (known bool, c conflict) {
 	var detail *kv.ConflictError
 	var bound *kv.BoundError
 	switch {
-	case errors.As(p.err, &bound): // a conflict with the bounds of a counter, of another key perhaps
+	case errors.As(p.err, &bound): // a conflict with the bounds of a counter, perhaps of another key
 	case errors.As(p.err, &detail):
 		return true, conflict{told: true, revision: detail.Revision}
 	case errors.Is(p.err, engine.ErrConflict):

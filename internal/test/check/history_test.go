@@ -13,11 +13,11 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// record feeds a history of the key "k" from text, one operation a line, in any order:
+// record feeds a history of the key "k" from text, one operation per line, in any order:
 //
 //	call-return  put V | cas V R | delete | incr D | get  ->  outcome
 //
-// The outcome is a revision, "V@R" or "none" of a get, "=N" of an incr, "unknown", "busy",
+// The outcome is a revision, "V@R" or "none" for a get, "=N" for an incr, "unknown", "busy",
 // "missing", "conflict" or "conflict R".
 func record(t *testing.T, h *History, text string) {
 	t.Helper()
@@ -209,8 +209,8 @@ func TestHistoryKeysAreApart(t *testing.T) {
 	}
 }
 
-// TestHistoryOfManyUnknown has what a suite with many faults brings: a tenth of all outcomes is
-// unknown, ten clients at once.
+// TestHistoryOfManyUnknown checks a history like that of a suite with many faults: a tenth of all
+// outcomes is unknown, with ten clients at once.
 func TestHistoryOfManyUnknown(t *testing.T) {
 	h := NewHistory()
 	revision := uint64(0)

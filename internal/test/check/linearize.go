@@ -12,17 +12,17 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is the state of one key. After a write whose client was not told the revision, it is
-// only known to be above a bound.
+// register is the state of one key. After a write whose revision is unknown to the client, the
+// revision only has a lower bound.
 type register struct {
 	exists   bool
 	value    string
-	revision uint64 // of the last write or delete, or, if not exact, less than that
+	revision uint64 // of the last write or delete; a lower bound of it if not exact
 	exact    bool
 }
 
-// conflict is what a refusal says of the key: its revision, 0 if it does not exist, or, if not
-// told, only that it is not the one of the condition.
+// conflict is what a refusal reveals about the key: its revision, 0 if it does not exist. If the
+// revision is unknown, it only differs from the one of the condition.
 type conflict struct {
 	told     bool
 	revision uint64
@@ -39,8 +39,7 @@ func (s register) String() string {
 	return fmt.Sprintf("%q of revision %s%d", s.value, about, s.revision)
 }
 
-// at returns the state as known when the key is seen to exist at a revision, and whether that can
-// be.
+// at returns the state after the key is observed at a revision, and whether that is possible.
 func (s register) at(revision uint64) (register, bool) {
 	if !s.exists || s.exact && s.revision != revision || !s.exact && revision <= s.revision {
 		return s, false
@@ -49,7 +48,7 @@ func (s register) at(revision uint64) (register, bool) {
 	return s, true
 }
 
-// step returns the state after an operation, and whether its outcome fits.
+// step returns the state after an operation, and whether its outcome is possible.
 func (s register) step(p *Pending) (register, bool) {
 	switch {
 	case p.outcome == refused:
@@ -59,7 +58,7 @@ func (s register) step(p *Pending) (register, bool) {
 	}
 	next, ok := s.change(p)
 	if p.outcome == unknown {
-		return next, true // with a condition that does not hold it was refused, and nobody heard of it
+		return next, true // with a condition that does not hold it was refused, and the refusal was lost
 	}
 	return next, ok
 }
@@ -88,7 +87,7 @@ func (s register) refuse(p *Pending) (register, bool) {
 	return s.at(c.revision)
 }
 
-// holds reports whether a key in this state may meet the condition of a CAS.
+// holds reports whether a key in this state may satisfy the condition of a CAS.
 func (s register) holds(revision uint64) bool {
 	if revision == 0 {
 		return !s.exists
@@ -97,8 +96,8 @@ func (s register) holds(revision uint64) bool {
 	return ok
 }
 
-// change returns the state after a write; ok is false, and the state as before, if it had been
-// refused or been answered otherwise.
+// change returns the state after a write. If the write would have been refused or answered
+// differently, it returns the old state, and ok is false.
 func (s register) change(p *Pending) (next register, ok bool) {
 	next = register{exists: true, value: p.op.Value, revision: s.revision}
 	switch p.op.Kind {
@@ -151,7 +150,7 @@ var model = porcupine.Model{
 	DescribeState: func(state any) string { return state.(register).String() },
 }
 
-// linearize looks for an order of the operations of a key.
+// linearize searches for an order of the operations of a key.
 func (h *History) linearize(key string, ops []*Pending, deadline time.Time) error {
 	ops = slices.DeleteFunc(slices.Clone(ops), func(p *Pending) bool { return !p.matters() })
 	verdict := search(ops, deadline)
@@ -172,7 +171,7 @@ func (h *History) linearize(key string, ops []*Pending, deadline time.Time) erro
 	return fmt.Errorf("%w\nsee %s", err, picture)
 }
 
-// matters reports whether the operation says something, or may have done something.
+// matters reports whether the operation reveals something, or may have had an effect.
 func (p *Pending) matters() bool {
 	switch p.outcome {
 	case unknown:
@@ -192,8 +191,8 @@ func search(ops []*Pending, deadline time.Time) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, operations(ops), left)
 }
 
-// operations numbers calls and returns in their order: the search takes those of one time as
-// concurrent.
+// operations numbers calls and returns in their order, because the search treats operations at the
+// same time as concurrent.
 func operations(ops []*Pending) []porcupine.Operation {
 	var moments []moment
 	for _, p := range ops {
@@ -214,8 +213,8 @@ func operations(ops []*Pending) []porcupine.Operation {
 	return list
 }
 
-// contradiction says which answer is the first that has no explanation. What is illegal stays so
-// when more is known, so the answer can be found by halving.
+// contradiction returns the first answer that has no explanation. An illegal history stays illegal
+// when more is known, so bisection finds the answer.
 func contradiction(ops []*Pending, deadline time.Time) error {
 	answers := slices.DeleteFunc(slices.Clone(ops), func(p *Pending) bool { return p.returned == never })
 	slices.SortFunc(answers, func(a, b *Pending) int { return a.returned.compare(b.returned) })
@@ -235,8 +234,8 @@ func contradiction(ops []*Pending, deadline time.Time) error {
 	return fmt.Errorf("%s", s.String())
 }
 
-// knownAt returns the operations as they were known at a moment: what had not returned might still
-// have had any outcome.
+// knownAt returns the operations as known at a moment: those that had not returned might still have
+// any outcome.
 func knownAt(ops []*Pending, m moment) (known []*Pending) {
 	for _, p := range ops {
 		if p.called.compare(m) > 0 {
@@ -253,7 +252,7 @@ func knownAt(ops []*Pending, m moment) (known []*Pending) {
 	return known
 }
 
-// draw leaves a picture of the search in dir.
+// draw writes a picture of the search to dir.
 func draw(dir, key string, ops []*Pending) (path string, err error) {
 	_, info := porcupine.CheckOperationsVerbose(model, operations(ops), checkTime)
 	path = filepath.Join(dir, fmt.Sprintf("history-%x.html", key))

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// maxBefore bounds how many earlier items of its key a delivery is compared with: a consumer holds
-// no more of one at a time.
+// maxBefore bounds the number of earlier items of its key that a delivery is compared with. A
+// consumer holds no more items of a key at a time.
 const maxBefore = 64
 
-// lane is what orders items: a partition, or a key in it.
+// lane is a scope of order between items: a partition, or a key in it.
 type lane struct {
 	number int
 	key    string
@@ -51,9 +51,9 @@ func sortItems(items []*item) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.Place, b.Place) })
 }
 
-// checkLane checks that no two items have one place, and that first deliveries come in order.
+// checkLane checks that no two items have the same place, and that first deliveries come in order.
 func (d *Deliveries) checkLane(items []*item) error {
-	var latest *delivered // of the first deliveries so far, the one that was asked for last
+	var latest *delivered // the first delivery so far whose read started last
 	for n, i := range items {
 		if n > 0 && items[n-1].Place == i.Place && i.Place > 0 {
 			return fmt.Errorf("items %q and %q are both at %d", items[n-1].Body, i.Body, i.Place)
@@ -81,7 +81,7 @@ func (d *Deliveries) checkPair(earlier, i *item) error {
 	for n := range i.deliveries {
 		one := &i.deliveries[n]
 		if lost, known := d.lost[one.consumer]; known && lost < one.returned {
-			continue // he may have got the earlier one without knowing
+			continue // the consumer may have been assigned the earlier one without receiving it
 		}
 		if earlier.overBefore(one.returned) || earlier.taken && d.since < one.returned {
 			continue
@@ -93,7 +93,7 @@ func (d *Deliveries) checkPair(earlier, i *item) error {
 	return nil
 }
 
-// overBefore reports whether the item may have been done by a time.
+// overBefore reports whether the item may have been done at a time.
 func (i *item) overBefore(now int64) bool {
 	if i.dead != nil || !i.sent && len(i.deliveries) == 0 {
 		return true
@@ -106,10 +106,10 @@ func (i *item) overBefore(now int64) bool {
 	return false
 }
 
-// mayBeWith returns an error if an item that was not done can not have been with the consumer of
-// another delivery.
+// mayBeWith returns an error if an unfinished item cannot have been with the consumer of another
+// delivery.
 func (i *item) mayBeWith(one *delivered) error {
-	var last *delivered // that was over when the other one was asked for
+	var last *delivered // that had ended when the other read started
 	for n := range i.deliveries {
 		if of := &i.deliveries[n]; of.returned < one.began {
 			last = of
@@ -133,7 +133,7 @@ func (i *item) mayBeWith(one *delivered) error {
 	return fmt.Errorf("was with %s (attempt %d) and not acked", last.consumer, last.Attempt)
 }
 
-// nackedBefore reports whether a delivery had been given back for sure by a time.
+// nackedBefore reports whether a delivery had certainly been nacked at a time.
 func (i *item) nackedBefore(of *delivered, now int64) bool {
 	for _, s := range i.settled {
 		if s.outcome != Acked && s.state == done && s.attempt == of.Attempt && s.began > of.returned && s.returned < now {

@@ -9,28 +9,28 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// Queue is what producers and consumers of one queue did and were told: a message that was accepted
-// is delivered until it is acked, none is delivered that nobody enqueued, or whose Ack was
-// acknowledged before it was asked for, each delivery of a message is another attempt, and a
-// receipt is worth nothing once there is a later one. It is safe for concurrent use. Payloads must
-// be unique.
+// Queue records the calls of producers and consumers of one queue, and their results. An accepted
+// message is delivered until it is acked. No message is delivered that was never enqueued, or whose
+// Ack was acknowledged before the request for it. Each delivery of a message is a new attempt, and
+// a receipt is invalid once there is a later one. It is safe for concurrent use. Payloads must be
+// unique.
 type Queue struct {
 	mu       sync.Mutex // guards what follows
 	messages map[string]*queued
-	calls    int64 // counts everything that is noted
+	calls    int64 // counts all recorded events
 }
 
-// queued is what is known of a message.
+// queued is the known state of a message.
 type queued struct {
 	seq      uint64
 	accepted bool
-	attempts []int // of its deliveries, in order of being told
-	requeued bool  // so its attempts count nothing any more
+	attempts []int // of its deliveries, in the order in which they were reported
+	requeued bool  // so its attempts no longer count
 	ackAsked bool
-	acked    int64 // when that was told; 0: it was not
+	acked    int64 // when the Ack was acknowledged; 0: it was not
 }
 
-// NewQueue returns the check of a queue that is empty.
+// NewQueue returns the check of an empty queue.
 func NewQueue() *Queue { return &Queue{messages: make(map[string]*queued)} }
 
 // Enqueue notes that a message is about to be enqueued.
@@ -42,7 +42,8 @@ func (q *Queue) Enqueue(payload string) {
 	}
 }
 
-// Enqueued notes that a message was accepted. It returns an error if it has been told another Seq.
+// Enqueued notes that a message was accepted. It returns an error if another Seq was reported
+// before.
 func (q *Queue) Enqueued(payload string, seq uint64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,21 +62,21 @@ func (m *queued) number(payload string, seq uint64) error {
 	return nil
 }
 
-// Refused notes that a message was certainly not accepted.
+// Refused notes that a message was definitely not accepted.
 func (q *Queue) Refused(payload string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.messages, payload)
 }
 
-// Asked is a call that was made and is not answered yet.
+// Asked is a call without an answer yet.
 type Asked struct {
 	queue *Queue
 	at    int64
 	stale map[queue.Receipt]bool
 }
 
-// Dequeue notes that somebody asks for messages.
+// Dequeue notes that a consumer requests messages.
 func (q *Queue) Dequeue() *Asked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +84,7 @@ func (q *Queue) Dequeue() *Asked {
 	return &Asked{queue: q, at: q.calls}
 }
 
-// Got notes what a Dequeue returned.
+// Got notes the result of a Dequeue.
 func (a *Asked) Got(messages []queue.Message) error {
 	q := a.queue
 	q.mu.Lock()
@@ -140,7 +141,7 @@ func (a *Asked) Acked(messages ...queue.Message) error {
 	return nil
 }
 
-// Requeued notes that a dead letter was, or may have been, requeued: its attempts begin anew.
+// Requeued notes that a dead letter was, or may have been, requeued: its attempts start over.
 func (q *Queue) Requeued(payload string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,8 +150,8 @@ func (q *Queue) Requeued(payload string) {
 	}
 }
 
-// Check compares what is left, dead letters included, with what has to be, and the counters of the
-// queue with each other. Ask when nobody does anything any more.
+// Check compares the remaining messages, dead letters included, with the expected ones, and the
+// counters of the queue with each other. Call it when all clients have stopped.
 func (q *Queue) Check(s queue.Stats, left []queue.Message) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ func handed(payload string, seq uint64, attempt int) queue.Message {
 		Receipt: queue.Receipt(payload + string(rune('0'+attempt)))}
 }
 
-// TestQueue feeds the checker histories that are right, and such that it has to refuse.
+// TestQueue feeds the checker with valid histories, and with histories that it must refuse.
 func TestQueue(t *testing.T) {
 	accept := func(q *Queue, payload string, seq uint64) error {
 		q.Enqueue(payload)
@@ -24,7 +24,7 @@ func TestQueue(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps func(q *Queue) []error
-		want  string // "" is right
+		want  string // "": valid
 	}{
 		{"delivered, given up, delivered and acked", func(q *Queue) []error {
 			return []error{

@@ -8,13 +8,13 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// maxReplicaProblems bounds the error of Replica: the first few say what to look for.
+// maxReplicaProblems bounds the error of Replica; the first few problems suffice to start with.
 const maxReplicaProblems = 10
 
-// Replica returns an error that names what can not be in the log and the state of any shard of a
-// node: an entry that no machine knows, a counter that is wrong, a row without its timer, a gap in
-// a history. It reads everything, in whatever state the node is between two steps; what it does not
-// say is whether the right things are there.
+// Replica returns an error that lists impossible contents of the log and the state of any shard of
+// a node: an entry unknown to all machines, a wrong counter, a row without its timer, a gap in a
+// history. It reads everything, in any state of the node between two steps. It does not check that
+// the right data is there.
 func Replica(s *shard.Stepper) error {
 	var problems []error
 	more := 0

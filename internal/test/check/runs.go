@@ -9,11 +9,11 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// Runs is what callers and workers of actions did and were told: an invocation that was accepted
-// makes one run, which workers get until it has ended and never behind that, each time as another
-// attempt; it ends once, in the way that somebody asked for or that its attempts leave, and what an
-// attempt says that is over is refused. It is safe for concurrent use. Inputs of invocations must
-// be unique.
+// Runs records the calls of callers and workers of actions, and their results. An accepted
+// invocation makes one run. Workers receive it until it has ended and never afterwards, each time
+// as a new attempt. It ends once, in a way that a call requested or that its attempts imply, and
+// calls for an attempt that has ended are refused. It is safe for concurrent use. Inputs of
+// invocations must be unique.
 //
 //	r.Invoke(`"a"`)
 //	i, err := store.Invoke(ctx, "job", []byte(`"a"`))
@@ -25,37 +25,37 @@ import (
 //	err = store.Complete(ctx, tasks[0].Run, "worker", []byte("1"))
 //	err = end.Done() // or end.Refused(), or nothing
 type Runs struct {
-	// Loose says that any worker may give back what it has.
+	// Loose permits any worker to release its runs.
 	Loose bool
 
 	mu     sync.Mutex // guards what follows, and all calls and ends
 	runs   map[action.RunID]*ran
 	inputs map[string]*invocation
 	ticks  map[string]action.RunID // by idempotency key
-	calls  int64                   // counts everything that is noted
+	calls  int64                   // counts all recorded events
 }
 
-// invocation is what is known of an input.
+// invocation is the known state of an input.
 type invocation struct {
-	run     action.RunID // "": not known
+	run     action.RunID // "": unknown
 	refused bool
 }
 
-// ran is what is known of a run.
+// ran is the known state of a run.
 type ran struct {
 	sure    bool         // its invocation was acknowledged, or a worker has had it
-	told    map[int]bool // attempts that workers were told of
-	workers []string     // which these were
+	told    map[int]bool // attempts reported to workers
+	workers []string     // the workers of these attempts
 	last    int          // the latest of them
-	loose   bool         // one of them was given back, perhaps: attempts that do not count have the number of a later one
+	loose   bool         // perhaps one was released: attempts that do not count have the number of a later one
 	ends    []*RunEnd
-	retried *RunEnd // the last attempt that ended, for sure, and was followed by another one
-	ended   *RunEnd // what ended it, for sure
-	at      int64   // when that was known
-	seen    bool    // it was there in the end
+	retried *RunEnd // the last attempt that certainly ended and was followed by another one
+	ended   *RunEnd // what certainly ended it
+	at      int64   // when that became known
+	seen    bool    // it existed at the end
 }
 
-// RunOutcome is how somebody ends a run, or an attempt.
+// RunOutcome is the way in which a call ends a run or an attempt.
 type RunOutcome uint8
 
 // The outcomes.
@@ -70,17 +70,17 @@ func (o RunOutcome) String() string {
 	return [...]string{"result", "failure", "error", "cancellation"}[o]
 }
 
-// RunEnd is a call that ends an attempt, or a run.
+// RunEnd is a call that ends an attempt or a run.
 type RunEnd struct {
 	Run     action.RunID
 	How     RunOutcome
-	Attempt int    // of all but Cancels
-	Last    bool   // no other attempt is left
-	Worker  string // likewise
-	Text    string // output, error or reason: no other call has it
+	Attempt int    // for all except Cancels
+	Last    bool   // no attempts are left
+	Worker  string // for all except Cancels
+	Text    string // output, error or reason, unique among all calls
 
 	of      *Runs
-	stale   string // why it can not be accepted
+	stale   string // why it must be refused
 	refused bool
 }
 
@@ -107,7 +107,7 @@ func (r *Runs) Invoke(input string) {
 	}
 }
 
-// Refused notes that an invocation was certainly refused.
+// Refused notes that an invocation was definitely refused.
 func (r *Runs) Refused(input string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +122,7 @@ func (r *Runs) Invoked(input string, id action.RunID) error {
 	return r.madeLocked(input, id)
 }
 
-// madeLocked notes which run an invocation has made.
+// madeLocked notes the run that an invocation has made.
 func (r *Runs) madeLocked(input string, id action.RunID) error {
 	i := r.inputs[input]
 	switch {
@@ -135,7 +135,7 @@ func (r *Runs) madeLocked(input string, id action.RunID) error {
 	return nil
 }
 
-// knownLocked notes whose run it is, as the run itself says.
+// knownLocked notes the invocation of a run, as the run itself reports it.
 func (r *Runs) knownLocked(id action.RunID, source, key string, input []byte) error {
 	if source == "api" {
 		return r.madeLocked(string(input), id)
@@ -147,7 +147,7 @@ func (r *Runs) knownLocked(id action.RunID, source, key string, input []byte) er
 	return nil
 }
 
-// Known returns the runs that somebody was told of.
+// Known returns all runs that were reported.
 func (r *Runs) Known() (ids []action.RunID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,13 +158,13 @@ func (r *Runs) Known() (ids []action.RunID) {
 	return ids
 }
 
-// RunCall is a call that was made and is not answered yet.
+// RunCall is a call without an answer yet.
 type RunCall struct {
 	of *Runs
 	at int64
 }
 
-// Ask notes that somebody asks for runs, to have them or to look at them.
+// Ask notes a request for runs, to execute or to read them.
 func (r *Runs) Ask() RunCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Runs) Ask() RunCall {
 	return RunCall{r, r.calls}
 }
 
-// Got notes what a worker got.
+// Got notes the runs that a worker received.
 func (c RunCall) Got(worker string, tasks ...action.Task) error {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -204,7 +204,7 @@ func (c RunCall) gotLocked(worker string, t *action.Task) error {
 	return nil
 }
 
-// Leaves notes that a worker gives back what it has, or has perhaps done so.
+// Leaves notes that a worker releases its runs, or may have done so.
 func (r *Runs) Leaves(worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,8 +213,7 @@ func (r *Runs) Leaves(worker string) {
 	}
 }
 
-// End notes that somebody ends an attempt, or a run. It must come before the node can have seen the
-// call.
+// End notes that a call ends an attempt or a run. Call it before the node can have seen the call.
 func (r *Runs) End(e RunEnd) *RunEnd {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +245,7 @@ func (e *RunEnd) Done() error {
 	switch {
 	case e.stale != "":
 		return fmt.Errorf("run %s: the %v of attempt %d was accepted, although %s", e.Run, e.How, e.Attempt, e.stale)
-	case one.ended != nil && followed: // before that, as nobody knew yet
+	case one.ended != nil && followed: // the retry came first, but its answer was late
 		return nil
 	case one.ended != nil:
 		return fmt.Errorf("run %s: it ended twice, with the %v of attempt %d and the %v of attempt %d", e.Run, one.ended.How,
@@ -263,7 +262,7 @@ func (e *RunEnd) Done() error {
 	return nil
 }
 
-// Saw notes how a run is.
+// Saw notes the observed state of a run.
 func (c RunCall) Saw(run action.Run) error {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -300,13 +299,13 @@ func (one *ran) checkEnd(run *action.Run) error {
 		return nil
 	case run.Status == action.Failed && run.Code == action.CodeWorkerLost && run.Attempt == run.MaxAttempts:
 		return nil
-	case run.Status == action.Cancelled && run.Source != "api": // its schedule has had it replaced
+	case run.Status == action.Cancelled && run.Source != "api": // replaced on behalf of its schedule
 		return nil
 	}
 	return fmt.Errorf("%w, for which nobody asked", bad)
 }
 
-// explains reports whether the call may have ended the run so.
+// explains reports whether the call may have ended the run this way.
 func (e *RunEnd) explains(run *action.Run) bool {
 	switch e.How {
 	case Cancels:
@@ -318,8 +317,8 @@ func (e *RunEnd) explains(run *action.Run) bool {
 		(e.How == Fails || run.Attempt == run.MaxAttempts)
 }
 
-// Rest notes how a run is when nobody does anything any more, and nothing is left to do: it has
-// ended.
+// Rest notes the final state of a run, when all clients have stopped and no work is left: it must
+// have ended.
 func (r *Runs) Rest(run action.Run) error {
 	if !run.Status.Final() {
 		return fmt.Errorf("run %s is %v in the end, after attempt %d of %d", run.ID, run.Status, run.Attempt, run.MaxAttempts)
@@ -333,7 +332,7 @@ func (r *Runs) Rest(run action.Run) error {
 	return nil
 }
 
-// Check returns an error if a run is lost. It comes behind Rest of all that are there.
+// Check returns an error if a run is lost. Call it after Rest of all existing runs.
 func (r *Runs) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,8 +27,8 @@ func endedRun(id action.RunID, status action.Status, attempt int, text string) a
 	return run
 }
 
-// TestRuns feeds the checker histories that are right, and such that it has to refuse. The input of
-// a run is its id.
+// TestRuns feeds the checker with valid histories, and with histories that it must refuse. The
+// input of a run is its ID.
 func TestRuns(t *testing.T) {
 	accept := func(r *Runs, id action.RunID) error {
 		r.Invoke(string(id))
@@ -42,7 +42,7 @@ func TestRuns(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps func(r *Runs) []error
-		want  string // "" is right
+		want  string // "": valid
 	}{
 		{"failed once, and completed", func(r *Runs) []error {
 			return []error{

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Series is what writers of time series did and were told: a point that was acknowledged has its
-// value until another one is written there or its series is deleted, and no point has a value that
-// nobody wrote. Each series belongs to one writer, who does one thing after the other. It is safe
-// for concurrent use.
+// Series records the writes and reads of time series. An acknowledged point has its value until
+// another one is written there or its series is deleted, and no point has a value that was never
+// written. Each series belongs to one writer, who makes one call at a time. It is safe for
+// concurrent use.
 type Series struct {
 	mu     sync.Mutex // guards what follows
 	series map[string]*seriesHistory
 }
 
-// seriesHistory is what is known of a series.
+// seriesHistory is the known state of a series.
 type seriesHistory struct {
 	points map[int64]*pointHistory
-	unsure bool // a deletion may have happened, or may happen yet
+	unsure bool // a deletion may have happened, or may still happen
 }
 
-// pointHistory is what is known of a point: the value that was acknowledged last, and others that
-// it may have.
+// pointHistory is the known state of a point: the last acknowledged value, and other values that it
+// may have.
 type pointHistory struct {
 	acked float64
-	there bool // acked is
+	there bool // acked is set
 	maybe []float64
-	ever  []float64 // all that were written, but those that were refused
+	ever  []float64 // all that were written and not refused
 }
 
 // NewSeries returns the check of series without points.
@@ -52,7 +52,7 @@ func (h *seriesHistory) point(at time.Time) *pointHistory {
 	return p
 }
 
-// Writing notes that a value is about to be written, which no other write writes.
+// Writing notes that a value is about to be written, which must be unique among all writes.
 func (s *Series) Writing(name string, at time.Time, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Series) Written(name string, at time.Time, value float64) {
 	p.acked, p.there = value, true
 }
 
-// Refused notes that a write has not happened.
+// Refused notes that a write did not happen.
 func (s *Series) Refused(name string, at time.Time, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Series) Deleting(name string) {
 	s.history(name).unsure = true
 }
 
-// Deleted notes that the deletion of a series was acknowledged, and that no other one is under way.
+// Deleted notes that the deletion of a series was acknowledged, and that no other one is active.
 func (s *Series) Deleted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,14 +100,14 @@ func (s *Series) Deleted(name string) {
 	}
 }
 
-// Unsure reports whether a deletion of a series may have happened, or may happen yet.
+// Unsure reports whether a deletion of a series may have happened, or may still happen.
 func (s *Series) Unsure(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.history(name).unsure
 }
 
-// Names returns the series that anything was done to.
+// Names returns the series that were written or deleted.
 func (s *Series) Names() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *Series) Names() (names []string) {
 	return names
 }
 
-// Read compares all points of a series, by times in ms, with what they have to be. Nothing may be
-// written to it meanwhile.
+// Read compares all points of a series, by times in ms, with the expected ones. Nothing may be
+// written to it in the meantime.
 func (s *Series) Read(name string, got map[int64]float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,9 +138,9 @@ func (s *Series) Read(name string, got map[int64]float64) error {
 	return nil
 }
 
-// Strays compares the points of a series with what was ever written to it: for a node that has lost
-// its newest writes. What they have left may be old, and what was deleted may be back, but nothing
-// gets into another series.
+// Strays compares the points of a series with all values ever written to it, for a node that has
+// lost its newest writes. The remaining values may be old, and deleted ones may be back, but none
+// may appear in another series.
 func (s *Series) Strays(name string, got map[int64]float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

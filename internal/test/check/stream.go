@@ -7,19 +7,19 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Stream is what writers have appended to a stream, and what readers may see of it: every
-// acknowledged record, at the ID, offset and LSN that its writer was told, and nothing that nobody
-// wrote; in each partition in the order of their IDs; and all readers the same. It is safe for
-// concurrent use.
+// Stream records the appends of writers to a stream, and what readers may see of it. They must see
+// every acknowledged record, at the ID, offset and LSN reported to its writer, and nothing that was
+// never written. In each partition the records are in order of ID, and all readers see the same.
+// It is safe for concurrent use.
 //
-// Payloads must be unique, so that a record whose outcome is unknown can be recognised.
+// Payloads must be unique, so that a record of unknown outcome can be recognised.
 type Stream struct {
 	mu      sync.Mutex // guards what follows
 	written map[string]bool
 	acked   map[string]stream.Appended // by payload
 	seen    map[recordPosition]string  // payload of each record that a reader has seen
 	seenAt  map[string]recordPosition
-	removed map[int]uint64 // offset in each partition before which records may be gone
+	removed map[int]uint64 // offset in each partition before which records may have been removed
 }
 
 type recordPosition struct {
@@ -27,7 +27,7 @@ type recordPosition struct {
 	offset    uint64
 }
 
-// NewStream returns a Stream that nobody has appended to.
+// NewStream returns a Stream without appends.
 func NewStream() *Stream {
 	return &Stream{
 		written: make(map[string]bool), acked: make(map[string]stream.Appended), seen: make(map[recordPosition]string),
@@ -43,7 +43,7 @@ func (s *Stream) Possible(msg stream.Message) {
 	s.written[string(msg.Payload)] = true
 }
 
-// Appended notes what the writer of a message was told.
+// Appended notes the result of a message's append.
 func (s *Stream) Appended(msg stream.Message, a stream.Appended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Stream) Appended(msg stream.Message, a stream.Appended) {
 	s.acked[string(msg.Payload)] = a
 }
 
-// Removed notes that records of a partition before an offset may be gone, by a trim or by
+// Removed notes that records of a partition before an offset may have been removed, by a trim or by
 // retention.
 func (s *Stream) Removed(partition int, before uint64) {
 	s.mu.Lock()
@@ -59,16 +59,16 @@ func (s *Stream) Removed(partition int, before uint64) {
 	s.removed[partition] = max(s.removed[partition], before)
 }
 
-// Acked returns how many messages have been acknowledged.
+// Acked returns the number of acknowledged messages.
 func (s *Stream) Acked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.acked)
 }
 
-// Check returns an error if what one reader has seen, from the beginning of all partitions on, can
-// not be. complete says that it began when all had been acknowledged that is, so that it has to
-// have seen it.
+// Check returns an error if the records seen by one reader, from the beginning of all partitions,
+// are impossible. complete means that the reader started after all acknowledgements, so that it
+// must have seen all those records.
 func (s *Stream) Check(recs []stream.Record, complete bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Stream) Check(recs []stream.Record, complete bool) error {
 	return nil
 }
 
-// followsLocked checks a record against the one of its partition that the reader has seen before.
+// followsLocked checks a record against the previous one of its partition that the reader has seen.
 func (s *Stream) followsLocked(before, rec *stream.Record) error {
 	next := uint64(1)
 	if before != nil {
@@ -112,7 +112,7 @@ func (s *Stream) followsLocked(before, rec *stream.Record) error {
 	return nil
 }
 
-// knownLocked checks a record against what its writer was told, and what other readers have seen.
+// knownLocked checks a record against the result of its append, and against other readers.
 func (s *Stream) knownLocked(rec *stream.Record) error {
 	payload, at := string(rec.Payload), recordPosition{rec.Partition, rec.Offset}
 	if !s.written[payload] {

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestStream plants what can not be into what a reader sees.
+// TestStream: the check refuses impossible records in a reader's results.
 func TestStream(t *testing.T) {
 	fill := func() (s *Stream, recs []stream.Record) {
 		s = NewStream()

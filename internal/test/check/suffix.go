@@ -10,20 +10,20 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Suffix is what clients of an async node were told, and what power failures took of it: of each
-// shard's acknowledged writes at most the newest ones, none older than the sync interval, and what
-// is written afterwards has revisions that nobody has seen. It is safe for concurrent use.
+// Suffix records the acknowledged writes of an async node, and what power failures took of them.
+// Only the newest writes of a shard may be lost, none older than the sync interval. Writes
+// afterwards must have revisions that no client has seen before. It is safe for concurrent use.
 //
-// Each write should have a key of its own, or be looked for by its revision in the key's history:
-// what was overwritten is not lost.
+// Each write should have a key of its own, or be looked up by its revision in the key's history: an
+// overwritten value is not lost.
 type Suffix struct {
 	mu     sync.Mutex // guards shards
 	shards map[engine.ShardID]*acked
 }
 
-// Write is a write as its client knows it.
+// Write is a write as known to its client.
 type Write struct {
-	At       int64 // when it was acknowledged, in the unit of the caller's choice
+	At       int64 // time of the acknowledgement, in a unit of the caller's choice
 	Revision uint64
 	Key      string
 	Value    string
@@ -47,7 +47,7 @@ func (s *Suffix) shardLocked(id engine.ShardID) *acked {
 	return a
 }
 
-// Acked notes an acknowledged write. It returns an error if its revision has been given out before.
+// Acked notes an acknowledged write. It returns an error if its revision was assigned before.
 func (s *Suffix) Acked(shard engine.ShardID, w Write) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,9 +66,10 @@ func (s *Suffix) Acked(shard engine.ShardID, w Write) error {
 	return nil
 }
 
-// PowerFailed looks, once the node is back, at what it has kept. at is when the power failed and
-// interval how much of the time before may be missing; present says whether a write is still there,
-// as it was. It returns how many are lost, and an error if they are not the newest ones or too old.
+// PowerFailed checks what the node has kept, once it is back. at is the time of the power failure,
+// and interval the maximum time of writes before it that may be missing. present reports whether a
+// write still exists unchanged. PowerFailed returns the number of lost writes, and an error if they
+// are not the newest ones or too old.
 func (s *Suffix) PowerFailed(at, interval int64, present func(engine.ShardID, Write) (bool, error)) (lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +84,7 @@ func (s *Suffix) PowerFailed(at, interval int64, present func(engine.ShardID, Wr
 }
 
 func (a *acked) lose(oldest int64, present func(Write) (bool, error)) (lost int, err error) {
-	var first *Write // that is lost
+	var first *Write // the first one lost
 	byRevision := func(v, w Write) int { return cmp.Compare(v.Revision, w.Revision) }
 	for _, w := range slices.SortedFunc(maps.Values(a.writes), byRevision) {
 		a.floor = max(a.floor, w.Revision)

@@ -8,19 +8,20 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Watch is what watchers of keys in one shard were told, and what they had to be told: every change
-// of a key, in order, none twice and none missing, also when they ask again after an error. It is
-// safe for concurrent use, but each Viewer is for one goroutine.
+// Watch records the events that watchers of keys in one shard received, and those that they had to
+// receive. These are all changes of a key, in order, without duplicates or gaps, even when the
+// watcher resumes after an error. It is safe for concurrent use, but each Viewer is for one
+// goroutine.
 //
-// Values must be unique per key, so that a change whose outcome is unknown can be recognised.
+// Values must be unique per key, so that a change of unknown outcome can be recognised.
 type Watch struct {
 	mu        sync.Mutex // guards what follows
 	committed map[uint64]kv.Event
-	possible  map[change]uint64 // revision at which it was told, 0 if it was not
+	possible  map[change]uint64 // revision at which it was reported, 0 if it was not
 	told      map[uint64]kv.Event
 }
 
-// change is an event without what only the node knows.
+// change is an event without the data that only the node knows.
 type change struct {
 	kind       kv.EventType
 	key, value string
@@ -28,21 +29,21 @@ type change struct {
 
 func changeOf(e kv.Event) change { return change{e.Type, e.Key, string(e.Value)} }
 
-// NewWatch returns a Watch of keys that nobody has written.
+// NewWatch returns a Watch of keys without changes.
 func NewWatch() *Watch {
 	return &Watch{committed: make(map[uint64]kv.Event), possible: make(map[change]uint64), told: make(map[uint64]kv.Event)}
 }
 
-// Committed notes an acknowledged change: type, key, value (of a put) and revision. It may be told
-// before that.
+// Committed notes an acknowledged change: type, key, value (of a put) and revision. Watchers may
+// receive it earlier.
 func (w *Watch) Committed(e kv.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.committed[e.Revision] = e
 }
 
-// Possible notes a change of unknown outcome: type, key and value. An expiry is one, too; of
-// deletes and expiries of a key that are only possible any number may be told.
+// Possible notes a change of unknown outcome: type, key and value. That includes expiries. Any
+// number of possible deletes and expiries of a key may be reported.
 func (w *Watch) Possible(e kv.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,9 +52,9 @@ func (w *Watch) Possible(e kv.Event) {
 	}
 }
 
-// Check returns an error if watchers were told something that nobody did, or different things of
-// one revision. Ask when every change has been noted; it does not say that something is missing:
-// that is Viewer.Check.
+// Check returns an error if watchers received an event without a change, or different events for
+// one revision. Call it when every change has been noted. It does not detect missing events;
+// Viewer.Check does.
 func (w *Watch) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,10 +84,10 @@ func describe(e kv.Event) string {
 // Viewer is one watcher.
 type Viewer struct {
 	watch *Watch
-	since uint64                // all changes behind it have to be told; MaxUint64 while that is not known
-	asked uint64                // nothing up to it may be told any more
-	seen  map[string][]kv.Event // told since the last snapshot began, by key
-	last  map[string]uint64     // highest revision told before, by key
+	since uint64                // all later changes must be reported; MaxUint64 while unknown
+	asked uint64                // no change up to this revision may be reported any more
+	seen  map[string][]kv.Event // events since the last snapshot began, by key
+	last  map[string]uint64     // highest revision reported before, by key
 }
 
 // View returns a watcher that begins with a snapshot.
@@ -94,15 +95,15 @@ func (w *Watch) View() *Viewer {
 	return &Viewer{watch: w, since: math.MaxUint64, seen: make(map[string][]kv.Event), last: make(map[string]uint64)}
 }
 
-// ViewFrom returns a watcher that begins behind a revision: kv.FromRevision.
+// ViewFrom returns a watcher that begins after a revision: kv.FromRevision.
 func (w *Watch) ViewFrom(revision uint64) *Viewer {
 	v := w.View()
 	v.Resume(revision)
 	return v
 }
 
-// Event notes what the watcher was told. It returns an error if that can not follow what it was
-// told before.
+// Event notes an event that the watcher received. It returns an error if the event cannot follow
+// the previous ones.
 func (v *Viewer) Event(e kv.Event) error {
 	switch e.Type {
 	case kv.EventCompacted:
@@ -125,8 +126,8 @@ func (v *Viewer) Event(e kv.Event) error {
 	return nil
 }
 
-// follows checks an event against the one of its key before. Versions count a key's changes, so
-// they show gaps; a deleted key that was forgotten begins anew.
+// follows checks an event against the previous one of its key. Versions count a key's changes, so
+// they reveal gaps; they restart after a deleted key is forgotten.
 func (v *Viewer) follows(e kv.Event) error {
 	if e.Revision <= v.asked {
 		return fmt.Errorf("told %v, but asked for what follows revision %d", describe(e), v.asked)
@@ -148,7 +149,7 @@ func (v *Viewer) follows(e kv.Event) error {
 	return nil
 }
 
-// Resume notes that the watcher asks again, from a revision: what came behind it is told once more.
+// Resume notes that the watcher resumes from a revision: later events are sent once more.
 func (v *Viewer) Resume(revision uint64) {
 	for key, seen := range v.seen {
 		for len(seen) > 0 && seen[len(seen)-1].Revision > revision {
@@ -159,7 +160,7 @@ func (v *Viewer) Resume(revision uint64) {
 	v.since, v.asked = min(v.since, revision), revision
 }
 
-// Restart notes that the watcher asks again for a snapshot.
+// Restart notes that the watcher requests another snapshot.
 func (v *Viewer) Restart() {
 	for key, seen := range v.seen {
 		if len(seen) > 0 {
@@ -170,9 +171,9 @@ func (v *Viewer) Restart() {
 	v.since, v.asked = math.MaxUint64, 0
 }
 
-// Check returns an error if the watcher was not told of a committed change up to a revision, by
-// which time it has to know it: of an EventProgress, or of an event for a change that nothing was
-// concurrent with.
+// Check returns an error if the watcher missed a committed change up to a revision. By then it must
+// have received that change: the revision is that of an EventProgress, or of an event for a change
+// without concurrent ones.
 func (v *Viewer) Check(upTo uint64) error {
 	v.watch.mu.Lock()
 	defer v.watch.mu.Unlock()
@@ -198,15 +199,15 @@ func (v *Viewer) Check(upTo uint64) error {
 	return nil
 }
 
-// mayBeGoneLocked reports whether the key has been deleted, perhaps, at a revision that only the
-// node knows.
+// mayBeGoneLocked reports whether the key may have been deleted, at a revision known only to the
+// node.
 func (w *Watch) mayBeGoneLocked(key string) bool {
 	_, deleted := w.possible[change{kind: kv.EventDelete, key: key}]
 	_, expired := w.possible[change{kind: kv.EventExpire, key: key}]
 	return deleted || expired
 }
 
-// mustKnow reports whether no snapshot can have stood for the change.
+// mustKnow reports whether no snapshot can have replaced the change's event.
 func (v *Viewer) mustKnow(c kv.Event) bool {
 	seen := v.seen[c.Key]
 	return c.Revision > v.since || len(seen) > 0 && c.Revision > seen[0].Revision

@@ -22,7 +22,7 @@ func gone(key string, revision, version uint64) kv.Event {
 
 func progress(revision uint64) kv.Event { return kv.Event{Type: kv.EventProgress, Revision: revision} }
 
-// committed is what the histories below are about.
+// committed is the changes that the histories below are about.
 var committed = []kv.Event{
 	put("a", "1", 1, 1), put("b", "2", 2, 1), put("a", "3", 3, 2), gone("b", 4, 2), put("c", "5", 5, 1), put("a", "6", 6, 3), put("b", "7",
 		7, 3),
@@ -52,7 +52,7 @@ func newWatchOf(events []kv.Event) *Watch {
 	return w
 }
 
-// tell feeds a watcher and asks what it lacks.
+// tell feeds a watcher with events and returns the error of its Check.
 func tell(v *Viewer, events []kv.Event, upTo uint64) error {
 	for _, e := range events {
 		if err := v.Event(e); err != nil {
@@ -140,8 +140,7 @@ func TestWatchOfWhatNobodyDid(t *testing.T) {
 	expect(t, "second watcher", w.View().Event(put("a", "2", 1, 1)), "told of one revision")
 }
 
-// TestWatchOfANode has a real watch checked while keys come and go, cut and resumed at every
-// twentieth event.
+// TestWatchOfANode checks a real watch while keys change, cut and resumed at every twentieth event.
 func TestWatchOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := floe.Open(floe.Config{Shards: 1})
@@ -187,7 +186,7 @@ func writeAll(t *testing.T, store *kv.Store, w *Watch, last *uint64) {
 	}
 }
 
-// follow tells v what a watch tells until it is at a revision. The watch is given up and resumed
+// follow feeds v with the events of a watch up to a revision. It cancels and resumes the watch
 // several times.
 func follow(store *kv.Store, v *Viewer, until uint64, opts []kv.WatchOption) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
