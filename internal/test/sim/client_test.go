@@ -10,28 +10,28 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// client is a coroutine that uses the nodes by way of an engine.Door, which it is itself: a call
-// hands the command to a node that believes to lead the shard, and control back to the simulation
-// until the outcome is known.
+// client is a coroutine that uses the nodes through an engine.Door, which it implements itself. A
+// call passes the command to a node that believes it leads the shard. Then it yields to the
+// simulation until the outcome is known.
 type client struct {
 	sim    *sim
 	id     int
 	router *engine.Router
 
-	ready   func() bool // what it waits for
+	ready   func() bool // condition to continue
 	next    func() (struct{}, bool)
 	stop    func()
 	yield   func(struct{}) bool
 	over    bool // its work is done
 	auditor bool // it works while others wait
-	ended   bool // it was stopped: nothing may wait any more
+	ended   bool // it was stopped and must not wait any more
 }
 
 // patience is how long a client waits for an outcome. It is longer than elections, so that most
 // outcomes become known.
 const patience = 5 * time.Second
 
-// spawn starts a client that does work once it is its turn.
+// spawn starts a client that executes work when it is scheduled.
 func (s *sim) spawn(work func(*client)) {
 	c := &client{sim: s, id: len(s.clients)}
 	c.router = engine.NewRouter(c)
@@ -42,7 +42,7 @@ func (s *sim) spawn(work func(*client)) {
 	s.clients = append(s.clients, c)
 }
 
-// resume lets the client go on if what it waits for has come.
+// resume continues the client if its condition holds.
 func (c *client) resume() {
 	if c.over || c.ready != nil && !c.ready() {
 		return
@@ -54,7 +54,7 @@ func (c *client) resume() {
 	}
 }
 
-// await gives control back until ready; false if the run has ended instead.
+// await yields until ready; it returns false if the run ends first.
 func (c *client) await(ready func() bool) bool {
 	if c.ended {
 		return false
@@ -70,7 +70,7 @@ func (c *client) sleep(d time.Duration) bool {
 	return c.await(func() bool { return c.sim.now >= until })
 }
 
-// working reports whether the client is to go on with its next command, after a pause.
+// working reports whether the client should issue another command, after a pause.
 func (c *client) working() bool {
 	s := c.sim
 	return s.issued < s.plan.commands && c.sleep(s.random(2*s.plan.think)) && s.issued < s.plan.commands
@@ -80,7 +80,7 @@ func (c *client) working() bool {
 func (c *client) Shards() int { return c.sim.plan.shards }
 
 // Pause lets simulated time pass. A client is an engine.SerialDoor: it has one goroutine, which
-// runs when it is its turn.
+// runs only when it is scheduled.
 func (c *client) Pause(_ context.Context, d time.Duration) error {
 	if !c.sleep(d) {
 		return context.Canceled
@@ -88,7 +88,7 @@ func (c *client) Pause(_ context.Context, d time.Duration) error {
 	return nil
 }
 
-// call is what a client asked of one process of a node.
+// call is a client's call to one process of a node.
 type call struct {
 	client   *client
 	node     *node
@@ -96,8 +96,8 @@ type call struct {
 	deadline time.Duration
 }
 
-// dial chooses a node for a shard, waiting for one that believes to lead it. Now and then it takes
-// any.
+// dial chooses a node for a shard, waiting for one that believes it leads it. Sometimes it takes
+// any node.
 func (c *client) dial(id engine.ShardID) (call, error) {
 	s := c.sim
 	hasty := s.rng.IntN(30) == 0
@@ -113,15 +113,15 @@ func (c *client) dial(id engine.ShardID) (call, error) {
 	return call{c, n, n.host, s.now + patience}, nil
 }
 
-// waitUntil waits until ready, or for so long.
+// waitUntil waits until ready, or until a deadline.
 func (c *client) waitUntil(deadline time.Duration, ready func() bool) {
 	if !ready() {
 		c.await(func() bool { return ready() || c.sim.now >= deadline })
 	}
 }
 
-// reachable returns the nodes that the client can ask: those that believe to lead the shard, and
-// now and then all.
+// reachable returns the nodes that the client can call: those that believe they lead the shard, and
+// sometimes all.
 func (c *client) reachable(id engine.ShardID) []*node {
 	s := c.sim
 	if s.verdict.looking && !c.auditor {
@@ -143,7 +143,7 @@ func (c *client) reachable(id engine.ShardID) []*node {
 	return up
 }
 
-// await waits for an answer; false if none can come any more.
+// await waits for an answer; it returns false if none can come any more.
 func (c *call) await(answered func() bool) bool {
 	got := false
 	return c.client.await(func() bool {
@@ -152,7 +152,7 @@ func (c *call) await(answered func() bool) bool {
 	}) && got
 }
 
-// Propose hands the command to a node and waits until its outcome is known; see engine.Door.
+// Propose passes the command to a node and waits for its outcome; see engine.Door.
 func (c *client) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	call, err := c.dial(id)
 	if err != nil {
@@ -169,8 +169,7 @@ func (c *client) Propose(_ context.Context, id engine.ShardID, cmd engine.Comman
 	return o.Result, o.Err
 }
 
-// outcome waits for a ticket's outcome. The command stays under way if nobody waits for it any
-// more.
+// outcome waits for a ticket's outcome. The command stays pending if the client stops waiting.
 func (s *sim) outcome(c *call, t *shard.Ticket) (o engine.Outcome, known bool) {
 	c.node.open++
 	waiting := true
@@ -189,14 +188,14 @@ func (s *sim) outcome(c *call, t *shard.Ticket) (o engine.Outcome, known bool) {
 	return o, known
 }
 
-// orphan is a command whose client has given up.
+// orphan is a command abandoned by its client.
 type orphan struct {
 	node  *node
 	host  *shard.Stepper
 	ended func() bool
 }
 
-// Query asks a node that leads; see engine.Door.
+// Query queries a node that leads; see engine.Door.
 func (c *client) Query(_ context.Context, id engine.ShardID, q engine.Query) error {
 	call, err := c.dial(id)
 	if err != nil {
@@ -210,7 +209,7 @@ func (c *client) Query(_ context.Context, id engine.ShardID, q engine.Query) err
 		if !errors.Is(err, context.Canceled) {
 			return err
 		}
-		// The query waits for a change: it is asked again with the next one.
+		// The query waits for a change: it is repeated after the next one.
 		at := call.host.State(id).Applied.Index
 		call.deadline = c.sim.now + patience
 		changed := call.await(func() bool {

@@ -14,27 +14,27 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// disk is what a node's processes, one after the other, keep their files on. It can lose what was
-// not synced, and stop in the middle of a step.
+// disk stores the files of a node's successive processes. It can lose unsynced data, and stop in
+// the middle of a step.
 type disk struct {
 	mem *vfs.MemFS
 
-	// stopAt counts down the operations that change files. At zero, what a power failure there
-	// would leave is put aside, and the step goes on for nothing.
+	// stopAt counts down the operations that change files. At zero, the disk saves what a power
+	// failure would leave at that point, and the rest of the step has no effect.
 	stopAt  int
-	synced  *vfs.MemFS // set once the disk has stopped, as is written
+	synced  *vfs.MemFS // set once the disk has stopped, like written
 	written *vfs.MemFS
 
 	mu      sync.Mutex // guards removed; no I/O under it
-	removed []string   // files of the state that are gone for good with the end of the step
+	removed []string   // state files that will be removed for good at the end of the step
 }
 
 func newDisk(mem *vfs.MemFS) *disk { return &disk{mem: mem} }
 
-// stopped reports whether nothing that happens now matters any more.
+// stopped reports whether the disk has stopped, so that nothing that follows matters.
 func (d *disk) stopped() bool { return d.synced != nil }
 
-// operation is called before every one that changes files.
+// operation is called before every operation that changes files.
 func (d *disk) operation() {
 	if d.stopAt == 0 {
 		return
@@ -54,7 +54,7 @@ func (d *disk) stop() {
 var everything = vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))}
 
 // sweep ends a step. Pebble removes files in the background, before or after its directory happens
-// to be synced: here it is always after.
+// to be synced; here it is always after.
 func (d *disk) sweep() error {
 	d.mu.Lock()
 	removed := d.removed
@@ -68,9 +68,8 @@ func (d *disk) sweep() error {
 	return errors.Join(errs...)
 }
 
-// afterPowerLoss returns the disk when the power failed: what was synced, and every 4 KiB block and
-// name of the rest with a probability. Pebble's CrashClone does the same, but in the order of a
-// map.
+// afterPowerLoss returns the disk after a power failure: what was synced, and each 4 KiB block and
+// name of the rest with a probability. Pebble's CrashClone does the same, but in map order.
 func (d *disk) afterPowerLoss(rng *rand.Rand, percent int) (*disk, error) {
 	d.stop()
 	left := vfs.NewCrashableMem()
@@ -87,8 +86,8 @@ type mixer struct {
 	percent               int
 }
 
-// luck returns what decides about a file. It depends on nothing but the name: Pebble removes files
-// that it has no use for sooner or later, and what happens to the others must not depend on that.
+// luck returns the random decisions for a file. They depend only on its name: Pebble removes unused
+// files at an arbitrary time, and the fate of the others must not depend on that.
 func (m *mixer) luck(path string) func() bool {
 	rng := rand.New(rand.NewPCG(m.seed, xxhash.Sum64String(path)))
 	return func() bool { return rng.IntN(100) < m.percent }
@@ -108,7 +107,7 @@ func (m *mixer) dir(path string) error {
 	for _, name := range slices.Compact(names) {
 		kept := slices.Contains(durable, name)
 		if there := slices.Contains(visible, name); kept != there && m.luck(m.left.PathJoin(path, name))() {
-			kept = there // the change of the directory has reached the disk
+			kept = there // the change of the directory was persisted
 		}
 		if !kept {
 			continue
@@ -154,7 +153,7 @@ func (m *mixer) file(path string) error {
 		}
 		end := min(i+block, len(written))
 		if end > len(content) {
-			content = append(content, make([]byte, end-len(content))...) // blocks left out before it are zero
+			content = append(content, make([]byte, end-len(content))...) // missing blocks before it are zero
 		}
 		copy(content[i:end], written[i:end])
 	}
@@ -166,7 +165,7 @@ func (m *mixer) file(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// list returns the names in a directory, none if there is no such directory.
+// list returns the names in a directory, none if it does not exist.
 func list(fsys vfs.FS, dir string) ([]string, error) {
 	names, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +174,7 @@ func list(fsys vfs.FS, dir string) ([]string, error) {
 	return names, err
 }
 
-// read returns the content of a file, nothing if there is no such file.
+// read returns the contents of a file, nothing if it does not exist.
 func read(fsys vfs.FS, path string) ([]byte, error) {
 	f, err := fsys.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

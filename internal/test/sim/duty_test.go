@@ -11,9 +11,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// duty is a coroutine that does a duty of one leader in one term. It goes on for a while when that
-// is over, as a goroutine does that has not heard of it: what it proposes then has to be refused,
-// also if the same node leads again and has begun the duties of the next term.
+// duty is a coroutine that runs a duty of one leader in one term. It continues for a while after
+// the term, like a goroutine that has not been cancelled yet. Its proposals must be refused then,
+// even if the same node leads again and has started the duties of the next term.
 type duty struct {
 	sim    *sim
 	node   *node
@@ -22,15 +22,15 @@ type duty struct {
 	term   uint64
 	cancel context.CancelFunc
 
-	ready func() bool // what it waits for
+	ready func() bool // condition to continue
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
-	deaf  time.Duration // when it hears that its time is over; 0: it is not
+	deaf  time.Duration // when it learns that its term has ended; 0: it has not ended
 	over  bool
 }
 
-// keepDuties begins the duties of leaders, and lets them go on.
+// keepDuties starts the duties of leaders, and continues them.
 func (s *sim) keepDuties() {
 	for _, n := range s.nodes {
 		if !n.runs() {
@@ -79,7 +79,7 @@ func (d *duty) begin(led engine.LedDuty) {
 	})
 }
 
-// do does the duty until its time is over, again after an error.
+// do runs the duty until its term ends, restarting it after an error.
 func (d *duty) do(ctx context.Context, led *engine.LedDuty) {
 	for {
 		err := led.Run(ctx, led.Lead)
@@ -97,7 +97,7 @@ func (d *duty) do(ctx context.Context, led *engine.LedDuty) {
 	}
 }
 
-// goOn lets the duty do its next step, if what it waits for has come.
+// goOn runs the next step of the duty if its condition holds.
 func (d *duty) goOn() {
 	s := d.sim
 	switch leads := d.node.host == d.host && d.host.State(d.shard).DutyTerm == d.term; {
@@ -126,7 +126,7 @@ func (d *duty) end() {
 	d.over = true
 }
 
-// await gives control back until ready, or the duty's time is over.
+// await yields until ready, or until the duty's term ends.
 func (d *duty) await(ctx context.Context, ready func() bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -141,7 +141,7 @@ func (d *duty) await(ctx context.Context, ready func() bool) error {
 // Now returns the shard's time; see engine.LeadDoor.
 func (d *duty) Now() int64 { return d.host.Now(d.shard) }
 
-// Propose hands the command to the node that the duty is one of; see engine.LeadDoor.
+// Propose passes the command to the duty's node; see engine.LeadDoor.
 func (d *duty) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
 	ticket, err := d.host.Submit(d.shard, cmd)
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *duty) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) 
 	return o.Result, o.Err
 }
 
-// Sleep is described with engine.LeadDoor.
+// Sleep is documented in engine.LeadDoor.
 func (d *duty) Sleep(ctx context.Context, wake <-chan struct{}, until int64) error {
 	return d.await(ctx, func() bool {
 		select {

@@ -17,7 +17,7 @@ type keyClient struct {
 	stores  map[string]*kv.Store
 	history *check.History
 	wrote   int
-	seen    map[string]uint64 // key -> a revision it had
+	seen    map[string]uint64 // key -> a past revision
 }
 
 func newKeyClient(c *client) *keyClient {
@@ -56,7 +56,7 @@ func (c *keyClient) act(store *kv.Store, r int) {
 	}
 }
 
-// key returns a key; a history takes only so many operations of one.
+// key returns a key; a history takes a limited number of operations per key.
 func (c *keyClient) key(store *kv.Store, kind string) string {
 	k := fmt.Sprintf("%s%d", kind, c.sim.rng.IntN(c.sim.plan.keys))
 	v := c.sim.verdict
@@ -65,7 +65,7 @@ func (c *keyClient) key(store *kv.Store, kind string) string {
 	return fmt.Sprintf("%s.%d", k, v.uses[name]/(check.MaxOperations-50))
 }
 
-// value returns one that was never written before.
+// value returns a unique value.
 func (c *keyClient) value() string {
 	c.wrote++
 	size := c.sim.rng.IntN(20)
@@ -83,7 +83,7 @@ func (c *keyClient) invoke(store *kv.Store, op check.Op) *check.Pending {
 	return c.history.Invoke(int64(c.sim.now), op)
 }
 
-// end ends it.
+// end ends an operation in the history.
 func (c *keyClient) end(p *check.Pending, err error, r check.Result) {
 	switch now := int64(c.sim.now); {
 	case err == nil:
@@ -140,8 +140,8 @@ func (c *keyClient) incr(store *kv.Store, k string) {
 	c.end(p, err, check.Result{Number: n})
 }
 
-// txn writes two keys at once. Half of the transactions are refused by their last operation, so
-// that nothing may happen.
+// txn writes two keys at once. Half of the transactions are refused because of their last
+// operation, and must then have no effect.
 func (c *keyClient) txn(store *kv.Store, register, number string) {
 	if engine.NameShard(spread, register, c.Shards()) != engine.NameShard(spread, number, c.Shards()) && store.Namespace() == spread {
 		return
@@ -185,7 +185,7 @@ func (c *keyClient) written(store *kv.Store, e kv.Event, err error) {
 	}
 }
 
-// expire writes a key that has gone when all is over, unless its timer gets lost.
+// expire writes a key that must be gone at the end of the run, unless its timer is lost.
 func (c *keyClient) expire(store *kv.Store) {
 	k := fmt.Sprintf("t%d", c.sim.rng.IntN(c.sim.plan.keys))
 	ttl := time.Duration(1 + c.sim.rng.Int64N(int64(time.Second)))

@@ -11,24 +11,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxFlight is how many messages are on their way at most: more get lost, as in any network.
+// maxFlight is the maximum number of messages in flight; more are lost, as in any network.
 const maxFlight = 5000
 
 // network carries messages between nodes.
 type network struct {
 	flight []*message                  // in the order in which they were sent
-	cut    map[[2]uint64]time.Duration // from, to -> until when nothing gets through
-	quiet  map[[2]uint64]time.Duration // a cut that begins then
+	cut    map[[2]uint64]time.Duration // from, to -> end of the cut
+	quiet  map[[2]uint64]time.Duration // from, to -> start of the cut
 }
 
-// message is a raft message on its way, with a snapshot or without.
+// message is a raft message in flight, possibly with a snapshot.
 type message struct {
 	from, to uint64
 	shard    uint16
 	due      time.Duration
 	raft     *raftpb.Message
 	snapshot []byte
-	done     func(error) // of a snapshot
+	done     func(error) // for a snapshot
 	life     int         // process of the sender
 }
 
@@ -59,7 +59,7 @@ func (e *endpoint) SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadC
 }
 
 func (s *sim) send(m *message) {
-	// What a step did after its disk stopped has not happened.
+	// The effects of a step after its disk stopped do not count.
 	if s.nodes[m.from-1].disk.stopped() || len(s.net.flight) >= maxFlight {
 		s.drop(m)
 		return
@@ -80,7 +80,7 @@ func (s *sim) drop(m *message) {
 	}
 }
 
-// deliver takes the next message that is due, or any one, and loses or repeats some.
+// deliver takes the next message that is due, or a random one, and loses or repeats some.
 func (s *sim) deliver() {
 	i := slices.IndexFunc(s.net.flight, func(m *message) bool { return m.due <= s.now })
 	if i < 0 {
@@ -94,7 +94,7 @@ func (s *sim) deliver() {
 	m := s.net.flight[i]
 	lost := s.faulty(loss) && s.rng.IntN(100) < s.plan.lossPct
 	if m.done == nil && s.faulty(repetition) && s.rng.IntN(100) < s.plan.repeatPct {
-		m.due = s.now + time.Duration(s.rng.Int64N(int64(50*time.Millisecond))) // it stays, and comes again
+		m.due = s.now + time.Duration(s.rng.Int64N(int64(50*time.Millisecond))) // it stays, and is delivered again
 	} else {
 		s.net.flight = slices.Delete(s.net.flight, i, i+1)
 	}
@@ -115,7 +115,7 @@ func (s *sim) cutOff(from, to uint64) bool {
 	return s.net.quiet[link] <= s.now && s.now < s.net.cut[link]
 }
 
-// cutLink cuts a direction after a while, for a while.
+// cutLink cuts a direction after a delay, for a certain time.
 func (s *sim) cutLink(from, to uint64, begin, length time.Duration) {
 	link := [2]uint64{from, to}
 	s.net.quiet[link], s.net.cut[link] = s.now+begin, s.now+begin+length
@@ -136,7 +136,7 @@ func (s *sim) cutNode(n *node, in, out bool, length time.Duration) {
 	}
 }
 
-// partition cuts a random part of the nodes off from the rest.
+// partition cuts off a random part of the nodes.
 func (s *sim) partition(length time.Duration) {
 	side := make([]bool, len(s.nodes)+1)
 	for i := range side {
@@ -151,7 +151,7 @@ func (s *sim) partition(length time.Duration) {
 	}
 }
 
-// swizzleLinks cuts every link for a time of its own, so that they heal one by one (the word is
+// swizzleLinks cuts every link for a different time, so that they heal one by one (the term is
 // FoundationDB's).
 func (s *sim) swizzleLinks() {
 	for _, a := range s.nodes {

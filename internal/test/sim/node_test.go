@@ -12,29 +12,29 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// tickInterval is that of the nodes' election clocks: an election takes 10 to 20.
+// tickInterval is the period of the nodes' election clocks: an election takes 10 to 20 ticks.
 const tickInterval = 100 * time.Millisecond
 
-// node is one node, through all its lives.
+// node is one node, with all its successive processes.
 type node struct {
 	sim   *sim
 	id    uint64
 	disk  *disk
-	host  *shard.Stepper  // nil: it is down
+	host  *shard.Stepper  // nil: down
 	life  int             // counts the processes
-	open  int             // commands handed to this one that have no outcome yet
-	busy  []*shard.Ticket // of a node that is alone, by shard: what has to be applied before clients reach it
-	ready []bool          // by shard: it was
+	open  int             // commands passed to this process that have no outcome yet
+	busy  []*shard.Ticket // of a single node, by shard: what must be applied before clients can reach it
+	ready []bool          // by shard: clients can reach it
 
 	skew     time.Duration // of the wall clock
 	nextTick time.Duration
-	upAt     time.Duration // when it starts, if it is down
-	paused   time.Duration // until then it does nothing
-	stalled  time.Duration // until then the log is not written
-	lagging  time.Duration // until then nothing is applied
+	upAt     time.Duration // start time, if it is down
+	paused   time.Duration // end of the pause
+	stalled  time.Duration // end of the time without log writes
+	lagging  time.Duration // end of the time without applying entries
 }
 
-// epoch is the time of the wall clocks when a run begins, in ms.
+// epoch is the time of the wall clocks at the start of a run, in ms.
 const epoch = 1_700_000_000_000
 
 // Wall returns the node's time of day, ms.
@@ -90,9 +90,9 @@ func (n *node) start() {
 // alone reports whether the node is the only one.
 func (n *node) alone() bool { return n.sim.plan.nodes == 1 }
 
-// serves reports whether clients can reach the node's shard. A Host that is alone opens when it
-// leads, and a command behind everything in the log has been applied: from then on it answers reads
-// without asking anybody.
+// serves reports whether clients can reach the node's shard. A single Host opens when it leads and
+// a command after everything in the log has been applied. From then on it answers reads without
+// contacting other nodes.
 func (n *node) serves(id engine.ShardID) bool {
 	switch {
 	case n.host == nil:
@@ -110,11 +110,11 @@ func (n *node) serves(id engine.ShardID) bool {
 // runs reports whether the node takes steps now.
 func (n *node) runs() bool { return n.host != nil && n.paused <= n.sim.now }
 
-// end makes the node's process end: left is what its disk holds afterwards, nil if that is to be
-// seen, because its power may fail meanwhile.
+// end ends the node's process. left is the contents of its disk afterwards, nil if unknown yet,
+// because its power may fail in the meantime.
 func (n *node) end(left *disk, why fault) {
 	for _, d := range n.sim.duties {
-		if d.node == n && d.host == n.host { // one that proposes while it looks at a view has a snapshot open
+		if d.node == n && d.host == n.host { // a duty that proposes while it reads a view has a snapshot open
 			d.end()
 		}
 	}
@@ -124,7 +124,7 @@ func (n *node) end(left *disk, why fault) {
 	n.ended(left, why, 2*time.Second)
 }
 
-// ended notes that the process is no more. It is started again within a time.
+// ended notes that the process has ended. It restarts within a certain time.
 func (n *node) ended(left *disk, why fault, within time.Duration) {
 	n.sweep()
 	if left == nil {
@@ -147,7 +147,7 @@ func (n *node) gone(left *disk, why string, within time.Duration) {
 	s.trace.add(s.now, why, n.id)
 }
 
-// kill ends the process. What it has written stays, synced or not.
+// kill ends the process. Its writes remain, synced or not.
 func (n *node) kill() {
 	n.brace()
 	n.end(nil, kill)
@@ -166,7 +166,7 @@ func (n *node) losePower(why fault) {
 	}
 }
 
-// powerless returns what the disk holds without power, nil if the run has failed.
+// powerless returns the disk after a power failure, nil if the run has failed.
 func (n *node) powerless() *disk {
 	percent := []int{0, 100, n.sim.rng.IntN(101)}[n.sim.rng.IntN(3)]
 	n.sim.verdict.powerLost(n)
@@ -178,7 +178,7 @@ func (n *node) powerless() *disk {
 	return left
 }
 
-// close closes the node properly, unless commands are under way: those it would wait for, in real
+// close closes the node properly, unless commands are pending: it would wait for those in real
 // time.
 func (n *node) close() {
 	if n.open > 0 {
@@ -211,8 +211,8 @@ func (n *node) apply(id engine.ShardID) {
 		n.sim.verdict.applied(n, id)
 		return nil
 	})
-	// An installed snapshot and the log that begins behind it are two steps: few powers fail
-	// between them by chance.
+	// An installed snapshot and the log that begins after it are two steps, between which power
+	// rarely fails by chance.
 	if n.host != nil && n.sim.faulty(tornStep) && n.host.State(id).Installing && n.sim.rng.IntN(3) == 0 {
 		n.losePower(tornStep)
 	}
@@ -230,7 +230,7 @@ func (n *node) file(what string, step func() error) {
 	}
 }
 
-// brace comes before what may meet the failure of power that has been set for the disk.
+// brace runs before a step in which the power failure set for the disk may happen.
 func (n *node) brace() {
 	if n.disk.stopAt > 0 {
 		n.sim.verdict.promise(n)

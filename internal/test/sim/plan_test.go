@@ -10,34 +10,33 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// fault is something that happens to a run, if its seed has switched it on.
+// fault is an event or a condition of a run, if its seed has enabled it.
 type fault uint8
 
-// The faults. Those with a count happen so many times in 500 commands, on average; the others are a
-// state of the world.
+// The faults. Those with a count happen that many times in 500 commands, on average; the others are
+// permanent conditions.
 const (
-	powerLoss  fault = iota // a node stops, and its disk keeps any part of what was not synced
-	kill                    // a node stops, and its disk keeps all that was written
+	powerLoss  fault = iota // a node stops, and its disk keeps a random part of the unsynced data
+	kill                    // a node stops, and its disk keeps all written data
 	tornStep                // power loss in the middle of a write, sync, flush or truncation
 	blackout                // power loss of all nodes at once
-	restart                 // a node is closed properly, and opened
-	pause                   // a node does nothing for a while, and then goes on as if no time had passed
+	restart                 // a node is closed properly, and reopened
+	pause                   // a node does nothing for a while, and then continues as if no time had passed
 	slowDisk                // the log is not written for a while
 	slowApply               // nothing is applied for a while
-	isolate                 // nothing comes or goes
-	oneWay                  // nothing comes, or nothing goes
-	swizzle                 // every link is cut and healed, each at a time of its own
-	clockJump               // the wall clock goes forwards or backwards
-	campaign                // a node stands for election
-	loss                    // messages get lost
-	repetition              // messages come twice
+	isolate                 // a node receives and sends nothing
+	oneWay                  // a node receives nothing, or sends nothing
+	swizzle                 // every link is cut and healed, each at a different time
+	clockJump               // the wall clock jumps forwards or backwards
+	campaign                // a node starts an election
+	loss                    // messages are lost
+	repetition              // messages are delivered twice
 	reordering              // messages overtake each other
 	delay                   // some messages take long
 	numFaults
 )
 
-// faultInfo says of a fault what it is called, how often it happens, and whether it needs more than
-// one node.
+// faultInfo gives the name and frequency of each fault, and whether it requires more than one node.
 var faultInfo = [numFaults]struct {
 	name  string
 	count float64
@@ -52,11 +51,10 @@ var faultInfo = [numFaults]struct {
 
 func (f fault) String() string { return faultInfo[f].name }
 
-// plan is what a seed decides before a run begins: which faults there are, and the limits of the
-// nodes.
+// plan is what a seed determines before a run begins: the faults, and the limits of the nodes.
 type plan struct {
 	nodes    int
-	commands int // that clients issue before everything heals
+	commands int // number that clients issue before everything heals
 	faults   [numFaults]bool
 
 	shards        int
@@ -64,30 +62,30 @@ type plan struct {
 	segmentBytes  int64
 	keepEntries   uint64
 	maxLogBytes   int64
-	flushEvery    int // steps of the world, on average, as are the next three
-	truncateEvery int // beside the one behind every flush
+	flushEvery    int // steps of the world, on average, like the next three
+	truncateEvery int // in addition to the one after every flush
 	compactEvery  int
-	syncEvery     int // of an async log
+	syncEvery     int // for an async log
 
 	clients     int
 	keys        int
 	pace        time.Duration // a step of the world takes up to twice as long
 	think       time.Duration // of a client, likewise
-	forgetful   uint64        // number of the node whose machines forget what they remember whenever they may; there may be none
-	dutySpeedup int64         // by how much duties wait less
+	forgetful   uint64        // number of the node, possibly none, whose machines drop remembered data whenever they may
+	dutySpeedup int64         // factor by which duties wait less
 	lossPct     int
 	repeatPct   int
 	happenings  []happening // ordered by command
 }
 
-// happening is a fault that comes when so many commands have been issued.
+// happening is a fault that occurs after a number of issued commands.
 type happening struct {
 	command int
 	fault   fault
 }
 
-// newPlan draws a plan. Half of all faults are switched on, so that some seeds are harsh and others
-// get far in between.
+// newPlan draws a plan. Half of all faults are enabled, so that some seeds are harsh and others
+// progress far.
 func newPlan(rng *rand.Rand, nodes, commands int) plan {
 	p := plan{
 		nodes: nodes, commands: commands, shards: 1 + rng.IntN(3),
@@ -109,13 +107,13 @@ func newPlan(rng *rand.Rand, nodes, commands int) plan {
 			p.draw(rng, f)
 		}
 	}
-	p.forgetful = rng.Uint64N(uint64(2*nodes)) + 1 // in half of the runs there is no such node
-	p.dutySpeedup = 1 << rng.IntN(20)              // the minutes for which duties gather are more than a run has, or milliseconds
+	p.forgetful = rng.Uint64N(uint64(2*nodes)) + 1 // in half of the runs no node has this number
+	p.dutySpeedup = 1 << rng.IntN(20)              // duties batch work for minutes, longer than a run, or for milliseconds
 	slices.SortStableFunc(p.happenings, func(a, b happening) int { return a.command - b.command })
 	return p
 }
 
-// draw spreads the happenings of a fault over the run.
+// draw spreads the occurrences of a fault over the run.
 func (p *plan) draw(rng *rand.Rand, f fault) {
 	mean := faultInfo[f].count * float64(p.commands) / 500
 	if p.nodes == 1 {
@@ -126,7 +124,7 @@ func (p *plan) draw(rng *rand.Rand, f fault) {
 	}
 }
 
-// String names the faults that are switched on, and what is not a limit of every run.
+// String lists the enabled faults and the limits that differ from run to run.
 func (p plan) String() string {
 	var on []string
 	for f := range numFaults {

@@ -13,7 +13,7 @@ import (
 
 var rotateFlag = flag.Int("plant-rotate", 0, "plant only so many bugs, chosen at random; 0: all")
 
-// planted says which suite has to find a bug, within maxPlantSeeds seeds.
+// planted names the suite that must find a bug, within maxPlantSeeds seeds.
 var planted = []struct {
 	bug plant.Bug
 	by  *suite
@@ -52,11 +52,11 @@ var planted = []struct {
 	{plant.GenerationsReversed, &oneNode},
 }
 
-// maxPlantSeeds is how many seeds a bug may take. A bug that needs more would get past too many
-// changes.
+// maxPlantSeeds is the maximum number of seeds for a bug. A bug that needs more would go unnoticed
+// through too many changes.
 const maxPlantSeeds = 1000
 
-// TestPlanted switches on one bug after the other. Each has to be found.
+// TestPlanted enables the bugs one after the other. Each must be found.
 func TestPlanted(t *testing.T) {
 	rand.Shuffle(len(planted), func(i, j int) { planted[i], planted[j] = planted[j], planted[i] })
 	bugs := planted

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReplay runs seeds twice here and once in another process: every step has to be the same, or a
-// failing seed would be worth nothing.
+// TestReplay runs seeds twice here and once in another process. Every step must be the same;
+// otherwise a failing seed could not be reproduced.
 func TestReplay(t *testing.T) {
 	seeds, commands := uint64(1), 400
 	if testing.Short() {
@@ -50,5 +50,5 @@ func (u suite) elsewhere(t *testing.T, seed uint64, want report) {
 	}
 }
 
-// signature tells runs apart.
+// signature distinguishes runs.
 func (r report) signature() string { return fmt.Sprintf("%d steps with hash %016x", r.steps, r.hash) }

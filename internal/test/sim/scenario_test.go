@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestCrashBetweenSnapshotAndLog crashes a node when its state holds an installed snapshot and its
-// log does not yet begin behind it: the node has to open again, and must not take this for a log
-// that has lost its end.
+// TestCrashBetweenSnapshotAndLog crashes a node after its state holds an installed snapshot and
+// before its log begins after it. The node must open again, and must not treat this as a log
+// without its end.
 func TestCrashBetweenSnapshotAndLog(t *testing.T) {
 	seeds := uint64(5)
 	if testing.Short() {
@@ -35,8 +35,7 @@ func TestCrashBetweenSnapshotAndLog(t *testing.T) {
 	}
 }
 
-// crashBetween lets a node lag until it needs a snapshot, and takes its power at the moment in
-// question.
+// crashBetween lets a node lag until it needs a snapshot, and makes its power fail at that moment.
 func (s *sim) crashBetween(lagging *node) {
 	s.cutNode(lagging, true, true, time.Hour)
 	s.work()
@@ -56,8 +55,8 @@ func (s *sim) crashBetween(lagging *node) {
 }
 
 // TestTakesWaitThroughAChangeOfTheLeader: consumers of a queue and of groups in all modes wait when
-// their leader is cut off, or stands still for some time. Whoever leads next serves them with what
-// comes then, and each gets it.
+// their leader is cut off or paused. The next leader must serve them with new messages, and each
+// must receive them.
 func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
@@ -78,7 +77,7 @@ func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
 	}
 }
 
-// takeThroughChange is the scenario: the leader is cut off, or is paused, and goes on while the
+// takeThroughChange runs the scenario: the leader is cut off, or is paused and resumes while the
 // next one leads.
 func (s *sim) takeThroughChange(cut bool) {
 	const namespace, long = "takes", time.Hour
@@ -86,8 +85,8 @@ func (s *sim) takeThroughChange(cut bool) {
 	queues := func(c *client) *queue.Store { return engine.StoreOf[queue.Store](c.router, namespace, 0) }
 	streams := func(c *client) *stream.Store { return engine.StoreOf[stream.Store](c.router, namespace, 0) }
 	begun, done := 0, 0
-	// until has a client repeat what comes to nothing: calls are refused, callers go away and come
-	// back.
+	// until lets a client repeat unsuccessful calls: some are refused, and some callers go away and
+	// come back.
 	until := func(f func(c *client) (bool, error)) {
 		begun++
 		s.spawn(func(c *client) {
@@ -147,7 +146,7 @@ func ignoring(err, ignored error) error {
 	return err
 }
 
-// latestLeader returns the node that leads a shard in the latest term, nil if none does.
+// latestLeader returns the leader of a shard in the latest term, nil if there is none.
 func (s *sim) latestLeader(id engine.ShardID) (leader *node) {
 	term := uint64(0)
 	for _, n := range s.nodes {
@@ -161,7 +160,7 @@ func (s *sim) latestLeader(id engine.ShardID) (leader *node) {
 	return leader
 }
 
-// actUntil lets the world go on until something holds.
+// actUntil runs the world until a condition holds.
 func (s *sim) actUntil(what string, holds func() bool) {
 	for deadline := s.now + settleTime; s.err == nil && !holds(); s.act() {
 		if s.now > deadline {

@@ -5,7 +5,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// route is what one leader delivers from one shard to another, in one term.
+// route identifies the deliveries of one leader from one shard to another, in one term.
 type route struct {
 	sender     *shard.Stepper
 	term       uint64
@@ -16,22 +16,22 @@ type route struct {
 type sender struct {
 	route
 	dispatch *engine.Dispatch
-	busy     bool // a step is under way
+	busy     bool // a step is in progress
 }
 
-// parcel is a step of a sender under way.
+// parcel is a sender's step in progress.
 type parcel struct {
-	sender *sender // nil: it comes late, or twice, and nobody waits for it
-	at     *node   // that was asked to apply it
+	sender *sender // nil: a late or repeated step, whose outcome is ignored
+	at     *node   // the node asked to apply it
 	host   *shard.Stepper
 	ticket *shard.Ticket
 }
 
-// maxStale is how many steps are kept that may come again.
+// maxStale is the maximum number of steps kept for repetition.
 const maxStale = 20
 
-// carry takes the next step of what a leader's outbox has for each target. Now and then a step that
-// was taken before comes again.
+// carry takes the next step of a leader's outbox for each target. Sometimes an earlier step is
+// repeated.
 func (s *sim) carry(n *node, id engine.ShardID) {
 	if len(s.parcels) > 50 || !n.host.State(id).Leads {
 		return
@@ -58,7 +58,7 @@ func (s *sim) carry(n *node, id engine.ShardID) {
 	}
 }
 
-// sender returns the one for a route, which goes on with what it knows.
+// sender returns the sender of a route, which keeps its state.
 func (s *sim) sender(r route) *sender {
 	c := s.senders[r]
 	if c == nil {
@@ -75,7 +75,7 @@ func (s *sim) take(c *sender, n *node, step engine.Step) {
 	} else {
 		s.stale[s.rng.IntN(maxStale)] = step
 	}
-	at := n // which settles, and sees that before it goes on
+	at := n // the source itself applies settlements, and waits for the outcome
 	if step.Shard != c.source {
 		at = s.leader(step.Shard)
 	}
@@ -87,7 +87,7 @@ func (s *sim) take(c *sender, n *node, step engine.Step) {
 	s.submit(parcel{sender: c, at: at}, step)
 }
 
-// leader returns a node that believes to lead the shard, or nil.
+// leader returns a node that believes it leads the shard, or nil.
 func (s *sim) leader(id engine.ShardID) *node {
 	offset := s.rng.IntN(len(s.nodes))
 	for i := range s.nodes {
@@ -109,7 +109,7 @@ func (s *sim) submit(p parcel, step engine.Step) {
 	s.parcels = append(s.parcels, p)
 }
 
-// arrived reports whether nothing more is to be done for a parcel.
+// arrived reports whether a parcel is finished.
 func (s *sim) arrived(p parcel) bool {
 	o := engine.Outcome{Err: engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: the node has ended")}
 	if p.at.host == p.host {

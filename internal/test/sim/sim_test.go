@@ -25,8 +25,8 @@ var (
 // suite is a kind of run.
 type suite struct {
 	test     string // its name
-	seeds    int    // how many go test runs; the Makefile says how many a change has to pass
-	short    int    // how many with -short, and a quarter of the commands
+	seeds    int    // number run by go test; the Makefile sets how many a change has to pass
+	short    int    // number with -short, which has a quarter of the commands
 	commands int
 	nodes    int
 }
@@ -37,13 +37,13 @@ var (
 	five    = suite{"TestFive", 1, 1, 2000, 5}
 )
 
-// TestNode runs a node that is alone: crashes of all kinds, with either durability.
+// TestNode runs a single node: crashes of all kinds, with either durability.
 func TestNode(t *testing.T) { oneNode.run(t) }
 
 // TestCluster runs three nodes.
 func TestCluster(t *testing.T) { cluster.run(t) }
 
-// TestFive runs five nodes; two may be gone at a time.
+// TestFive runs five nodes; two may be down at a time.
 func TestFive(t *testing.T) { five.run(t) }
 
 // run runs the seeds that once failed, and then new ones.
@@ -75,7 +75,7 @@ func (u suite) run(t *testing.T) {
 	t.Logf("seeds %d to %d: %d\n%v", first, first+uint64(q.Rounds())-1, q.Rounds(), counts)
 }
 
-// seed runs a seed and says how to run it again if it fails.
+// seed runs a seed and prints how to repeat it if it fails.
 func (u suite) seed(t *testing.T, seed uint64) report {
 	r := u.simulate(t, seed)
 	if r.err == nil {
@@ -94,7 +94,7 @@ func (u suite) seed(t *testing.T, seed uint64) report {
 	return r
 }
 
-// commit names the commit of the program, where it is known.
+// commit returns the commit of the program, if known.
 func commit() string {
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {
@@ -112,7 +112,7 @@ func commit() string {
 func (u suite) simulate(t *testing.T, seed uint64) report {
 	cryptotest.SetGlobalRandom(t, seed)
 	rng := rand.New(rand.NewPCG(seed, 99))
-	rng.Uint64() // seeds that are kept are from a time when it chose the number of nodes
+	rng.Uint64() // kept seeds date from a time when this draw chose the number of nodes
 	return run(newPlan(rng, u.nodes, u.commands), rng)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// acknowledged notes a write, for what an async node may lose of it.
+// acknowledged notes a write that an async node may lose.
 func (v *verdict) acknowledged(namespace string, e kv.Event) {
 	if v.sim.plan.durability != shard.Async {
 		return
@@ -24,7 +24,7 @@ func (v *verdict) acknowledged(namespace string, e kv.Event) {
 	}
 }
 
-// shardOf returns where a key lives; its name begins with that of its namespace.
+// shardOf returns the shard of a key; its name begins with its namespace.
 func (v *verdict) shardOf(name string) engine.ShardID {
 	ns, key, _ := strings.Cut(name, "/")
 	if ns == spread {
@@ -33,14 +33,14 @@ func (v *verdict) shardOf(name string) engine.ShardID {
 	return engine.HomeShard(ns, v.sim.plan.shards)
 }
 
-// lookForSuffix is the work of an auditor after a power failure, before anybody else may write:
-// what has been lost of the acknowledged writes has to be the newest ones. How old they may be
-// follows from what was durable, see lose.
+// lookForSuffix is the work of an auditor after a power failure, before other clients may write.
+// The lost acknowledged writes must be the newest ones. Their maximum age follows from what was
+// durable, see lose.
 func (v *verdict) lookForSuffix(c *client, life int) {
 	c.auditor = true
 	histories, ok := v.histories(c, life)
 	if !ok {
-		return // the node has ended again: the next auditor looks
+		return // the node has ended again: the next auditor checks
 	}
 	lost, err := v.suffix.PowerFailed(int64(v.sim.now), int64(v.sim.now), func(_ engine.ShardID, w check.Write) (bool, error) {
 		return survived(histories[w.Key], w), nil
@@ -72,7 +72,7 @@ func (v *verdict) histories(c *client, life int) (map[string][]kv.Version, bool)
 }
 
 // survived reports whether a write is in the history of its key, or so old that the history has
-// given it up.
+// dropped it.
 func survived(versions []kv.Version, w check.Write) bool {
 	if len(versions) == kv.MaxVersions && w.Revision < versions[len(versions)-1].Revision {
 		return true

@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// Take hands the take to a node that leads, and waits there for as long as it wants to; see
-// engine.Door. Where it is refused because that node leads no more, it asks the next one. Now and
-// then the client goes away while it waits.
+// Take passes the take to a node that leads, and waits there as long as the take requires; see
+// engine.Door. If the node refuses it because it no longer leads, Take tries the next one.
+// Sometimes the client goes away while it waits.
 func (c *client) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	began := c.sim.now
 	for {
@@ -41,7 +41,7 @@ func (c *client) takeOnce(id engine.ShardID, t engine.Take) ([]byte, error) {
 	o, known := k.await(s.now + wait)
 	if vanishes && !known {
 		k.gone()
-		c.sleep(s.random(100 * time.Millisecond)) // nobody has told the node yet
+		c.sleep(s.random(100 * time.Millisecond)) // the node has not been notified yet
 	}
 	if !known && call.node.host == call.host && call.host.Leave(id, k.ticket) {
 		call.node.open--
@@ -69,12 +69,12 @@ type taking struct {
 	outcome engine.Outcome
 }
 
-// enter hands the take to the node; nil if there is nothing to take and it does not wait.
+// enter passes the take to the node; nil if there is nothing to take and it does not wait.
 func (c *call) enter(id engine.ShardID, t engine.Take) (*taking, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ticket, decided, err := c.host.Take(ctx, id, t)
 	if decided {
-		// That there is nothing, or why it is refused, is for the leader to say.
+		// Only the leader may report that there is nothing, or why it refuses.
 		if err = c.linearize(id); err == nil && c.node.host == c.host {
 			ticket, _, err = c.host.Take(ctx, id, t)
 		}

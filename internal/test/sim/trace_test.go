@@ -9,14 +9,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// trace records every step: its hash is equal if and only if the run is.
+// trace records every step: two runs are equal if and only if their hashes are.
 type trace struct {
 	digest xxhash.Digest
 	last   [400]step // a ring
 	steps  int
 }
 
-// step is one line of a trace: what was done, and up to three numbers that tell what came of it.
+// step is one line of a trace: the action, and up to three numbers that describe its result.
 type step struct {
 	at      time.Duration
 	what    string

@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// The names of vaults. Those that are locked are emptied by command only.
+// The names of vaults. Locked ones are only emptied by commands.
 var vaultNames = []string{"{vault1}", "{vault2}", "{lock1}", "{lock2}"}
 
-// vaultWork fills vaults from counters in other shards, closes them, opens them and empties the
+// vaultWork fills vaults from counters in other shards, closes and opens them, and empties the
 // locked ones.
 func vaultWork(c *client) {
 	rng := c.sim.rng
@@ -21,7 +21,7 @@ func vaultWork(c *client) {
 		cmd := toy.Command{Name: fmt.Sprintf("counter%d", rng.IntN(5)), Target: vaultNames[rng.IntN(len(vaultNames))],
 			Delta: 1 + rng.Int64N(80)}
 		switch rng.IntN(8) {
-		case 0, 1: // the fee has to be paid
+		case 0, 1: // the fee must be paid
 			credit := toy.Command{Kind: toy.Add, Name: cmd.Target, Delta: rng.Int64N(4)}
 			_, err := c.router.Propose(ctx, credit.Name, credit.In(toys))
 			c.sim.verdict.told(credit, err)
@@ -38,7 +38,7 @@ func vaultWork(c *client) {
 	}
 }
 
-// emptyVaults empties the locked ones until nothing waits for them any more.
+// emptyVaults empties the locked vaults until no messages wait for them.
 func emptyVaults(c *client) {
 	shipping := func() bool {
 		return slices.ContainsFunc(c.sim.nodes, func(n *node) bool {

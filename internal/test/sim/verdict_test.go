@@ -20,15 +20,15 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// verdict is all that is known of a run, and what is wrong with it.
+// verdict is the known history of a run, and its first error.
 type verdict struct {
 	sim      *sim
 	history  *check.History
 	cluster  *check.Cluster
 	watch    *check.Watch
 	watchers []*watcher
-	suffix   *check.Suffix // of an async node
-	looking  bool          // an auditor looks at what survived a power failure; all others wait
+	suffix   *check.Suffix // for an async node
+	looking  bool          // an auditor checks what survived a power failure; all other clients wait
 
 	uses   map[string]int // of keys
 	names  map[string]bool
@@ -36,17 +36,17 @@ type verdict struct {
 
 	ledgers []ledger // by shard
 	seen    map[uint64][]uint64
-	terms   map[[2]uint64]uint64 // node and shard -> what the others have its word for
-	durable []uint64             // by shard: the index up to which the log has to survive
+	terms   map[[2]uint64]uint64 // node and shard -> latest term that it has promised to others
+	durable []uint64             // by shard: the index up to which the log must survive
 	lossy   bool                 // acknowledged writes may have been lost
 	added   int64
 	unknown int64
 }
 
-// ledger holds what was committed in a shard.
+// ledger holds the committed entries of a shard.
 type ledger struct {
 	entries map[uint64]uint64 // index -> hash of term and data
-	credits map[uint64]int64  // index -> credit that it gives to toy counters
+	credits map[uint64]int64  // index -> credit that the entry gives to toy counters
 }
 
 func newVerdict(s *sim) *verdict {
@@ -62,7 +62,7 @@ func newVerdict(s *sim) *verdict {
 	return v
 }
 
-// stepped looks at a shard after its core has taken a step.
+// stepped checks a shard after a step of its core.
 func (v *verdict) stepped(n *node, id engine.ShardID) {
 	st := n.host.State(id)
 	if !st.Leads {
@@ -73,8 +73,8 @@ func (v *verdict) stepped(n *node, id engine.ShardID) {
 	}
 }
 
-// sent looks at a message: with some of them a node gives its word that it knows the term, and whom
-// it has voted for.
+// sent checks a message. By some messages a node promises that it has durably stored the term and
+// its vote.
 func (v *verdict) sent(m *message) {
 	switch m.raft.GetType() {
 	case raftpb.MsgVoteResp, raftpb.MsgAppResp:
@@ -89,7 +89,7 @@ func (v *verdict) sent(m *message) {
 	v.terms[of] = max(v.terms[of], m.raft.GetTerm())
 }
 
-// applied looks at a shard after entries have been applied.
+// applied checks a shard after entries have been applied.
 func (v *verdict) applied(n *node, id engine.ShardID) {
 	a := n.host.State(id).Applied
 	if from := v.seen[n.id][id]; from != a.Index {
@@ -104,7 +104,7 @@ func (v *verdict) applied(n *node, id engine.ShardID) {
 
 // commit notes entries that a node has applied: they are committed, and never change.
 func (v *verdict) commit(n *node, id engine.ShardID, after uint64, a engine.Applied) {
-	// Behind an installed snapshot the log may hold entries that were never committed, until it is
+	// After an installed snapshot the log may hold entries that were never committed, until it is
 	// made to begin there.
 	if last, err := n.host.Entry(id, a.Index); err != nil || last.GetTerm() != a.Term {
 		return
@@ -130,7 +130,7 @@ func (v *verdict) commit(n *node, id engine.ShardID, after uint64, a engine.Appl
 	}
 }
 
-// credit returns how much an entry adds to the toy counters, now or later.
+// credit returns the amount that an entry adds to the toy counters, now or later.
 func credit(data []byte) (sum int64, err error) {
 	if len(data) == 0 {
 		return 0, nil
@@ -156,7 +156,7 @@ func credit(data []byte) (sum int64, err error) {
 	return sum, nil
 }
 
-// started looks at a node that has been opened.
+// started checks a node that has been opened.
 func (v *verdict) started(n *node) {
 	v.seen[n.id] = make([]uint64, v.sim.plan.shards)
 	for id := range n.host.Shards() {
@@ -178,9 +178,9 @@ func (v *verdict) started(n *node) {
 	}
 }
 
-// lose forgets what a node that was alone has lost with the power. Steps of its senders can not
-// come again: a settlement could, without the delivery that it rests on, if anybody but the node
-// itself had sent it, and that is why clusters are always sync.
+// lose forgets what a single node has lost in a power failure. Steps of its senders must not be
+// repeated. A settlement could be, without the delivery that it depends on, if another node had
+// sent it; that is why clusters are always sync.
 func (v *verdict) lose(id engine.ShardID, after uint64) {
 	v.sim.stale = nil
 	l := &v.ledgers[id]
@@ -198,7 +198,7 @@ func (v *verdict) lose(id engine.ShardID, after uint64) {
 
 func (v *verdict) ended(n *node) { v.cluster.Restart(n.id) }
 
-// powerLost notes what has to survive the power failure of a node.
+// powerLost notes what must survive the power failure of a node.
 func (v *verdict) powerLost(n *node) {
 	if v.sim.plan.durability != shard.Async {
 		return
@@ -210,7 +210,7 @@ func (v *verdict) powerLost(n *node) {
 	}
 }
 
-// promise notes what has to survive from now on.
+// promise notes what must survive from now on.
 func (v *verdict) promise(n *node) {
 	v.durable = make([]uint64, n.host.Shards())
 	for id := range n.host.Shards() {
@@ -218,7 +218,7 @@ func (v *verdict) promise(n *node) {
 	}
 }
 
-// note looks at what became of a client's call: most errors are known ones.
+// note checks the outcome of a client's call; most errors are expected.
 func (v *verdict) note(err error) {
 	if err == nil {
 		v.sim.counts["done"]++
@@ -265,7 +265,7 @@ func (v *verdict) audit(c *client) {
 	}
 }
 
-// expired waits until a key with a time to live has gone, and its timer has fired.
+// expired waits until a key with a time to live is gone, and its timer has fired.
 func (v *verdict) expired(c *keyClient, store *kv.Store, key string) {
 	for deadline := v.sim.now + settleTime; ; {
 		versions, err := engine.Collect(store.History(key).All(ctx, kv.NoValues()))
@@ -299,7 +299,7 @@ func (v *verdict) atRest() bool {
 	return s.leader(0) != nil && len(s.parcels) == 0
 }
 
-// final checks what can only be checked when all is over.
+// final makes the checks that are only possible at the end.
 func (v *verdict) final() {
 	s := v.sim
 	if err := v.sum(); err != nil {
@@ -316,7 +316,7 @@ func (v *verdict) final() {
 		}
 	}
 	if v.lossy {
-		return // what is lost, and only that, has been looked at after each power failure
+		return // losses were checked after each power failure
 	}
 	if err := v.watch.Check(); err != nil {
 		s.failf("%w", err)
@@ -326,8 +326,8 @@ func (v *verdict) final() {
 	}
 }
 
-// sum compares the credit of all counters with what the log gave them, and that with what clients
-// were told.
+// sum compares the credit of all counters with the amounts in the log, and those with the answers
+// to clients.
 func (v *verdict) sum() error {
 	got, want := int64(0), int64(0)
 	for id := range v.ledgers {

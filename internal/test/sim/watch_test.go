@@ -9,17 +9,17 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// watched is the prefix of the keys of the plain namespace that watchers are told of.
+// watched is the prefix of the watched keys of the plain namespace.
 const watched = "k"
 
-// watcher asks for changes, and again, from a revision or for a snapshot, when it gets an error.
+// watcher watches changes, and resumes from a revision or with a snapshot after an error.
 type watcher struct {
 	*client
 	viewer   *check.Viewer
-	progress uint64 // everything up to this revision was told
+	progress uint64 // everything up to this revision was reported
 }
 
-// errAllTold is the end of a watch when nobody writes any more.
+// errAllTold ends a watch when no client writes any more.
 var errAllTold = engine.Errorf(engine.ErrUnavailable, "nobody is to wait any more")
 
 func watchWork(c *client) {
@@ -34,7 +34,7 @@ func watchWork(c *client) {
 	}
 }
 
-// again prepares for the next call of watch.
+// again prepares the next call of watch.
 func (w *watcher) again() {
 	if w.progress > 0 && w.sim.rng.IntN(3) > 0 && !w.sim.verdict.lossy {
 		w.viewer.Resume(w.progress)
@@ -65,8 +65,7 @@ func (w *watcher) watch() error {
 	return errAllTold
 }
 
-// finish lets c see the rest of what the watcher has to be told, and checks that it was told
-// everything.
+// finish lets c read the watcher's remaining events, and checks that none is missing.
 func (w *watcher) finish(c *client) {
 	w.client = c
 	for {

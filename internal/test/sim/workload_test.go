@@ -16,8 +16,8 @@ import (
 // The namespaces that clients use.
 const (
 	plain  = workload.Plain     // in one shard
-	spread = workload.Spread    // over all
-	toys   = toy.VaultNamespace // over all, of the toy machines
+	spread = workload.Spread    // in all shards
+	toys   = toy.VaultNamespace // in all shards, for the toy machines
 )
 
 // maxValue is the nodes' limit for values.
@@ -25,7 +25,7 @@ const maxValue = workload.MaxValue
 
 var ctx = context.Background()
 
-// open is the work of the first client: it makes what all works need.
+// open is the work of the first client: it creates what all works need.
 func (s *sim) open(c *client) {
 	w := world{c}
 	for {
@@ -64,7 +64,7 @@ func (s *sim) populate() {
 	}
 }
 
-// world is the simulation to the works of package kit.
+// world is the simulation as seen by the works of package workload.
 type world struct{ *client }
 
 func (w world) Router() *engine.Router           { return w.router }
@@ -76,7 +76,7 @@ func (w world) Async() bool                      { return w.sim.plan.durability 
 func (w world) Note(err error)                   { w.sim.verdict.note(err) }
 func (w world) Failf(format string, args ...any) { w.sim.failf(format, args...) }
 
-// Working counts the act that it lets the client do.
+// Working counts the act that it permits.
 func (w world) Working() bool {
 	if !w.working() {
 		return false

@@ -11,11 +11,11 @@ import (
 	"github.com/floedb/floe/internal/test/workload"
 )
 
-// sim is a run: nodes, the network between them, their clients, and all that befalls them.
+// sim is a run: nodes, the network between them, their clients, and all faults.
 type sim struct {
 	plan  plan
 	rng   *rand.Rand
-	now   time.Duration // since the run began; it goes on a little with every step
+	now   time.Duration // since the run began; it advances a little with every step
 	nodes []*node
 	net   network
 
@@ -27,18 +27,18 @@ type sim struct {
 
 	senders map[route]*sender
 	duties  []*duty
-	dutiful map[route]bool // those whose duties have been begun; without a target
-	stale   []engine.Step  // of senders, which may come again
+	dutiful map[route]bool // those whose duties have been started; without a target
+	stale   []engine.Step  // of senders, for repetition
 
-	healed  bool // no faults any more
-	resting bool // nobody is to wait for anything that may not come
+	healed  bool // no more faults
+	resting bool // waiting for anything that may not come must end
 	verdict *verdict
 	trace   *trace
 	counts  map[string]int
-	err     error // the first thing that was wrong
+	err     error // the first error
 }
 
-// report is what became of a run.
+// report is the result of a run.
 type report struct {
 	plan   plan
 	hash   uint64
@@ -48,8 +48,8 @@ type report struct {
 	err    error
 }
 
-// run carries a plan out. All randomness comes from the seed, and that of raft from crypto/rand,
-// which the caller has to have made a function of the seed, too.
+// run executes a plan. All randomness comes from the seed. The caller must have made crypto/rand,
+// which raft uses, a function of the seed as well.
 func run(p plan, rng *rand.Rand) report {
 	s := newSim(p, rng)
 	return s.complete(s.work)
@@ -63,7 +63,7 @@ func newSim(p plan, rng *rand.Rand) *sim {
 	return s
 }
 
-// complete does what comes before the work, the work, and what comes after it.
+// complete runs what precedes the work, the work, and what follows it.
 func (s *sim) complete(work func()) (r report) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -134,16 +134,16 @@ func (s *sim) setUp() {
 	s.settle("namespaces", settleTime, 2*time.Millisecond, s.idle)
 	for _, n := range s.nodes {
 		if n.host != nil {
-			n.syncLog() // what was created survives, also with durability async
+			n.syncLog() // this data survives, even with durability async
 		}
 	}
 	s.healed = false
 }
 
-// stuckTime is longer than any fault takes together with what clients wait for an answer.
+// stuckTime is longer than any fault plus the patience of clients.
 const stuckTime = time.Minute
 
-// work lets clients and faults loose until enough commands have been issued.
+// work runs clients and faults until enough commands have been issued.
 func (s *sim) work() {
 	issued, at := 0, s.now
 	for s.err == nil && s.issued < s.plan.commands {
@@ -160,7 +160,7 @@ func (s *sim) work() {
 	}
 }
 
-// act takes one step of the world, whichever.
+// act takes one random step of the world.
 func (s *sim) act() {
 	s.pass()
 	n := s.nodes[s.rng.IntN(len(s.nodes))]
@@ -193,7 +193,7 @@ func (s *sim) act() {
 	}
 }
 
-// pass lets some time go by, with all that comes by itself.
+// pass lets some time pass, with the events that are due.
 func (s *sim) pass() {
 	s.now += s.random(2 * s.plan.pace)
 	for _, n := range s.nodes {
@@ -211,13 +211,13 @@ func (s *sim) pass() {
 	s.collect()
 }
 
-// collect looks which commands that nobody waits for have ended.
+// collect checks which abandoned commands have ended.
 func (s *sim) collect() {
 	s.orphans = slices.DeleteFunc(s.orphans, func(o orphan) bool { return o.node.host != o.host || o.ended() })
 	s.parcels = slices.DeleteFunc(s.parcels, s.arrived)
 }
 
-// happen makes a fault happen to a random node.
+// happen applies a fault to a random node.
 func (s *sim) happen(f fault) {
 	n := s.nodes[s.rng.IntN(len(s.nodes))]
 	if n.host == nil {
@@ -275,8 +275,8 @@ func (s *sim) jump(n *node) {
 	n.skew = s.random(2*far) - far
 }
 
-// heal ends all faults: within settleTime of the run's time every client has to be done, and within
-// restTime every replica the same.
+// heal ends all faults. Within settleTime of simulated time every client must be done, and within
+// restTime all replicas must be equal.
 func (s *sim) heal() {
 	s.healed, s.resting = true, true
 	s.healNetwork()
@@ -292,15 +292,14 @@ func (s *sim) heal() {
 	s.settle("rest", restTime, 20*time.Millisecond, func() bool { return s.idle() && s.verdict.atRest() })
 }
 
-// idle reports whether no client has anything left to do.
+// idle reports whether all clients have finished.
 func (s *sim) idle() bool {
 	return !slices.ContainsFunc(s.clients, func(c *client) bool { return !c.over })
 }
 
-// How long a run may take once it has been healed, where shard time runs at half speed if a clock
-// was ahead: until its clients are done, and until nothing is left to be done. Compensations wait
-// up to a minute for a handler that may still be at work, and a run may have several, one after the
-// other.
+// Time limits of a run once it has been healed: until its clients are done, and until no work is
+// left. Shard time runs at half speed if a clock was ahead. Compensations wait up to a minute for a
+// handler that may still be active, and a run may have several, one after the other.
 const (
 	settleTime = time.Minute
 	restTime   = 10 * time.Minute

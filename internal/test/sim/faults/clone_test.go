@@ -21,14 +21,14 @@ var (
 	cloneAcks = flag.Int("clone-acks", 200, "acknowledgements after which a crash is tried, over both durabilities")
 )
 
-// TestMain collects garbage less often: a suite opens thousands of nodes, each of which is garbage
-// soon, and takes a third less time.
+// TestMain collects garbage less often, which makes the suite a third faster: it opens thousands of
+// nodes, each of which soon becomes garbage.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// rigSeed returns the seed of a test, and says how to repeat it.
+// rigSeed returns the seed of a test, and logs how to repeat it.
 func rigSeed(t *testing.T) uint64 {
 	s := *crashSeed
 	if s == 0 {
@@ -38,11 +38,10 @@ func rigSeed(t *testing.T) uint64 {
 	return s
 }
 
-// TestAckClone crashes a node at every acknowledgement, while clients do all that a node knows:
-// what survives of a power failure with none, half and all of the unsynced data, and what a killed
-// process leaves, has to hold everything that was acknowledged, and nothing that was refused. With
-// Async a power failure may take a tail, but no more than was written since the last sync, and what
-// it took leaves no gap behind: no revision is given out again.
+// TestAckClone crashes a node at every acknowledgement, while clients use all of its operations. A
+// power failure with none, half or all of the unsynced data kept, and a kill, must leave everything
+// acknowledged and nothing refused. With Async a power failure may take a tail, but only what was
+// written since the last sync. It must leave no gap: no revision is assigned twice.
 func TestAckClone(t *testing.T) {
 	acks := *cloneAcks
 	if testing.Short() {
@@ -74,7 +73,7 @@ type ackClone struct {
 	load   *rigLoad
 	ledger *rigLedger
 	clock  *rigClock
-	cuts   *rand.Rand // what power failures leave; apart from the acts, because how many numbers that takes depends on the order of a map
+	cuts   *rand.Rand // for power failures; apart from the acts, because they use a number of draws that depends on map order
 
 	checked, lives, lost int
 }
@@ -107,7 +106,7 @@ func (c *ackClone) start() (err error) {
 	return c.load.setUp()
 }
 
-// maintain does now and then what a node does on the side, or ends it in one way or the other.
+// maintain sometimes does background work of a node, or ends it in one way or another.
 func (c *ackClone) maintain(dice int) error {
 	switch {
 	case dice < 20:
@@ -138,7 +137,7 @@ func (c *ackClone) sync() error {
 	return nil
 }
 
-// crash goes on with what a power failure leaves.
+// crash continues with the state after a power failure.
 func (c *ackClone) crash() error {
 	floor := c.ledger.floor(c.durability == shard.Async)
 	left := rigPowerCut(c.fs, c.cuts, c.cuts.IntN(101))
@@ -157,7 +156,7 @@ func (c *ackClone) crash() error {
 	return nil
 }
 
-// everyClone checks what is left by every kind of crash.
+// everyClone checks the state after every kind of crash.
 func (c *ackClone) everyClone() error {
 	for _, percent := range []int{0, 50, 100} {
 		floor := c.ledger.floor(c.durability == shard.Async)
@@ -185,8 +184,7 @@ func (c *ackClone) check(left *vfs.MemFS, floor [rigShards]rigCut) error {
 	return err
 }
 
-// reopen opens what is left of a node and checks that it is what the ledger says and goes on from
-// there.
+// reopen opens the remains of a node and checks that they match the ledger and that the node works.
 func (l *rigLedger) reopen(config shard.Config, disk *pointFS, cuts [rigShards]rigCut) (upTo [rigShards]int, err error) {
 	r, err := openRig(config, disk)
 	if err != nil {
@@ -201,7 +199,7 @@ func (l *rigLedger) reopen(config shard.Config, disk *pointFS, cuts [rigShards]r
 	return upTo, r.crash()
 }
 
-// verify brings a node that was just opened to rest and compares it with the ledger.
+// verify waits until a newly opened node is idle and compares it with the ledger.
 func (l *rigLedger) verify(r *rig, cuts [rigShards]rigCut) (upTo [rigShards]int, err error) {
 	if err := r.settle(); err != nil {
 		return upTo, err
@@ -219,7 +217,7 @@ func (l *rigLedger) verify(r *rig, cuts [rigShards]rigCut) (upTo [rigShards]int,
 	return l.match(o, cuts, r.clock.ms)
 }
 
-// goesOn writes to every shard. The ledger does not hear of it: the node is thrown away.
+// goesOn writes to every shard. The ledger ignores these writes: the node is discarded.
 func (l *rigLedger) goesOn(r *rig, cuts [rigShards]rigCut) error {
 	for i, c := range cuts {
 		id := engine.ShardID(i)

@@ -22,10 +22,10 @@ import (
 
 var corruptCases = flag.Int("corrupt-cases", 100, "damaged directories that are opened")
 
-// TestCorrupt damages one thing in the directory of a node: a bit, a block, the end of a file, a
-// file, two files. Whatever it is, the node never gives a wrong answer: it does not open, naming
-// the file, or what needs the damaged part fails, or the damage does no harm. When it does not
-// open, everything is still there. Only what the log can not know to have been durable may be gone.
+// TestCorrupt damages part of a node's directory: a bit, a block, the end of a file, a file, two
+// files. The node must never give a wrong answer. Either it does not open and names the file, or
+// calls that need the damaged part fail, or the damage is harmless. If it does not open, nothing
+// may have been removed. Only data that the log cannot know to have been durable may be lost.
 func TestCorrupt(t *testing.T) {
 	cases := *corruptCases
 	if testing.Short() {
@@ -58,7 +58,7 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// corruptBase is a directory to be damaged, and what it holds.
+// corruptBase is a directory to damage, and its expected contents.
 type corruptBase struct {
 	*pointRun
 	clean bool
@@ -66,11 +66,11 @@ type corruptBase struct {
 	marks []corruptMark
 }
 
-// corruptMark is a moment of the log: what had been acknowledged, and where it ended.
+// corruptMark is a moment of the log: what was acknowledged, and where the log ended.
 type corruptMark struct {
 	name  string // of the segment
 	end   int64
-	sync  bool // everything so far was known durable when the next record was written
+	sync  bool // everything so far was known to be durable when the next record was written
 	floor [rigShards]rigCut
 }
 
@@ -82,8 +82,8 @@ func (b *corruptBase) String() string {
 	return fmt.Sprintf("%v node that was %s", b.durability, state)
 }
 
-// newCorruptBase makes a directory with several segments of the log and tables of the state; the
-// log holds what the tables do not.
+// newCorruptBase makes a directory with several segments of the log and tables of the state. The
+// log holds entries that the tables do not.
 func newCorruptBase(seed uint64, d shard.Durability, clean bool) (*corruptBase, error) {
 	b := &corruptBase{pointRun: newPointRun(seed, d), clean: clean}
 	b.load.onAck = func() error { b.mark(d == shard.Sync); return nil }
@@ -106,7 +106,7 @@ func newCorruptBase(seed uint64, d shard.Durability, clean bool) (*corruptBase, 
 		}
 	}
 	if !clean {
-		// A message left behind by a node that was receiving a snapshot.
+		// A file left behind by a node that was receiving a snapshot.
 		if err := rigWrite(b.mem, rigDir+"/state/snapshot-1-1", bytes.Repeat([]byte("half a snapshot "), 1000)); err != nil {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ func (b *corruptBase) mark(sync bool) {
 	b.marks = append(b.marks, corruptMark{name, end, sync, b.ledger.floor(false)})
 }
 
-// damaged damages a copy of the directory and says what became of it.
+// damaged damages a copy of the directory and describes the outcome.
 func (b *corruptBase) damaged(rng *rand.Rand, n int) (what, outcome string, err error) {
 	left, d, err := corruptCopy(b.mem, b.names, rng, n)
 	if err != nil {
@@ -159,7 +159,8 @@ func corruptCopy(mem *vfs.MemFS, names []string, rng *rand.Rand, n int) (*vfs.Me
 	return left, d, nil
 }
 
-// corruptPick chooses a file: each kind as often as the others, however many files it has.
+// corruptPick chooses a file. Each kind of file has the same probability, however many files it
+// has.
 func corruptPick(names []string, rng *rand.Rand, n int) string {
 	kinds := make(map[string][]string)
 	for _, name := range names {
@@ -169,7 +170,7 @@ func corruptPick(names []string, rng *rand.Rand, n int) string {
 	return names[rng.IntN(len(names))]
 }
 
-// corruptKind returns what a file is.
+// corruptKind returns the kind of a file.
 func corruptKind(name string) string {
 	base := name[strings.LastIndex(name, "/")+1:]
 	for _, kind := range []string{"FORMAT", "LOCK", ".spare", ".ual", ".sst", "MANIFEST-", "OPTIONS-", "marker.format", "marker.manifest",
@@ -181,18 +182,18 @@ func corruptKind(name string) string {
 	return "other"
 }
 
-// corruptDamage is what is done to a directory.
+// corruptDamage is the damage done to a directory.
 type corruptDamage struct {
 	rng     *rand.Rand
 	files   map[string][]byte
 	name    string
 	what    string
-	from    int64             // first byte that is not what it was
-	to      int64             // first byte behind, that is again
+	from    int64             // first byte that differs
+	to      int64             // first byte after it that is equal again
 	changed map[string][]byte // nil: removed
 }
 
-// choose does one kind of damage.
+// choose applies one kind of damage.
 func (d *corruptDamage) choose(other string) {
 	b := slices.Clone(d.files[d.name])
 	size := len(b)
@@ -236,8 +237,8 @@ func (d *corruptDamage) choose(other string) {
 	}
 }
 
-// floor returns what has to be there if the node opens. What was written to the end of the log is
-// gone with it if nothing behind the damage says that it had been durable.
+// floor returns what must be there if the node opens. Writes at the end of the log may be lost with
+// it, unless a record after the damage shows that they were durable.
 func (b *corruptBase) floor(d *corruptDamage) [rigShards]rigCut {
 	all := b.ledger.floor(false)
 	last := b.marks[len(b.marks)-1]
@@ -301,8 +302,7 @@ func (b *corruptBase) judge(left *vfs.MemFS, d *corruptDamage) (string, error) {
 	return "harmless", nil
 }
 
-// honest passes an error on unless it is that of a read or write which has failed because of the
-// damage.
+// honest returns an error unless it is that of a read or write that failed because of the damage.
 func (d *corruptDamage) honest(r *rig, err error) error {
 	if errors.Is(err, errParked) || r.failure() != nil {
 		return d.named(r.failure())
@@ -313,8 +313,8 @@ func (d *corruptDamage) honest(r *rig, err error) error {
 	return err
 }
 
-// named checks that an error names what is damaged: the file, and in the log the place; of the
-// state, its directory will do.
+// named checks that an error names the damaged file and, in the log, the place. For the state, its
+// directory suffices.
 func (d *corruptDamage) named(err error) error {
 	for name := range d.changed {
 		base := name[strings.LastIndex(name, "/")+1:]
@@ -333,8 +333,8 @@ func (d *corruptDamage) named(err error) error {
 	return fmt.Errorf("the error does not name what is damaged: %w", err)
 }
 
-// TestTrioCorrupt damages the directory of one node of three, which had stopped. It does not open,
-// or stops, or becomes equal to the others; and they go on as if nothing had happened.
+// TestTrioCorrupt damages the directory of one of three nodes while it is down. The node does not
+// open, or stops, or becomes equal to the others, and these continue to work.
 func TestTrioCorrupt(t *testing.T) {
 	cases := *corruptCases / 3
 	if testing.Short() {
@@ -379,7 +379,7 @@ func TestTrioCorrupt(t *testing.T) {
 	}
 }
 
-// corrupted brings up the cluster with the third node on a damaged directory.
+// corrupted starts the cluster with the third node on a damaged directory.
 func (r *trioRun) corrupted(disks [3]*vfs.MemFS, left *vfs.MemFS, d *corruptDamage) (outcome string, err error) {
 	before, err := rigFiles(left)
 	if err != nil {
@@ -427,7 +427,7 @@ func (r *trioRun) corrupted(disks [3]*vfs.MemFS, left *vfs.MemFS, d *corruptDama
 	return cmp.Or(outcome, "healed"), err
 }
 
-// rigUntouched checks that everything that was there before is still there.
+// rigUntouched checks that everything that existed before still exists unchanged.
 func rigUntouched(fsys *vfs.MemFS, before map[string][]byte) error {
 	after, err := rigFiles(fsys)
 	if err != nil {
@@ -435,7 +435,7 @@ func rigUntouched(fsys *vfs.MemFS, before map[string][]byte) error {
 	}
 	for name, want := range before {
 		if kind := corruptKind(name); kind == "LOCK" || kind == ".spare" {
-			continue // nothing is in them that is ever read
+			continue // these have no contents that are ever read
 		}
 		if got, ok := after[name]; !ok || !bytes.Equal(got, want) {
 			err = errors.Join(err, fmt.Errorf("%s (there: %v) is not what it was (checksum %08x)", name, ok, crc32.ChecksumIEEE(want)))
@@ -444,7 +444,7 @@ func rigUntouched(fsys *vfs.MemFS, before map[string][]byte) error {
 	return err
 }
 
-// rigFiles returns the content of every file of a node.
+// rigFiles returns the contents of every file of a node.
 func rigFiles(fsys *vfs.MemFS) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	for _, dir := range []string{rigDir, rigDir + "/log", rigDir + "/state"} {
@@ -471,7 +471,7 @@ func rigFiles(fsys *vfs.MemFS) (map[string][]byte, error) {
 	return files, nil
 }
 
-// rigReplace gives a file another content, or removes it.
+// rigReplace replaces the contents of a file, or removes it.
 func rigReplace(fsys *vfs.MemFS, name string, b []byte) error {
 	if b == nil {
 		return fsys.Remove(name)

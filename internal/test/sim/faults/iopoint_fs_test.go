@@ -20,29 +20,28 @@ type pointOp struct {
 
 func (op pointOp) String() string { return op.kind + " " + op.name }
 
-// pointFault is what becomes of an operation instead of success.
+// pointFault is the outcome of an operation instead of success.
 type pointFault struct {
 	err   error
-	short bool // of a write: half of it reaches the file
+	short bool // for a write: half of it reaches the file
 }
 
-// pointFS counts the file operations of a node and asks before each one what is to become of it.
-// Operations come from several goroutines, because Pebble has its own; they are counted, and before
-// is called, one at a time.
+// pointFS counts the file operations of a node and calls before for the outcome of each one. Pebble
+// has goroutines of its own, but operations are counted, and before is called, one at a time.
 type pointFS struct {
 	vfs.FS
-	before func(op pointOp) *pointFault // nil: nothing is asked
+	before func(op pointOp) *pointFault // nil: no faults
 
-	mu      sync.Mutex // guards what follows, and is held by before
+	mu      sync.Mutex // guards what follows; held while before runs
 	usage   vfs.DiskUsage
 	locks   []pointLock
 	failed  bool
-	logName string  // the newest segment that was written to ...
-	logEnd  int64   // ... and where that ends
-	first   pointOp // that failed
-	parked  bool    // one of Pebble's has
+	logName string  // the newest segment written to ...
+	logEnd  int64   // ... and its end
+	first   pointOp // the first one that failed
+	parked  bool    // an operation of Pebble is parked
 
-	struck chan struct{} // closed with the first failure
+	struck chan struct{} // closed at the first failure
 }
 
 func newPointFS(fsys vfs.FS) *pointFS {
@@ -60,7 +59,7 @@ func (p *pointFS) parks() bool {
 // Unwrap returns the file system below.
 func (p *pointFS) Unwrap() vfs.FS { return p.FS }
 
-// GetDiskUsage returns what the test has set.
+// GetDiskUsage returns the usage set by the test.
 func (p *pointFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +87,7 @@ func (p *pointFS) at(read bool, kind, name string) *pointFault {
 	return f
 }
 
-// fails is at for operations that happen as a whole or not at all.
+// fails is at for atomic operations.
 func (p *pointFS) fails(kind, name string) error {
 	if f := p.at(false, kind, name); f != nil {
 		return f.err
@@ -103,7 +102,7 @@ func (p *pointFS) readFails(kind, name string) error {
 	return nil
 }
 
-// open returns a file that counts, or the error that opening it is to have.
+// open returns a file that counts operations, or the given fault.
 func (p *pointFS) open(name string, fault error, open func() (vfs.File, error)) (vfs.File, error) {
 	if fault != nil {
 		return nil, fault
@@ -196,8 +195,7 @@ func (p *pointFS) Lock(name string) (io.Closer, error) {
 	return once, nil
 }
 
-// pointLock closes a lock once. A node that was given up may still do it, at the same time as
-// unlock.
+// pointLock closes a lock once. An abandoned node may still close it, concurrently with unlock.
 type pointLock func() error
 
 // Close closes the lock, unless that has been done.
@@ -223,7 +221,7 @@ type pointFile struct {
 	vfs.File
 	fs   *pointFS
 	name string
-	end  int64 // of what was written; only of the log
+	end  int64 // of the written data; only for the log
 }
 
 func (f *pointFile) Write(b []byte) (int, error) {
@@ -240,7 +238,7 @@ func (f *pointFile) Write(b []byte) (int, error) {
 	return n, orFault(err, fault)
 }
 
-// wrote notes where the log ends.
+// wrote records the end of the log.
 func (f *pointFile) wrote(n int, at int64) {
 	if !strings.HasPrefix(f.name, rigDir+"/log/") {
 		return
@@ -315,7 +313,7 @@ func (f *pointFile) ReadAt(b []byte, off int64) (int, error) {
 	return f.File.ReadAt(b, off)
 }
 
-// take returns what before has gathered, and empties it.
+// take returns the points gathered by before, and clears them.
 func (p *pointFS) take(points *[]*crashPoint) []*crashPoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,7 +322,7 @@ func (p *pointFS) take(points *[]*crashPoint) []*crashPoint {
 	return taken
 }
 
-// unlock lets go of what a killed process had locked.
+// unlock releases the locks of a killed process.
 func (p *pointFS) unlock() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,7 +334,7 @@ func (p *pointFS) unlock() error {
 	return err
 }
 
-// calm ends all failures.
+// calm ends all faults.
 func (p *pointFS) calm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -350,7 +348,7 @@ func (p *pointFS) hasFailed() bool {
 	return p.failed
 }
 
-// watch begins to ask.
+// watch sets the function before.
 func (p *pointFS) watch(before func(op pointOp) *pointFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -363,9 +361,9 @@ func (p *pointFS) lastLogWrite() (name string, end int64) {
 	return p.logName, p.logEnd
 }
 
-// suspect says that what is on the disk may be damaged: calls may not come back.
+// suspect marks the data on the disk as possibly damaged: calls may not return.
 func (p *pointFS) suspect() { close(p.struck) }
 
-// freeze lets no file operation come back any more: Pebble tries some again and again, without a
-// pause, when they have failed, and who has failed to open it can not close it.
+// freeze blocks all further file operations. Pebble retries some failed operations forever without
+// a pause, and a database whose opening failed cannot be closed.
 func (p *pointFS) freeze() { p.watch(func(pointOp) *pointFault { select {} }) }

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestPointFS checks the layer under the suites: it asks before every operation, an operation that
-// fails has not happened, and a short write has happened by half.
+// TestPointFS checks the file system under the suites. It calls before for every operation, a
+// failed operation has no effect, and a short write has half of its effect.
 func TestPointFS(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	disk := newPointFS(mem)

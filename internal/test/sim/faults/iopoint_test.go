@@ -23,7 +23,7 @@ var (
 	pointStep      = flag.Int("point-step", 30, "of so many file operations one is a point of failure; 1: each")
 )
 
-// pointSkip returns of how many points a test tries one.
+// pointSkip returns n if a test tries one of every n points.
 func pointSkip(short int) int {
 	if testing.Short() {
 		return short
@@ -31,9 +31,9 @@ func pointSkip(short int) int {
 	return max(*pointStep, 1)
 }
 
-// pointRun is a workload that goes through everything a node does with its files: creation, log
-// segments that fill up, flushes of the state, truncation of the log, compaction, a clean end, a
-// killed process, and opening after each.
+// pointRun is a workload that uses files in every way a node does: creation, log segments that fill
+// up, flushes of the state, truncation of the log, compaction, a clean end, a kill, and opening
+// after each.
 type pointRun struct {
 	seed       uint64
 	durability shard.Durability
@@ -46,11 +46,11 @@ type pointRun struct {
 	rig    *rig
 	closed bool
 
-	after func() error // called after every step; nil: nothing
+	after func() error // called after every step; may be nil
 }
 
-// newPointRun returns a run whose acts follow from the seed alone. Which file operation of Pebble
-// comes when does not: some of them are done by its own goroutines.
+// newPointRun returns a run whose acts depend only on the seed. The order of Pebble's file
+// operations does not: its own goroutines do some of them.
 func newPointRun(seed uint64, d shard.Durability) *pointRun {
 	p := &pointRun{
 		seed: seed, durability: d, mem: vfs.NewCrashableMem(), clock: &rigClock{1_000_000}, ledger: newRigLedger(),
@@ -125,7 +125,7 @@ func (p *pointRun) close() error {
 	return nil
 }
 
-// kill ends the process: what it has written stays, and the lock goes.
+// kill ends the process: written data stays, and the lock is released.
 func (p *pointRun) kill() error {
 	if err := p.rig.crash(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (p *pointRun) kill() error {
 	return p.disk.unlock()
 }
 
-// end lets go of the node.
+// end releases the node.
 func (p *pointRun) end() {
 	if p.rig != nil && !p.closed {
 		_ = p.rig.crash()
@@ -143,13 +143,13 @@ func (p *pointRun) end() {
 
 func (p *pointRun) floor() [rigShards]rigCut { return p.ledger.floor(p.durability == shard.Async) }
 
-// config returns the configuration of a node that opens what is left of this one.
+// config returns the configuration of a node that opens the remains of this one.
 func (p *pointRun) config(fsys vfs.FS) shard.Config {
 	clock := *p.clock
 	return rigConfig(fsys, p.durability, &clock)
 }
 
-// crashPoint is what a crash right before a file operation leaves.
+// crashPoint is the state of the disk after a crash right before a file operation.
 type crashPoint struct {
 	k    int
 	op   pointOp
@@ -161,9 +161,9 @@ func (c *crashPoint) String() string {
 	return fmt.Sprintf("crash before file operation %d (%v)", c.k, c.op)
 }
 
-// TestCrashAtEveryPoint crashes a node before each file operation of the workload, with a random
-// part of what was not synced lost; and again while what is left is being opened. Each time the
-// node opens, holds all that was acknowledged, and goes on.
+// TestCrashAtEveryPoint crashes a node before each file operation of the workload, losing a random
+// part of the unsynced data, and again during the recovery. Each time the node must open, hold
+// everything acknowledged, and work.
 func TestCrashAtEveryPoint(t *testing.T) {
 	for _, d := range []shard.Durability{shard.Sync, shard.Async} {
 		t.Run(d.String(), func(t *testing.T) {
@@ -182,12 +182,12 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	}
 }
 
-// crashPoints runs the workload once and takes what a crash would leave before each of its
+// crashPoints runs the workload once and takes the state after a crash before each of its
 // operations.
 type crashPoints struct {
 	*pointRun
-	every int // at how many points the recovery crashes at all of its operations, not only at some
-	skip  int // check only one point in so many
+	every int // one in this many points crashes all operations of its recovery, the others only some
+	skip  int // check one in this many points
 
 	k               int
 	points          []*crashPoint
@@ -225,7 +225,7 @@ func (c *crashPoints) run() error {
 // rigPercent chooses how much of the unsynced data survives: often all or nothing.
 func rigPercent(rng *rand.Rand) int { return []int{0, 100, rng.IntN(101), rng.IntN(101)}[rng.IntN(4)] }
 
-// check opens what is left, and crashes that, too.
+// check opens the remains, and crashes that as well.
 func (c *crashPoints) check(p *crashPoint) error {
 	c.checked++
 	rng := rand.New(rand.NewPCG(c.seed, uint64(p.k)))
@@ -256,10 +256,10 @@ func (c *crashPoints) check(p *crashPoint) error {
 	return nil
 }
 
-// TestFaultAtEveryPoint lets each file operation of the workload fail, once by EIO, once by a write
-// that reaches the file only by half, once because the disk is full from there on. The node may
-// stop, and then has to say why and do nothing more; it may go on. On a healthy disk everything
-// that was acknowledged is there, and nothing that was refused.
+// TestFaultAtEveryPoint makes each file operation of the workload fail: with EIO, as a write of
+// which half reaches the file, and with a full disk from then on. The node may stop, and must then
+// give the reason and do nothing more, or it may continue. On a healthy disk everything
+// acknowledged must be there, and nothing refused.
 func TestFaultAtEveryPoint(t *testing.T) {
 	for _, d := range []shard.Durability{shard.Sync, shard.Async} {
 		for _, kind := range []string{"EIO", "short", "ENOSPC"} {
@@ -287,7 +287,7 @@ type faultPoints struct {
 	seed       uint64
 	durability shard.Durability
 	kind       string
-	skip       int // try only one point in so many
+	skip       int // try one in this many points
 
 	tried, stopped, wentOn, refused, parked int
 	kinds                                   map[string]int
@@ -326,7 +326,7 @@ func (f *faultPoints) fault() *pointFault {
 	return &pointFault{err: syscall.ENOSPC}
 }
 
-// at lets the k-th operation fail.
+// at makes the k-th operation fail.
 func (f *faultPoints) at(k int) (reached bool, err error) {
 	p := newPointRun(f.seed, f.durability)
 	defer p.end()
@@ -356,7 +356,7 @@ func (f *faultPoints) at(k int) (reached bool, err error) {
 	return true, nil
 }
 
-// judge looks at a node one of whose operations has failed, and at what it leaves.
+// judge checks a node after a failed operation, and its remains.
 func (f *faultPoints) judge(p *pointRun, outcome error) error {
 	if wrong := (*wrongOutcome)(nil); errors.As(outcome, &wrong) {
 		return outcome
@@ -389,8 +389,8 @@ func (f *faultPoints) explains(err error) bool {
 	return strings.Contains(err.Error(), f.fault().err.Error())
 }
 
-// stopsNode reports whether the failure has ended the node. A changed file whose fate is unknown
-// has to.
+// stopsNode reports whether the failure has ended the node. A modified file in an unknown state
+// must end it.
 func (f *faultPoints) stopsNode(p *pointRun, outcome error) bool {
 	if p.rig.parked.Load() || errors.Is(outcome, engine.ErrUnknownOutcome) || p.rig.stepper.Host().Err() != nil {
 		return true
@@ -401,8 +401,8 @@ func (f *faultPoints) stopsNode(p *pointRun, outcome error) bool {
 	return p.rig.awaitFailure()
 }
 
-// awaitFailure waits until the node says that it has failed: who called the file operation may hear
-// of it a little earlier.
+// awaitFailure waits until the node reports failure. The caller of the file operation may see the
+// error a little earlier.
 func (r *rig) awaitFailure() bool {
 	deadline, poll := time.NewTimer(5*time.Second), time.NewTicker(time.Millisecond)
 	defer deadline.Stop()
@@ -417,11 +417,11 @@ func (r *rig) awaitFailure() bool {
 	return true
 }
 
-// hasStopped checks that the node says why it has stopped and does nothing more.
+// hasStopped checks that the node gives the reason for stopping and does nothing more.
 func (f *faultPoints) hasStopped(p *pointRun, outcome error) error {
 	h := p.rig.stepper.Host()
 	if h.Err() == nil && errors.Is(outcome, engine.ErrUnknownOutcome) && f.explains(outcome) {
-		return nil // the step that failed has told its caller, who would have failed the host
+		return nil // the failed step returned the error to its caller, who would have failed the host
 	}
 	if !p.rig.awaitFailure() || !f.explains(h.Err()) {
 		return fmt.Errorf("the node's failure is %v, after %v", h.Err(), outcome)
@@ -436,7 +436,7 @@ func (f *faultPoints) hasStopped(p *pointRun, outcome error) error {
 	return nil
 }
 
-// hasGoneOn goes on with a node that has survived the failure, now without any.
+// hasGoneOn continues with a node that has survived the failure, now without faults.
 func (f *faultPoints) hasGoneOn(p *pointRun, outcome error) error {
 	if outcome != nil && !f.explains(outcome) {
 		return fmt.Errorf("outcome %w, want the failure", outcome)
@@ -453,7 +453,7 @@ func (f *faultPoints) hasGoneOn(p *pointRun, outcome error) error {
 	return err
 }
 
-// heal opens what the node leaves on a disk that is sound.
+// heal opens the node's remains on a healthy disk.
 func (f *faultPoints) heal(p *pointRun) error {
 	p.disk.calm()
 	rng := rand.New(rand.NewPCG(f.seed, 4))

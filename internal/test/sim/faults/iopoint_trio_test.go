@@ -18,9 +18,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// trio is a cluster of three rigs in one goroutine, with a network that loses only what goes to or
-// comes from a node that is cut off or down. Its first node leads all shards, unless it is made to
-// give that up.
+// trio is a cluster of three rigs in one goroutine. Its network loses only messages from and to a
+// node that is cut off or down. Its first node leads all shards, unless another one is made the
+// leader.
 type trio struct {
 	clock  *rigClock
 	nodes  [3]*trioNode
@@ -34,7 +34,7 @@ type trioNode struct {
 	disk *pointFS
 	cut  bool
 
-	stopped error // why it had failed when it was taken down
+	stopped error // the reason of its failure when it was taken down
 }
 
 type trioMessage struct {
@@ -45,13 +45,13 @@ type trioMessage struct {
 	done     func(error)
 }
 
-// trioTransport is the network as one node sees it.
+// trioTransport is the network as seen by one node.
 type trioTransport struct {
 	trio *trio
 	node uint64
 }
 
-// Send takes messages along; the trio delivers them with its next turn.
+// Send queues messages; the trio delivers them in its next turn.
 func (n trioTransport) Send(id uint16, msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		n.trio.flight = append(n.trio.flight, trioMessage{from: n.node, to: m.GetTo(), shard: id, msg: proto.Clone(m).(*raftpb.Message)})
@@ -99,7 +99,7 @@ func (t *trio) lead(i int) error {
 	return t.leader.comeUp()
 }
 
-// down ends a node as a kill does.
+// down ends a node like a kill.
 func (t *trio) down(i int) error {
 	n := t.nodes[i]
 	if n.rig == nil {
@@ -110,7 +110,7 @@ func (t *trio) down(i int) error {
 	return errors.Join(r.crash(), n.disk.unlock())
 }
 
-// turn lets every node take a round of each shard, and delivers all that is on its way.
+// turn runs a round of each shard on every node, and delivers all messages.
 func (t *trio) turn() error {
 	for range 4 {
 		for _, n := range t.nodes {
@@ -162,7 +162,7 @@ func (t *trio) deliver(m trioMessage) {
 	}
 }
 
-// tick lets the leader's election clock go on, which makes it ask whom it has not heard of.
+// tick advances the leader's election clock, so that it contacts silent followers.
 func (t *trio) tick() error {
 	for id := range engine.ShardID(rigShards) {
 		if err := t.leader.call(func() error { t.leader.stepper.Step(id, 1); return nil }); err != nil {
@@ -172,7 +172,7 @@ func (t *trio) tick() error {
 	return t.turn()
 }
 
-// level goes on until every node that is up holds the same, row by row.
+// level runs turns until all nodes that are up have the same rows.
 func (t *trio) level() error {
 	for range 200 {
 		if err := errors.Join(t.leader.settle(), t.tick()); err != nil {
@@ -186,7 +186,7 @@ func (t *trio) level() error {
 	return errors.New("the replicas do not become level")
 }
 
-// same compares the replicas. Only those that have applied as much have to be equal.
+// same compares the replicas. Only replicas at the same index must be equal.
 func (t *trio) same() (bool, error) {
 	for id := range engine.ShardID(rigShards) {
 		want := t.leader.stepper.State(id)
@@ -216,7 +216,7 @@ func (t *trio) same() (bool, error) {
 	return true, nil
 }
 
-// end lets go of all nodes.
+// end releases all nodes.
 func (t *trio) end() {
 	for _, n := range t.nodes {
 		if n != nil && n.rig != nil {
@@ -225,7 +225,7 @@ func (t *trio) end() {
 	}
 }
 
-// trioRun is the workload in which a node is left behind so far that it needs a snapshot, twice.
+// trioRun is a workload in which a node twice falls so far behind that it needs a snapshot.
 type trioRun struct {
 	*trio
 	ledger *rigLedger
@@ -296,7 +296,7 @@ func (r *trioRun) acts(n int) error {
 	return nil
 }
 
-// trioPoint is what a crash of all three nodes leaves.
+// trioPoint is the state of the disks after a crash of all three nodes.
 type trioPoint struct {
 	k     int
 	node  int
@@ -305,9 +305,9 @@ type trioPoint struct {
 	cuts  [rigShards]rigCut
 }
 
-// TestTrioCrashAtEveryPoint crashes a cluster as a whole before each file operation of any node,
-// while one of them is left behind and gets a snapshot: it comes up again, holds all that was
-// acknowledged, and its replicas become equal.
+// TestTrioCrashAtEveryPoint crashes a whole cluster before each file operation of any node, while
+// one of them has fallen behind and receives a snapshot. The cluster must restart and hold
+// everything acknowledged, and its replicas must become equal.
 func TestTrioCrashAtEveryPoint(t *testing.T) {
 	seed := rigSeed(t)
 	cryptotest.SetGlobalRandom(t, seed)
@@ -357,7 +357,7 @@ func TestTrioCrashAtEveryPoint(t *testing.T) {
 	}
 }
 
-// reopenAll brings up what is left of the cluster.
+// reopenAll starts the remains of the cluster.
 func (r *trioRun) reopenAll(p *trioPoint) error {
 	clock := *r.clock
 	t, err := newTrio(&clock, p.disks)
@@ -378,9 +378,9 @@ func (r *trioRun) rightAndLevel(t *trio, cuts [rigShards]rigCut) error {
 	return r.ledger.goesOn(t.leader, cuts)
 }
 
-// TestTrioFaultAtEveryPoint lets each file operation of a follower fail while it is left behind and
-// gets a snapshot: the others go on, and when the node comes back on a sound disk it becomes equal
-// to them.
+// TestTrioFaultAtEveryPoint makes each file operation of a follower fail while it has fallen behind
+// and receives a snapshot. The others must continue, and the node must become equal to them when it
+// returns on a healthy disk.
 func TestTrioFaultAtEveryPoint(t *testing.T) {
 	seed := rigSeed(t)
 	cryptotest.SetGlobalRandom(t, seed)
@@ -430,11 +430,11 @@ func TestTrioFaultAtEveryPoint(t *testing.T) {
 	}
 }
 
-// replace lets the victim come back on what its disk holds.
+// replace restarts the victim from the contents of its disk.
 func (r *trioRun) replace(rng *rand.Rand) error {
 	victim := r.nodes[trioVictim]
 	left := rigPowerCut(victim.mem, rng, rigPercent(rng))
-	_ = r.down(trioVictim) // stuck, perhaps
+	_ = r.down(trioVictim) // perhaps stuck
 	victim.mem, victim.disk = left, newPointFS(left)
 	if err := r.start(trioVictim); err != nil {
 		return fmt.Errorf("open: %w", err)

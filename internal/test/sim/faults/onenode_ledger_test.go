@@ -13,41 +13,41 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// Namespaces of the workload: one lives in a single shard, the others are spread.
+// Namespaces of the workload: one is in a single shard, the others are spread.
 const (
 	nsSolo = "solo"
 	nsWide = "wide"
 	nsToys = "toys"
 
-	nsProbe = "probe" // spread too; only for writes that nobody counts
+	nsProbe = "probe" // spread too; only for writes that the ledger ignores
 )
 
-// rigLedger is the model of a node: what every act of a client changes, in the order of each shard.
-// A state of the node is right if, in each shard, it is the fold of a prefix of the acts which is
-// neither shorter than what has to have survived nor longer than what was ever asked for.
+// rigLedger is the model of a node: the effects of all client acts, in the order of each shard. A
+// state of the node is valid if, in each shard, it is the fold of a prefix of the acts. That prefix
+// may not be shorter than what must have survived, nor longer than what was issued.
 //
 //	acts of a shard    0 1 2 3 4 5 6 7 8
 //	                       |     |     |
 //	                  synced   acked   issued
 //
-// Refused acts are not in it, so any trace of one fails the comparison, and so does any row that
-// nobody wrote.
+// Refused acts are not part of it, so any trace of one fails the comparison, and so does any row
+// that was never written.
 type rigLedger struct {
 	shards   [rigShards]rigShardLedger
 	rows     map[string][]rigVersion // KV, by namespace/key
 	counters map[string][]rigEntry   // of the toy machine, by name
-	paidIn   []rigEntry              // to all that have to do with vaults
+	paidIn   []rigEntry              // in total, for everything related to vaults
 }
 
-// rigShardLedger is what happened in one shard. The counts are read by a file operation that a
-// goroutine of the node does.
+// rigShardLedger is the history of one shard. The counts are read during file operations by
+// goroutines of the node.
 type rigShardLedger struct {
 	acts   []*rigAct
-	synced atomic.Int64 // acts that a power failure can not take back, whatever the durability
+	synced atomic.Int64 // acts that a power failure cannot take back, whatever the durability
 	acked  atomic.Int64
 	issued atomic.Int64
 
-	highest atomic.Uint64 // revision ever seen, also of acts that a crash took back
+	highest atomic.Uint64 // highest revision seen, including acts that a crash took back
 }
 
 // rigAct is one command of a client.
@@ -55,7 +55,7 @@ type rigAct struct {
 	what  string
 	shard engine.ShardID
 	at    int  // position in its shard
-	void  bool // it is known not to have happened
+	void  bool // known not to have happened
 }
 
 // rigVersion is a value that an act gives to a key.
@@ -64,10 +64,10 @@ type rigVersion struct {
 	value    string
 	gone     bool   // deleted
 	expires  int64  // 0: never
-	revision uint64 // 0: not known
+	revision uint64 // 0: unknown
 }
 
-// rigEntry is an amount that an act adds to a counter, from a time on.
+// rigEntry is an amount that an act adds to a counter from a certain time on.
 type rigEntry struct {
 	act   *rigAct
 	delta int64
@@ -86,7 +86,7 @@ func (l *rigLedger) issue(id engine.ShardID, format string, args ...any) *rigAct
 	return a
 }
 
-// issued publishes what was noted: from here on the acts may have happened.
+// issued publishes the noted acts: they may happen from now on.
 func (l *rigLedger) issued() {
 	for i := range l.shards {
 		l.shards[i].issued.Store(int64(len(l.shards[i].acts)))
@@ -105,7 +105,7 @@ func (l *rigLedger) synced() {
 	}
 }
 
-// newRevision notes a revision that was given out and checks that it is new.
+// newRevision notes an assigned revision and checks that it is new.
 func (l *rigLedger) newRevision(id engine.ShardID, revision uint64) error {
 	s := &l.shards[id]
 	if highest := s.highest.Load(); revision <= highest {
@@ -115,14 +115,14 @@ func (l *rigLedger) newRevision(id engine.ShardID, revision uint64) error {
 	return nil
 }
 
-// rigCut is how far a shard's acts have come at least, and may have come, and the highest revision
-// that was given out.
+// rigCut is the minimum and maximum number of a shard's acts that may have happened, and the
+// highest assigned revision.
 type rigCut struct {
 	least, most int
 	highest     uint64
 }
 
-// floor returns what a crash now must leave: what was acknowledged, or, if the unsynced may be
+// floor returns what a crash now must leave: what was acknowledged or, if unsynced data may be
 // lost, what was synced.
 func (l *rigLedger) floor(onlySynced bool) (cuts [rigShards]rigCut) {
 	for i := range l.shards {
@@ -135,7 +135,7 @@ func (l *rigLedger) floor(onlySynced bool) (cuts [rigShards]rigCut) {
 	return cuts
 }
 
-// upToNow completes a floor by what has been issued by now.
+// upToNow completes a floor with what has been issued so far.
 func (l *rigLedger) upToNow(cuts [rigShards]rigCut) [rigShards]rigCut {
 	for i := range l.shards {
 		cuts[i].most = int(l.shards[i].issued.Load())
@@ -143,7 +143,7 @@ func (l *rigLedger) upToNow(cuts [rigShards]rigCut) [rigShards]rigCut {
 	return cuts
 }
 
-// at returns the key's value after the first upTo acts of its shard, and whether it has one at a
+// at returns the key's value after the first upTo acts of its shard, and whether it exists at a
 // time.
 func (l *rigLedger) at(name string, upTo int, now int64) (rigVersion, bool) {
 	for _, v := range slices.Backward(l.rows[name]) {
@@ -157,7 +157,7 @@ func (l *rigLedger) at(name string, upTo int, now int64) (rigVersion, bool) {
 // now returns the key's value after all acts.
 func (l *rigLedger) now(name string, now int64) (rigVersion, bool) { return l.at(name, 1<<62, now) }
 
-// counter adds up a counter after the first acts of each shard.
+// counter sums a counter after the first acts of each shard.
 func (l *rigLedger) counter(name string, upTo [rigShards]int, now int64) (sum int64) {
 	for _, e := range l.counters[name] {
 		if e.act.at < upTo[e.act.shard] && !e.act.void && e.due <= now {
@@ -167,8 +167,8 @@ func (l *rigLedger) counter(name string, upTo [rigShards]int, now int64) (sum in
 	return sum
 }
 
-// survive makes the first upTo acts of each shard all that ever happened: the history goes on after
-// a crash.
+// survive drops all but the first upTo acts of each shard: the history continues from there after a
+// crash.
 func (l *rigLedger) survive(upTo [rigShards]int) {
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -180,14 +180,14 @@ func (l *rigLedger) survive(upTo [rigShards]int) {
 	}
 }
 
-// rigState is what a node says it holds.
+// rigState is the observed contents of a node.
 type rigState struct {
 	rows     map[string]rigVersion
 	counters map[string]int64
-	vaults   int64 // all that there is in purses, in vaults and on the way
+	vaults   int64 // total in purses, in vaults and in transit
 }
 
-// observeRig reads everything a rig holds, through the API.
+// observeRig reads the whole contents of a rig through the API.
 func observeRig(r *rig, l *rigLedger) (o rigState, err error) {
 	o = rigState{rows: make(map[string]rigVersion), counters: make(map[string]int64)}
 	ctx := context.Background()
@@ -219,7 +219,7 @@ func rigShardOf(row string) engine.ShardID {
 	return engine.NameShard(ns, name, rigShards)
 }
 
-// rigKeyIn returns a key of nsProbe that lives in the shard.
+// rigKeyIn returns a key of nsProbe in the shard.
 func rigKeyIn(id engine.ShardID) string {
 	for i := 0; ; i++ {
 		if key := strconv.Itoa(i); engine.NameShard(nsProbe, key, rigShards) == id {
@@ -231,7 +231,7 @@ func rigKeyIn(id engine.ShardID) string {
 // isCredit reports whether a counter is filled by acts of other shards.
 func isCredit(counter string) bool { return strings.HasPrefix(counter, "to:") }
 
-// match finds, for each shard, the longest prefix of the acts that explains what was observed.
+// match finds, for each shard, the longest prefix of the acts that explains the observed state.
 func (l *rigLedger) match(o rigState, cuts [rigShards]rigCut, now int64) (upTo [rigShards]int, err error) {
 	for name := range o.rows {
 		if _, ok := l.rows[name]; !ok {
@@ -290,7 +290,7 @@ func (l *rigLedger) differs(o rigState, id engine.ShardID, upTo int, now int64) 
 	return ""
 }
 
-// explain says how a shard differs from what it has to hold at least, and at most.
+// explain describes how a shard differs from its minimum and maximum expected states.
 func (l *rigLedger) explain(o rigState, id engine.ShardID, c rigCut, now int64) error {
 	var errs []error
 	s := &l.shards[id]

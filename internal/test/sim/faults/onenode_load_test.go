@@ -18,17 +18,17 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// rigLoad does what clients do, at random, and notes in a ledger what that changes. It predicts
-// every outcome.
+// rigLoad executes random client acts and notes their effects in a ledger. It predicts every
+// outcome.
 type rigLoad struct {
 	rng    *rand.Rand
 	rig    *rig
 	ledger *rigLedger
 	clock  *rigClock
 	faulty bool         // a call may fail without being refused
-	onAck  func() error // called at every acknowledgement; nil: nothing
+	onAck  func() error // called at every acknowledgement; may be nil
 
-	number        int // of acts so far: makes values unique
+	number        int // number of acts so far: makes values unique
 	acks, refused int
 }
 
@@ -37,7 +37,7 @@ type wrongOutcome struct{ what string }
 
 func (e *wrongOutcome) Error() string { return e.what }
 
-// setUp creates the spread namespaces, unless an earlier life of the node has.
+// setUp creates the spread namespaces, unless an earlier process of the node has.
 func (w *rigLoad) setUp() error {
 	for _, ns := range []string{nsWide, nsToys, nsVaults, nsProbe} {
 		_, err := w.rig.Propose(context.Background(), engine.HomeShard(ns, rigShards), engine.CreateNamespace(ns, true))
@@ -48,7 +48,7 @@ func (w *rigLoad) setUp() error {
 	return nil
 }
 
-// step does one act, and lets time pass or messages travel now and then.
+// step executes one act, and sometimes lets time pass or delivers messages.
 func (w *rigLoad) step() error {
 	w.number++
 	acts := []func() error{
@@ -67,8 +67,8 @@ func (w *rigLoad) step() error {
 	return nil
 }
 
-// do carries out what was issued in a shard. refusal is the outcome that is predicted, nil for
-// success; run returns the revision that was given out, 0 if that is not told.
+// do carries out the issued act in a shard. refusal is the predicted outcome, nil for success. run
+// returns the assigned revision, 0 if unknown.
 func (w *rigLoad) do(id engine.ShardID, refusal error, run func() (uint64, error)) error {
 	s := &w.ledger.shards[id]
 	before := int(s.issued.Load())
@@ -105,7 +105,7 @@ func (w *rigLoad) ack(id engine.ShardID, revision uint64) error {
 	return nil
 }
 
-// value returns a value that no other act writes.
+// value returns a unique value.
 func (w *rigLoad) value() string {
 	return fmt.Sprintf("value %d %s", w.number, strings.Repeat("x", w.rng.IntN(300)))
 }
@@ -120,7 +120,7 @@ func (w *rigLoad) key() (ns, key string) {
 
 func (w *rigLoad) now(name string) (rigVersion, bool) { return w.ledger.now(name, w.clock.ms) }
 
-// write issues an act that gives a key a new value.
+// write issues an act that sets a key to a new value.
 func (w *rigLoad) write(name string, v rigVersion) engine.ShardID {
 	id := rigShardOf(name)
 	v.act = w.ledger.issue(id, "act %d: %s = %.20q", w.number, name, v.value)
@@ -149,7 +149,7 @@ func (w *rigLoad) putNow(ns, key, value string, opts ...kv.PutOption) (uint64, e
 	return written.Revision, err
 }
 
-// putIf puts on a condition that holds or not.
+// putIf puts on a condition that may or may not hold.
 func (w *rigLoad) putIf() error {
 	ns, key := w.key()
 	name, value := ns+"/"+key, w.value()
@@ -209,8 +209,8 @@ func (w *rigLoad) incr() error {
 	})
 }
 
-// touch changes when a key expires, and a second key: what an act changes has to be seen at once,
-// or nobody could say whether a crash has taken it back.
+// touch changes when a key expires, and a second key. The effects of an act must be visible at
+// once; otherwise it would be unknown whether a crash has taken it back.
 func (w *rigLoad) touch() error {
 	key := "key " + strconv.Itoa(w.rng.IntN(10))
 	name, mark, ttl := nsSolo+"/"+key, nsSolo+"/touched", 1+w.rng.Int64N(1500)
@@ -264,13 +264,13 @@ func (w *rigLoad) transaction() error {
 	})
 }
 
-// others are operations of the other primitives, in the same transaction.
+// others returns operations of the other primitives, for the same transaction.
 func (w *rigLoad) others(tag string) []engine.Operation {
 	return workload.Tallied(w.rng, tag, func() []byte { return []byte(w.value()) })
 }
 
-// checkOthers compares how often the other primitives have been in a transaction of each tag with
-// how often its key was written.
+// checkOthers compares, for each tag, the number of transactions that used the other primitives
+// with the number of writes of its key.
 func checkOthers(r *rig) error {
 	for i := range 4 {
 		tag := "{tag " + strconv.Itoa(i) + "}"
@@ -291,7 +291,7 @@ func checkOthers(r *rig) error {
 	return nil
 }
 
-// refusedTransaction fails with its last operation, so that the first has to be taken back.
+// refusedTransaction fails with its last operation, so that the first must be rolled back.
 func (w *rigLoad) refusedTransaction() error {
 	tag := "{tag " + strconv.Itoa(w.rng.IntN(4)) + "}"
 	return w.do(engine.NameShard(nsWide, tag, rigShards), kv.ErrNotFound, func() (uint64, error) {
@@ -312,7 +312,7 @@ func (w *rigLoad) toy(c toy.Command, refusal error, id engine.ShardID) error {
 	})
 }
 
-// purse chooses a counter that is paid into, and paid from to others.
+// purse chooses a counter that receives payments and pays others.
 func (w *rigLoad) purse() (name string, id engine.ShardID) {
 	name = "{from " + strconv.Itoa(w.rng.IntN(4)) + "}"
 	return name, engine.NameShard(nsToys, name, rigShards)
@@ -367,14 +367,13 @@ func (w *rigLoad) mixed() error {
 	})
 }
 
-// rigQuiet is an operation whose result is empty.
+// rigQuiet returns an operation whose result is empty.
 func rigQuiet(op engine.Op) engine.Op {
 	op.Decode = nil
 	return op
 }
 
-// burst proposes to all shards at once, several commands each: they share entries and writes of the
-// log.
+// burst proposes several commands to each shard at once: they share entries and writes of the log.
 func (w *rigLoad) burst() error {
 	type command struct {
 		id     engine.ShardID

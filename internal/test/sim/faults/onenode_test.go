@@ -22,11 +22,11 @@ import (
 // rigDir is the data directory of every rig.
 const rigDir = "node"
 
-// rigShards is more than one, so that there is something to deliver between, and few, so that each
-// sees much.
+// rigShards is more than one, so that there are messages between shards, and few, so that each gets
+// many acts.
 const rigShards = 3
 
-// rigClock stands still until it is told to move.
+// rigClock stands still unless the test advances it.
 type rigClock struct{ ms int64 }
 
 // Wall returns the time in ms since the epoch.
@@ -35,8 +35,8 @@ func (c *rigClock) Wall() int64 { return c.ms }
 // Mono returns the same time as a duration.
 func (c *rigClock) Mono() time.Duration { return time.Duration(c.ms) * time.Millisecond }
 
-// rigConfig returns a configuration whose sizes make a node of a few KiB do what a large one does:
-// segments end after some dozen writes, and opening an almost empty directory takes no time.
+// rigConfig returns a configuration whose sizes let a node of a few KiB behave like a large one.
+// Segments end after some dozen writes, and opening an almost empty directory takes no time.
 func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	return shard.Config{
 		Dir: rigDir, Shards: rigShards, Durability: d, FS: fsys, Clock: shard.Clock{Source: clock},
@@ -45,29 +45,29 @@ func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	}
 }
 
-// rig is a node alone whose every step is taken by the test, behind the door that primitives are
-// written against: a call comes back when the rig has stepped the node until the outcome is known.
+// rig is a single node whose steps are all taken by the test, behind the door that primitives use.
+// A call returns when the rig has stepped the node until the outcome is known.
 type rig struct {
 	stepper *shard.Stepper
 	clock   *rigClock
-	disk    *pointFS    // may fail, and what is called then may never come back; nil: it is sound
-	parked  atomic.Bool // a call has not come back: nothing may be called any more
+	disk    *pointFS    // may fail, and then calls may never return; nil: healthy
+	parked  atomic.Bool // a call has not returned: no further calls are allowed
 	router  *engine.Router
 	broken  error // of a round
 
-	turn func(engine.ShardID) error // lets a shard go on: a round, unless others take part
+	turn func(engine.ShardID) error // continues a shard: one round, unless other nodes take part
 }
 
 var _ engine.Door = (*rig)(nil)
 
-// errParked is returned by a call that is stuck in a file operation that has failed.
+// errParked is returned by a call that is stuck in a failed file operation.
 var errParked = errors.New("the call does not come back")
 
-// patience is for how many polls, one in a millisecond at most, a call is waited for.
+// patience is the number of polls for which a call is awaited, at most one per millisecond.
 const patience = 1000
 
-// openRig opens a node and brings it to where Host.Open would return. A disk that may fail is to be
-// given.
+// openRig opens a node and brings it to the state in which Host.Open returns. A disk that may fail
+// must be given.
 func openRig(c shard.Config, disk *pointFS) (*rig, error) {
 	r, err := openStill(c, disk)
 	if err != nil {
@@ -93,7 +93,7 @@ func openStill(c shard.Config, disk *pointFS) (*rig, error) {
 	return r, nil
 }
 
-// comeUp makes the node lead all its shards and catch up with its log.
+// comeUp makes the node the leader of all its shards and applies its log.
 func (r *rig) comeUp() error {
 	for id := range engine.ShardID(rigShards) {
 		r.stepper.Campaign(id)
@@ -102,7 +102,7 @@ func (r *rig) comeUp() error {
 				return err
 			}
 		}
-		// A command behind everything in the log has seen all of it applied.
+		// When a command after everything in the log is applied, all of the log is.
 		if _, err := r.Propose(context.Background(), id, engine.Skip(0)); err != nil {
 			return fmt.Errorf("shard %d does not come up: %w", id, err)
 		}
@@ -110,9 +110,9 @@ func (r *rig) comeUp() error {
 	return nil
 }
 
-// call runs f, unless the node has failed. On a disk that has failed f may never come back, because
-// what Pebble asked for is parked; it gets a second of polls, in which a machine however busy lets
-// it go on.
+// call runs f, unless the node has failed. On a failed disk f may never return, because Pebble's
+// operation is parked. call waits for it for about a second of polls, enough even on a busy
+// machine.
 func (r *rig) call(f func() error) error {
 	if r.disk == nil {
 		return f()
@@ -126,7 +126,7 @@ func (r *rig) call(f func() error) error {
 	return r.attempt(f)
 }
 
-// failure returns why the node has stopped, or nil.
+// failure returns the reason why the node has stopped, or nil.
 func (r *rig) failure() error {
 	if r.stepper == nil {
 		return nil
@@ -158,8 +158,7 @@ func (r *rig) attempt(f func() error) error {
 	return errParked
 }
 
-// rigGuarded runs f as the goroutines of a Host run: a panic is the end of the node, not of the
-// process.
+// rigGuarded runs f as the goroutines of a Host do: a panic ends the node, not the process.
 func rigGuarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,8 +168,8 @@ func rigGuarded(f func() error) (err error) {
 	return f()
 }
 
-// round takes one turn of a shard: what it was given goes into the log, is committed and applied.
-// After an error the node is not stepped again: the goroutines of a Host would have failed it.
+// round runs one round of a shard: its input is logged, committed and applied. After an error the
+// node is not stepped again, as the goroutines of a Host would have failed it.
 func (r *rig) round(id engine.ShardID) error {
 	err := r.call(func() error {
 		r.stepper.Step(id, 0)
@@ -236,7 +235,7 @@ func (r *rig) store(namespace string) *kv.Store {
 	return engine.StoreOf[kv.Store](r.router, namespace, 0)
 }
 
-// settle fires every timer that is due and delivers all messages between shards.
+// settle fires all due timers and delivers all messages between shards.
 func (r *rig) settle() error {
 	for range 1000 {
 		again, err := r.fire()
@@ -254,7 +253,7 @@ func (r *rig) settle() error {
 	return errors.New("the node does not come to rest: timers or messages without end")
 }
 
-// fire lets every shard with a timer that is due take a turn.
+// fire runs a turn of every shard that has a due timer.
 func (r *rig) fire() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
 		if r.stepper.State(id).NextDue <= r.clock.ms {
@@ -267,9 +266,9 @@ func (r *rig) fire() (any bool, err error) {
 	return any, nil
 }
 
-// deliver sends the messages that shards have for each other and then settles what became of it.
-// Nothing is delivered that a power failure could take back. It reports whether that has changed
-// anything: what a vault has no room for goes on waiting.
+// deliver sends the messages between shards and settles their outcomes. Messages that a power
+// failure could take back are not delivered. It reports whether anything changed: messages for a
+// full vault keep waiting.
 func (r *rig) deliver() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
 		for _, target := range r.stepper.State(id).Targets {
@@ -304,7 +303,7 @@ func (r *rig) dispatch(id, target engine.ShardID) error {
 	}
 }
 
-// changes returns how many changes all shards have made. What is refused for now makes none.
+// changes returns the number of changes of all shards. Temporary refusals make none.
 func (r *rig) changes() (n engine.LSN) {
 	for id := range engine.ShardID(rigShards) {
 		n += r.stepper.State(id).Applied.LSN
@@ -312,7 +311,7 @@ func (r *rig) changes() (n engine.LSN) {
 	return n
 }
 
-// crash ends the node without a word to its directory.
+// crash ends the node without writing to its directory.
 func (r *rig) crash() error {
 	if r.stepper == nil || r.parked.Load() {
 		return nil
@@ -326,13 +325,12 @@ func (r *rig) crash() error {
 // close ends the node as its user would.
 func (r *rig) close() error { return r.call(r.stepper.Close) }
 
-// rigPowerCut returns what a power failure now could leave of a file system.
+// rigPowerCut returns a possible state of a file system after a power failure now.
 func rigPowerCut(fsys *vfs.MemFS, rng *rand.Rand, unsyncedPercent int) *vfs.MemFS {
 	return fsys.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})
 }
 
-// rigKill returns what a killed process leaves behind: all it has written, for the operating system
-// lives on.
+// rigKill returns the state after a kill: all written data, since the operating system survives.
 func rigKill(fsys *vfs.MemFS) (*vfs.MemFS, error) {
 	left := vfs.NewCrashableMem()
 	if err := left.MkdirAll(rigDir, 0o700); err != nil {

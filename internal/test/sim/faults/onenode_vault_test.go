@@ -13,12 +13,12 @@ import (
 )
 
 // Vaults are filled from purses in other shards, over lanes that a full one holds, with replies
-// that give back what a closed one refuses (see toy.Vaults). What becomes of a single shipment
-// depends on what the others did, so the ledger does not predict it. It knows what was paid in,
-// which is an act that leaves a row of its own like every other, and that nothing of it gets lost
-// or comes twice: what is in purses, in vaults and on the way adds up to that.
+// that return what a closed one refuses (see toy.Vaults). The outcome of a single shipment depends
+// on the others, so the ledger does not predict it. It knows what was paid in, since each payment
+// is an act that leaves a row. The total in purses, in vaults and in transit must equal that:
+// nothing is lost or duplicated.
 
-// nsVaults is their namespace, which is spread.
+// nsVaults is the namespace of the vaults, which is spread.
 const nsVaults = "vaults"
 
 func rigVault(n int) string { return "{lock " + strconv.Itoa(n) + "}" }
@@ -42,8 +42,8 @@ func (w *rigLoad) payIn() error {
 	})
 }
 
-// vault ships something to a vault, closes or opens it, or has it emptied. That a purse has too
-// little is as good as success.
+// vault ships an amount to a vault, closes or opens it, or empties it. Insufficient funds in a
+// purse count as success.
 func (w *rigLoad) vault() error {
 	c := toy.Command{Kind: toy.Ship, Name: rigPurse(w.rng.IntN(4)), Target: rigVault(w.rng.IntN(3)), Delta: 1 + w.rng.Int64N(80)}
 	switch w.rng.IntN(8) {
@@ -71,7 +71,7 @@ func (w *rigLoad) vault() error {
 	return nil
 }
 
-// rigVaults adds up what there is in purses, in vaults and on the way.
+// rigVaults sums the amounts in purses, in vaults and in transit.
 func rigVaults(r *rig) (sum int64, err error) {
 	for id := range engine.ShardID(rigShards) {
 		purses, vaults := toy.Sum{Namespace: nsVaults}, toy.Vaults{Namespace: nsVaults}
@@ -83,7 +83,7 @@ func rigVaults(r *rig) (sum int64, err error) {
 	return sum, nil
 }
 
-// paid adds up what was paid in by the first acts of each shard.
+// paid sums the payments in the first acts of each shard.
 func (l *rigLedger) paid(upTo [rigShards]int) (sum int64) {
 	for _, e := range l.paidIn {
 		if e.act.at < upTo[e.act.shard] && !e.act.void {
