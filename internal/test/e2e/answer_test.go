@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestLargeAnswersAreRefused: a transaction with 60 dequeues of 3 MiB each answers more than a
-// command may. It is refused for certain and whole, to a node and through a client: no message is
-// leased. It used to happen, and to be an error afterwards.
+// TestLargeAnswersAreRefused: a transaction with 60 dequeues of 3 MiB each would return more than a
+// command may. It must be refused definitely and as a whole, by a node and through a client,
+// without leasing a message. Formerly it was applied and then returned an error.
 func TestLargeAnswersAreRefused(t *testing.T) {
 	const messages, size, fit = 60, 3 << 20, 20
 	node, err := floe.Open(floe.Config{Shards: 1, Listen: "127.0.0.1:0", MaxValueSize: 4 << 20})

@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestAtOnce: what a call has changed in a spread namespace is so in all its shards when it
-// returns. Each of these does the next thing at once, in any shard.
+// TestAtOnce: a call's changes in a spread namespace are visible in all its shards when it returns.
+// Each case immediately makes a dependent call, in any shard.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(ctx context.Context, db database, n int) error{
@@ -194,7 +194,7 @@ func atOnceWorkflow(ctx context.Context, db database, n int) error {
 	return nil
 }
 
-// waitingFlow is a workflow that waits, with a name and more lines.
+// waitingFlow is a workflow that waits, with placeholders for its name and more lines.
 const waitingFlow = `name: %s
 %s
 start: { wait_for_signal: never, transitions: { success: flo.Completed } }
@@ -207,7 +207,7 @@ func atOnceTrigger(ctx context.Context, db database, n int) error {
 		return err
 	}
 	trigger := fmt.Sprintf("trigger: { stream: %q, start: latest, batch_size: 1 }", from)
-	for range 2 { // the second time anew
+	for range 2 { // the second time it is created anew
 		if _, err := s.Create(ctx, fmt.Appendf(nil, waitingFlow, name, trigger)); err != nil {
 			return err
 		}

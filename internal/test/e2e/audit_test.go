@@ -25,14 +25,14 @@ var crashesFlag = flag.Int("crashes", 1, "how many nodes TestAudit kills, of a c
 const (
 	auditProducers = 2
 	auditConsumers = 3
-	auditBacklog   = 200 // items that producers are ahead
+	auditBacklog   = 200 // maximum items that producers are ahead
 	auditBatch     = 5
 	auditKeys      = 12
 )
 
-// TestAudit kills processes while producers send and consumers take; some die with what they have,
-// give it back, or take too long. No item that was sent is lost, none is delivered behind its ack,
-// none more often than it may be, and in order where that is promised.
+// TestAudit kills processes while producers send and consumers take; some consumers die holding
+// items, release them, or take too long. No item may be lost, delivered after its ack, or delivered
+// more often than permitted. Where order is promised, it must hold.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	crashes := *crashesFlag
@@ -96,7 +96,7 @@ func openAudits(t *testing.T, c *processes) *audits {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		d := check.NewDeliveries()
 		d.Rising = mode != stream.KeyShared
-		d.Ordered, d.Excuses = mode == stream.KeyShared, mode == stream.KeyShared // what is behind a failure in its key is excused
+		d.Ordered, d.Excuses = mode == stream.KeyShared, mode == stream.KeyShared // later items of a key with a failed one are excused
 		add(mode.String(), func(ns string) audited { return &auditedGroup{a.client.Stream(ns), mode} }, d)
 	}
 	for _, one := range a.list {
@@ -105,7 +105,7 @@ func openAudits(t *testing.T, c *processes) *audits {
 	return a
 }
 
-// flow waits until every audit has got on.
+// flow waits until every audit has made progress.
 func (a *audits) flow() {
 	a.t.Helper()
 	for _, one := range a.list {
@@ -114,7 +114,7 @@ func (a *audits) flow() {
 	}
 }
 
-// finish lets consumers take what is left, and gives the verdicts.
+// finish lets consumers take the remaining items, and gives the verdicts.
 func (a *audits) finish() {
 	for _, one := range a.list {
 		one.closing.Store(true)
@@ -128,7 +128,7 @@ func (a *audits) finish() {
 	}
 }
 
-// audit is one queue or group with those who use it.
+// audit is one queue or group with its producers and consumers.
 type audit struct {
 	t     *testing.T
 	name  string
@@ -138,8 +138,8 @@ type audit struct {
 	seed  uint64
 
 	sent, acked atomic.Int64
-	closing     atomic.Bool   // no more is sent, and consumers only acknowledge
-	stopped     chan struct{} // closed: nothing is left
+	closing     atomic.Bool   // no more items are sent, and consumers only acknowledge
+	stopped     chan struct{} // closed: no items are left
 	running     sync.WaitGroup
 }
 
@@ -156,8 +156,8 @@ func (a *audit) run() {
 	}
 }
 
-// produce sends batches until the audit closes; one of the producers repeats what it does not know
-// the outcome of.
+// produce sends batches until the audit closes. One of the producers repeats sends of unknown
+// outcome.
 func (a *audit) produce(n int, rng *rand.Rand) {
 	once := ""
 	if n == 0 {
@@ -180,7 +180,7 @@ func (a *audit) produce(n int, rng *rand.Rand) {
 	}
 }
 
-// pause waits for a moment.
+// pause waits briefly.
 func (a *audit) pause() {
 	select {
 	case <-time.After(time.Millisecond):
@@ -220,7 +220,7 @@ func (a *audit) send(once string, items []check.Item) bool {
 	}
 }
 
-// finish waits until nothing is left, and gives the verdict.
+// finish waits until no items are left, and gives the verdict.
 func (a *audit) finish() check.Report {
 	a.t.Helper()
 	await(a.t, "the end of "+a.name, func() bool {
@@ -253,7 +253,7 @@ func (a *audit) finish() check.Report {
 	return report
 }
 
-// auditor is a consumer that notes all it does and is told. It is not reliable.
+// auditor is an unreliable consumer that records all of its calls and their results.
 type auditor struct {
 	*audit
 	n     int
@@ -261,8 +261,8 @@ type auditor struct {
 	rng   *rand.Rand
 }
 
-// run consumes. A consumer that dies comes back under another name, some time after it has left, or
-// did not even leave.
+// run consumes. A consumer that dies returns under another name, some time after it has left, or
+// without leaving.
 func (a *auditor) run() {
 	for {
 		select {
@@ -313,7 +313,7 @@ func (a *auditor) leave(name string) {
 	}
 }
 
-// use ends deliveries, one way or the other. It returns false if the consumer dies.
+// use ends deliveries in one of several ways. It returns false if the consumer dies.
 func (a *auditor) use(list []check.Delivery) bool {
 	if a.closing.Load() || a.rng.IntN(3) == 0 && !slices.ContainsFunc(list, isPoison) {
 		a.ack(list...)
@@ -330,7 +330,7 @@ func (a *auditor) use(list []check.Delivery) bool {
 		case n < 8:
 			a.settle(check.Nacked, a.of.nack, d)
 		case n < 10:
-			// It forgets this one, and its lease ends.
+			// It drops this one, and its lease expires.
 		case n < 12:
 			a.late(d)
 		case n < 20:
@@ -343,10 +343,10 @@ func (a *auditor) use(list []check.Delivery) bool {
 	return true
 }
 
-// isPoison reports whether nobody can do what the item asks for.
+// isPoison reports whether processing the item always fails.
 func isPoison(d check.Delivery) bool { return strings.HasSuffix(d.Body, "77") }
 
-// late acknowledges what it has too late, perhaps after somebody else got it.
+// late acknowledges a delivery too late, perhaps after another consumer received it.
 func (a *auditor) late(d check.Delivery) {
 	select {
 	case <-time.After(auditLease + 2*auditBackoff):

@@ -14,28 +14,29 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// What audited queues and groups do with deliveries that nobody ends: soon again, so that a test
-// sees many of them.
+// Settings of audited queues and groups for deliveries that are not settled: short, so that a test
+// sees many redeliveries.
 const (
 	auditLease    = 400 * time.Millisecond
 	auditBackoff  = 20 * time.Millisecond
 	auditAttempts = 4
-	auditClocks   = 10 * time.Millisecond // by how much clocks of nodes and of the test may differ
+	auditClocks   = 10 * time.Millisecond // maximum difference between the clocks of nodes and of the test
 )
 
-// audited is a queue, or a group of a stream, to those who send and consume.
+// audited is a queue, or a group of a stream, as used by producers and consumers.
 type audited interface {
-	// open makes it.
+	// open creates it.
 	open(ctx context.Context) error
-	// send sends bodies in one call. If one is once, it may be repeated until it is acknowledged.
+	// send sends bodies in one call. If once is not empty, the call may be repeated until it is
+	// acknowledged.
 	send(ctx context.Context, once string, items []check.Item) ([]check.Item, error)
-	// gives reports whether items can be read for good, with nothing to acknowledge.
+	// gives reports whether items can be read for good, without an acknowledgement.
 	gives() bool
 	read(ctx context.Context, consumer string, limit int, forGood bool) ([]check.Delivery, error)
-	// ack returns how many of the deliveries were ended. A queue ends all or none.
+	// ack returns how many of the deliveries it settled. A queue settles all or none.
 	ack(ctx context.Context, of []check.Delivery) (int, error)
 	nack(ctx context.Context, of check.Delivery) (int, error)
-	// bury makes it a dead letter. A group can not.
+	// bury makes it a dead letter. Groups do not support that.
 	bury(ctx context.Context, of check.Delivery) (int, error)
 	extend(ctx context.Context, of check.Delivery) (int, error)
 	leave(ctx context.Context, consumer string) error
@@ -45,8 +46,7 @@ type audited interface {
 
 const auditName = "audited"
 
-// auditedQueue is a queue. Of its messages some are more urgent, and some of them delayed, as the
-// length of their bodies says.
+// auditedQueue is a queue. The length of a message's body determines its priority and delay.
 type auditedQueue struct {
 	*queue.Store
 	start time.Time
@@ -57,7 +57,7 @@ const urgent = 10
 func isUrgent(body string) bool  { return len(body)%4 < 2 }
 func isDelayed(body string) bool { return len(body)%4 == 0 }
 
-// laneOf returns what orders the messages of the queue: their priority, unless they are delayed.
+// laneOf returns the order of the queue's messages: their priority, unless they are delayed.
 func laneOf(body string, seq uint64) int {
 	switch {
 	case isDelayed(body):
@@ -154,7 +154,7 @@ func (q *auditedQueue) dead(ctx context.Context) (list []check.Dead, _ error) {
 	return list, nil
 }
 
-// auditedGroup is a consumer group of a stream of several partitions.
+// auditedGroup is a consumer group of a stream with several partitions.
 type auditedGroup struct {
 	*stream.Store
 	mode stream.Mode
@@ -241,7 +241,7 @@ func (g *auditedGroup) leave(ctx context.Context, consumer string) error {
 	return g.Leave(ctx, auditName, auditGroup, consumer)
 }
 
-// totals takes as acked what is neither pending nor dead: a group counts no acks.
+// totals computes Acked as what is neither pending nor dead, because a group counts no acks.
 func (g *auditedGroup) totals(ctx context.Context) (t check.Totals, err error) {
 	info, err := g.Get(ctx, auditName)
 	if err != nil {

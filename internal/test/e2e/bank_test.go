@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// bank moves money between accounts while auditors look at all of them at once.
+// bank transfers money between accounts while auditors read all of them at once.
 type bank struct {
 	check.Bank
 	cluster           *cluster
@@ -24,7 +24,7 @@ const bankSpace = "bank"
 
 func newBank(c *cluster) *bank { return &bank{Bank: check.Bank{Prefix: "account/"}, cluster: c} }
 
-// client returns the way of the n-th banker or auditor.
+// client returns the connections of the n-th banker or auditor.
 func (b *bank) client(n int) (txn func() *engine.Txn, store *kv.Store) {
 	router := engine.NewRouter(&door{cluster: b.cluster, first: n})
 	return func() *engine.Txn { return engine.NewTxn(router, bankSpace, kv.DefaultMaxValueBytes) }, engine.StoreOf[kv.Store](router,
@@ -45,7 +45,7 @@ func (b *bank) open(ctx context.Context) error {
 	}
 }
 
-// run lets two bankers and an auditor work until stop, and tells errors that should not be.
+// run lets two bankers and an auditor work until stop, and reports unexpected errors.
 func (b *bank) run(ctx context.Context, seed uint64, stop <-chan struct{}, running *sync.WaitGroup, failed func(error)) {
 	for n := range 2 {
 		rng := rand.New(rand.NewPCG(seed, 1000+uint64(n)))
@@ -64,7 +64,7 @@ func (b *bank) transfer(ctx context.Context, txn *engine.Txn, rng *rand.Rand) er
 	case err == nil:
 		b.transfers.Add(1)
 		return nil
-	case isDoubt(err), errors.Is(err, engine.ErrConflict): // the account has too little
+	case isDoubt(err), errors.Is(err, engine.ErrConflict): // the balance is too low
 		return nil
 	}
 	return fmt.Errorf("transfer: %w", err)

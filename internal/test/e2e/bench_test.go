@@ -27,8 +27,9 @@ func callers(b *testing.B, n int, op func(worker, i int)) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
-// BenchmarkPutInMemory shows what a write costs beside the disk: with one caller, the way through
-// all stages. What it costs on a disk, and beside its limit, cmd/internal/bench measures.
+// BenchmarkPutInMemory measures the cost of a write apart from the disk; with one caller, the
+// latency of all stages. cmd/internal/bench measures the cost on a disk and the distance from its
+// limit.
 func BenchmarkPutInMemory(b *testing.B) {
 	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// calls are operations of every kind, in a namespace that exists.
+// calls are operations of every kind, in an existing namespace.
 var calls = map[string]func(context.Context, database) error{
 	"kv put":      func(ctx context.Context, d database) error { _, err := d.KV("ns").Put(ctx, "k", nil); return err },
 	"kv get":      func(ctx context.Context, d database) error { _, err := d.KV("ns").Get(ctx, "k"); return err },
@@ -62,7 +62,8 @@ var calls = map[string]func(context.Context, database) error{
 	"namespace": func(ctx context.Context, d database) error { _, err := d.Namespaces().Get(ctx, "ns"); return err },
 }
 
-// waits are operations that wait for what does not come, if there is a stream that is quiet.
+// waits are operations that wait for something that does not happen, given a stream without
+// appends.
 var waits = map[string]func(context.Context, database) error{
 	"kv wait": func(ctx context.Context, d database) error { _, err := d.KV("ns").Wait(ctx, "never"); return err },
 	"kv wait change": func(ctx context.Context, d database) error {
@@ -94,14 +95,14 @@ func last[T any](seq func(yield func(T, error) bool)) (last error) {
 	return last
 }
 
-// valve is a way to a node that can be shut.
+// valve is a connection to a node that can be shut.
 type valve struct {
 	addr string
 
 	mu     sync.Mutex // guards what follows
-	shut   bool       // what comes from the node stays there
+	shut   bool       // data from the node is held back
 	opened chan struct{}
-	asked  chan struct{} // capacity 1: something was sent to the node while it was shut
+	asked  chan struct{} // capacity 1: something was sent to the node while the valve was shut
 }
 
 func newValve(t *testing.T, to string) *valve {
@@ -210,7 +211,7 @@ func (v *valve) open() {
 	v.opened = make(chan struct{})
 }
 
-// onlyEnded checks that a call has failed because its ctx has ended, and says nothing else.
+// onlyEnded checks that a call failed because its ctx ended, and only for that reason.
 func onlyEnded(t *testing.T, stage, name string, ctx context.Context, err error) {
 	t.Helper()
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, floe.ErrUnavailable) {
@@ -218,8 +219,8 @@ func onlyEnded(t *testing.T, stage, name string, ctx context.Context, err error)
 	}
 }
 
-// TestEndedContext ends the ctx of a call at each stage of its way. The error is that of the ctx
-// and nothing else, and the client goes on with the connection that it has.
+// TestEndedContext ends the ctx of a call at each stage. The error must be that of the ctx only,
+// and the client must keep its connection.
 func TestEndedContext(t *testing.T) {
 	t.Parallel()
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
@@ -233,7 +234,7 @@ func TestEndedContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for name, call := range calls { // each knows its namespace, and where that is
+	for name, call := range calls { // after this the client has each namespace and its location
 		if err := call(t.Context(), client); err != nil && errors.Is(err, floe.ErrUnavailable) {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -284,8 +285,7 @@ func waitingAt(t *testing.T, node *floe.Node) int {
 	return s.Waiting
 }
 
-// TestEndedContextWithoutNode ends the ctx of a call for which there is no connection, one of Dial
-// too.
+// TestEndedContextWithoutNode ends the ctx of a call that has no connection, including Dial.
 func TestEndedContextWithoutNode(t *testing.T) {
 	t.Parallel()
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
@@ -346,8 +346,8 @@ func TestEndedContextWithoutNode(t *testing.T) {
 	running.Wait()
 }
 
-// TestEndedContextInCluster ends the ctx of calls that a node passes on to the one that leads, and
-// of those that have no leader.
+// TestEndedContextInCluster ends the ctx of calls that a node forwards to the leader, and of calls
+// without a leader.
 func TestEndedContextInCluster(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -383,7 +383,7 @@ func TestEndedContextInCluster(t *testing.T) {
 				defer cancel()
 				err := call(ctx, d)
 				if errors.Is(err, floe.ErrUnknownOutcome) && ctx.Err() == nil {
-					return // it was proposed before the leader knew that it has lost the others
+					return // it was proposed before the leader noticed that it had lost the others
 				}
 				onlyEnded(t, "without a leader", name, ctx, err)
 			})

@@ -22,21 +22,21 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// childEnv makes the test binary run as a child, which does what the variable says until it is
-// killed, or until its standard input ends: then it closes its node.
+// childEnv makes the test binary run as a child with the order in the variable. It runs until it is
+// killed, or until its standard input ends; in that case it closes its node.
 const childEnv = "FLOE_EXERCISE_CHILD"
 
-// order is what a child is to do.
+// order is the task of a child.
 type order struct {
 	Dir      string
 	Async    bool
 	Interval time.Duration // between two syncs of an Async child
-	Small    bool          // tiny memtables and segments: flushes, compactions and truncation never pause
-	Life     int           // numbers the children on a directory
+	Small    bool          // tiny memtables and segments: constant flushes, compactions and truncation
+	Life     int           // number of the child among those on a directory
 	Fill     bool          // only fill the disk, see child.fill
 }
 
-// A child says what happens in lines, which have these first words.
+// A child reports events in lines with these first words.
 const (
 	saysOpening = "opening"
 	saysOpen    = "open"
@@ -45,12 +45,12 @@ const (
 	saysSpace   = "space"   // name: a namespace was created
 	saysSyncing = "syncing" // the log is about to be synced
 	saysSynced  = "synced"
-	saysTick    = "tick" // tickTime of the child's life have gone by
+	saysTick    = "tick" // tickTime of the child's life has passed
 	saysClosing = "closing"
 	saysClosed  = "closed"
 )
 
-// tickTime is how often a child says that it is alive.
+// tickTime is the interval at which a child reports that it is alive.
 const tickTime = 5 * time.Millisecond
 
 // child is a node under load in a process of its own.
@@ -72,12 +72,12 @@ func runChild(text string) {
 	}
 }
 
-// say is called after what it tells has happened, so that what a parent reads is in order.
+// say is called after the reported event, so that a parent reads events in order.
 func (c *child) say(words ...any) {
 	line := fmt.Sprintln(words...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, _ = os.Stdout.WriteString(line) // without a parent there is nobody to tell
+	_, _ = os.Stdout.WriteString(line) // without a parent nothing reads it
 }
 
 func (c *child) run(text string) error {
@@ -114,7 +114,7 @@ func (c *child) run(text string) error {
 	return nil
 }
 
-// loop runs what ends with the node, or with an error.
+// loop runs f until the node ends or f returns an error.
 func (c *child) loop(f func(context.Context) error) {
 	if err := f(context.Background()); err != nil && !c.closing.Load() {
 		c.say("error", err)
@@ -175,7 +175,7 @@ func (c *child) tick() {
 	}
 }
 
-// write does the steps of a writer behind its position, and says which have been acknowledged.
+// write executes the steps of a writer after its position, and reports acknowledged ones.
 func (c *child) write(ctx context.Context, w int) error {
 	n := 0
 	e, err := c.store.Get(ctx, positionKey(w))
@@ -204,8 +204,7 @@ func (c *child) write(ctx context.Context, w int) error {
 	}
 }
 
-// createOne makes one namespace per life, of its own and not spread, as others do by their first
-// write.
+// createOne creates one namespace per life, of its own and not spread, as a first write would.
 func (c *child) createOne(ctx context.Context) error {
 	name := fmt.Sprintf("life-%d", c.Life)
 	if err := c.create(ctx, name, false); err != nil {
@@ -215,8 +214,8 @@ func (c *child) createOne(ctx context.Context) error {
 	return nil
 }
 
-// watch follows the positions and says what it is shown: that must be there after a crash just as
-// what was acknowledged.
+// watch watches the positions and reports them. A watched position must survive a crash just as an
+// acknowledged one.
 func (c *child) watch(ctx context.Context) error {
 	versions := make(map[string]uint64)
 	for e, err := range c.store.Watch(ctx, positionPrefix) {
@@ -240,8 +239,8 @@ func (c *child) watch(ctx context.Context) error {
 	return nil
 }
 
-// toldFS says when the log of an Async child is synced: what was acknowledged before has to survive
-// a power failure after it.
+// toldFS reports when the log of an Async child is synced: earlier acknowledged writes must survive
+// a later power failure.
 type toldFS struct {
 	vfs.FS
 	child *child
@@ -262,7 +261,7 @@ func (f *toldFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory)
 	return f.file(newname)(f.FS.ReuseForWrite(oldname, newname, c))
 }
 
-// file wraps the segments of the log. Its other files hold nothing that anybody has been told of.
+// file wraps the segments of the log. Its other files hold nothing that has been acknowledged.
 func (f *toldFS) file(name string) func(vfs.File, error) (vfs.File, error) {
 	return func(file vfs.File, err error) (vfs.File, error) {
 		if err != nil || filepath.Ext(name) != ".ual" {

@@ -24,11 +24,10 @@ const (
 	electionTimeout = 10 * tickInterval // the shortest
 )
 
-// nodes are the ids of a cluster's nodes.
+// nodes are the IDs of a cluster's nodes.
 var nodes = []uint64{1, 2, 3}
 
-// cluster is three nodes in this process, in memory, with the goroutines and the time that they
-// have elsewhere.
+// cluster is three in-memory nodes in this process, with the goroutines and clocks of real nodes.
 type cluster struct {
 	t      *testing.T
 	shards int
@@ -62,7 +61,7 @@ func newCluster(t *testing.T, seed uint64, shards int) *cluster {
 	return c
 }
 
-// config is tiny where that makes flushes, truncation and so snapshots happen.
+// config uses tiny limits where they cause flushes, truncation and therefore snapshots.
 func (c *cluster) config(id uint64) shard.Config {
 	return shard.Config{
 		Dir: "node", Shards: c.shards, FS: c.fs[id], NodeID: id, Voters: nodes, Transport: c.net.Transport(id),
@@ -106,7 +105,7 @@ func (c *cluster) host(id uint64) *shard.Host {
 	return c.hosts[id]
 }
 
-// leader returns a node that takes itself for the leader of a shard and is not except, or 0.
+// leader returns a node other than except that believes it leads a shard, or 0.
 func (c *cluster) leader(id engine.ShardID, except uint64) uint64 {
 	for _, node := range nodes {
 		if h := c.host(node); h != nil && node != except && h.Leads(id) {
@@ -126,7 +125,7 @@ func (c *cluster) awaitLeader(ctx context.Context, id engine.ShardID, except uin
 	return node
 }
 
-// poll looks every few milliseconds until something holds.
+// poll checks every few milliseconds until a condition holds.
 func poll(ctx context.Context, holds func() bool) error {
 	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
@@ -140,9 +139,9 @@ func poll(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
-// agree waits until the replicas have come level and checks, with the nodes closed, that they hold
-// the same, byte by byte, and what they should. Nodes that have heard of something just before they
-// were cut off may have gone on since: then they start again, and come level once more.
+// agree waits until the replicas are level. With the nodes closed, it checks that the replicas are
+// equal, byte by byte, and correct. Nodes that received a message just before they were cut off may
+// have advanced since. They are then restarted, and must become level again.
 func (c *cluster) agree(ctx context.Context) {
 	c.t.Helper()
 	for !c.closedLevel(ctx) {
@@ -153,8 +152,8 @@ func (c *cluster) agree(ctx context.Context) {
 	}
 }
 
-// closedLevel closes the nodes when they have come level, and reports whether they still are. If
-// so, it compares them.
+// closedLevel closes the nodes once they are level, and reports whether they still are. If so, it
+// compares them.
 func (c *cluster) closedLevel(ctx context.Context) bool {
 	c.t.Helper()
 	if err := poll(ctx, c.level); err != nil {
@@ -211,7 +210,7 @@ func (c *cluster) closedLevel(ctx context.Context) bool {
 }
 
 // level cuts all nodes off from each other, so that nothing is committed any more, and reports
-// whether they have applied the same. If not, they may go on.
+// whether they have applied the same entries. If not, it reconnects them.
 func (c *cluster) level() bool {
 	if !c.appliedSame() {
 		return false
@@ -236,15 +235,15 @@ func (c *cluster) appliedSame() bool {
 	return true
 }
 
-// door is the way of a client to the leaders: it asks the nodes in turn, from one of its own on, as
-// clients do that remember a leader which may be none any more.
+// door gives a client access to the leaders. It tries the nodes in turn, starting with one of its
+// own, like clients that remember a possibly outdated leader.
 type door struct {
 	cluster *cluster
 	first   int
-	except  uint64 // a node that is never asked; 0: none
+	except  uint64 // a node that is never called; 0: none
 }
 
-// Shards and the other methods make it an engine.Door.
+// Shards and the other methods implement engine.Door.
 func (d *door) Shards() int { return d.cluster.shards }
 
 func (d *door) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
@@ -267,8 +266,8 @@ func (d *door) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	return d.onLeader(ctx, id, func(h *shard.Host) error { return h.Query(ctx, id, q) })
 }
 
-// onLeader tries nodes until one answers. What certainly was not done is tried again; an unknown
-// outcome is passed on.
+// onLeader tries nodes until one answers. It repeats calls that certainly had no effect, and
+// returns unknown outcomes.
 func (d *door) onLeader(ctx context.Context, id engine.ShardID, do func(*shard.Host) error) error {
 	var err error
 	waitErr := poll(ctx, func() bool {
@@ -292,9 +291,8 @@ func (d *door) onLeader(ctx context.Context, id engine.ShardID, do func(*shard.H
 	return err
 }
 
-// gate is a node's clock. While it is shut whoever asks for the time waits: a leader does so in
-// every step, and so stands still as in a process that is stopped, with messages, ticks and reads
-// waiting for it.
+// gate is a node's clock. While it is shut, calls for the time block. A leader makes one in every
+// step. So it stands still as in a stopped process, with messages, ticks and reads waiting for it.
 type gate struct {
 	start time.Time
 
@@ -302,7 +300,7 @@ type gate struct {
 	shut chan struct{}
 }
 
-// Wall and Mono make it a clock.
+// Wall and Mono implement a clock.
 func (g *gate) Wall() int64         { g.pass(); return time.Now().UnixMilli() }
 func (g *gate) Mono() time.Duration { g.pass(); return time.Since(g.start) }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// consumerEnv makes the test binary consume a queue and a stream, until its standard input ends:
+// consumerEnv makes the test binary consume a queue and a stream, until its standard input ends;
 // then it drains.
 const consumerEnv = "FLOE_EXERCISE_CONSUMER"
 
@@ -37,9 +37,9 @@ const (
 	consumedKeys  = 20
 )
 
-// workThrough works through a client, connected to the addresses that the text has, in JSON. The
-// context ends when the process that started this one closes its input, or is gone; if that comes
-// before there is a connection, there was nothing to do.
+// workThrough runs work with a client connected to the addresses in text, which is JSON. The
+// context ends when the parent process closes the input or is gone. If that happens before there is
+// a connection, there was no work.
 func workThrough(text string, work func(context.Context, *floe.Client) error) error {
 	var addrs []string
 	if err := json.Unmarshal([]byte(text), &addrs); err != nil {
@@ -61,9 +61,9 @@ func workThrough(text string, work func(context.Context, *floe.Client) error) er
 	return work(ctx, db)
 }
 
-// runConsumer consumes through a client with the given addresses, and says what it takes. A message
-// with an even number is acknowledged by its handler, together with a key that says so; of all else
-// the runs are counted.
+// runConsumer consumes through a client with the given addresses, and reports what it takes. A
+// message with an even number is acknowledged by its handler, together with a key that records it.
+// For all other items the executions are counted.
 func runConsumer(text string) error { return workThrough(text, consume) }
 
 func consume(ctx context.Context, db *floe.Client) error {
@@ -99,13 +99,13 @@ func consume(ctx context.Context, db *floe.Client) error {
 	return nil
 }
 
-// say writes a line at once.
+// say writes a line without buffering.
 func say(words ...any) {
 	_, _ = os.Stdout.WriteString(fmt.Sprintln(words...))
 }
 
-// TestConsumers has three processes consume. One or another is killed, as is a node now and then:
-// nothing is lost, and nothing is delivered once it has been acknowledged.
+// TestConsumers has three processes consume, which are killed at times, as are nodes. Nothing may
+// be lost, and nothing may be delivered after its acknowledgement.
 func TestConsumers(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -122,7 +122,7 @@ type consumers struct {
 	nodes *processes
 	cmds  [3]*exec.Cmd
 	stdin [3]io.Closer
-	read  [3]chan struct{} // closed when all that one has said has been read
+	read  [3]chan struct{} // closed when the whole output of the consumer has been read
 	taken atomic.Int64
 
 	mu       sync.Mutex
@@ -164,7 +164,7 @@ func (c *consumers) run() {
 	c.audit(ctx, db)
 }
 
-// fill makes the work. Whatever fails is delivered again, as often as it takes.
+// fill creates the work. Failed items are delivered again without limit.
 func (c *consumers) fill(ctx context.Context, db *floe.Client) {
 	t, jobs, log := c.t, db.Queue(consumedPlace), db.Stream(consumedPlace)
 	settings := queue.Settings{BackoffMin: queue.NoBackoff, MaxAttempts: queue.MaxAttemptsLimit}
@@ -223,7 +223,7 @@ func (c *consumers) wait(i int) error {
 	return c.cmds[i].Wait()
 }
 
-// note notes what a consumer says.
+// note records the output of a consumer.
 func (c *consumers) note(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		words := strings.Fields(lines.Text())
@@ -239,7 +239,7 @@ func (c *consumers) note(out io.Reader) {
 	}
 }
 
-// idle reports whether nothing is left to do.
+// idle reports whether no work is left.
 func (c *consumers) idle(ctx context.Context, db *floe.Client) bool {
 	q, err := db.Queue(consumedPlace).Get(ctx, consumedPlace)
 	if err != nil || q.Ready+q.Delayed+q.Inflight > 0 {
@@ -284,7 +284,7 @@ func (c *consumers) audit(ctx context.Context, db *floe.Client) {
 	t.Logf("%d things were taken, %d messages again", c.taken.Load(), again)
 }
 
-// suiteConsume works off what there is, on any kind of database.
+// suiteConsume consumes everything, on any kind of database.
 func suiteConsume(t *testing.T, db database) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -332,8 +332,8 @@ func suiteConsume(t *testing.T, db database) {
 	}
 }
 
-// TestConsumersOutlastOutages: a node that is away for longer than leases last, and than a client
-// is patient with calls, is waited for.
+// TestConsumersOutlastOutages: consumers keep waiting for a node whose outage is longer than leases
+// and than the patience of a client's calls.
 func TestConsumersOutlastOutages(t *testing.T) {
 	t.Parallel()
 	node := newProcess(t)

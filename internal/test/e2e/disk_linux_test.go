@@ -30,11 +30,11 @@ const (
 	diskGets    = 50 // at every check
 	resumedKey  = "resumed"
 
-	// diskReserve is what a flush of what is in memory may take.
+	// diskReserve is the maximum size of a flush of the memory.
 	diskReserve = 512 << 10
 )
 
-// tmpfs is a small file system in memory.
+// tmpfs is a small in-memory file system.
 type tmpfs struct {
 	t    *testing.T
 	root string
@@ -66,7 +66,7 @@ func (d *tmpfs) free() int64 {
 
 func (d *tmpfs) hog() string { return filepath.Join(d.root, "hog") }
 
-// take lets something else take n bytes, or all that are left if there are less.
+// take uses n bytes, or all remaining ones if there are fewer.
 func (d *tmpfs) take(n int64) {
 	d.t.Helper()
 	f, err := os.OpenFile(d.hog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -81,8 +81,8 @@ func (d *tmpfs) take(n int64) {
 	}
 }
 
-// hold takes what is free beyond n bytes, until the function it returns is called: somebody else
-// wants space too, and compactions free some.
+// hold keeps using all space beyond n free bytes, until the returned function is called. Other
+// programs want space too, and compactions free some.
 func (d *tmpfs) hold(n int64) (stop func()) {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -101,15 +101,15 @@ func (d *tmpfs) hold(n int64) (stop func()) {
 	return stop
 }
 
-// giveBack removes what take has written.
+// giveBack removes the files written by take.
 func (d *tmpfs) giveBack() {
 	if err := os.Remove(d.hog()); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// diskKey names the n-th key of a writer in a round; diskValue is its value, which can not be
-// compressed and follows from the key.
+// diskKey names the n-th key of a writer in a round. diskValue is its value, which is
+// incompressible and derived from the key.
 func diskKey(round, w, n int) string { return fmt.Sprintf("%d/%d/%06d", round, w, n) }
 
 func diskValue(key string) []byte {
@@ -144,7 +144,7 @@ func fillDisk(store *kv.Store, round int, acked func(key string)) error {
 	return nil
 }
 
-// fill is what a child does on a disk: it fills it, over and over, until it is killed.
+// fill is the task of a child on a disk: it fills the disk again and again, until it is killed.
 func (c *child) fill() error {
 	node, err := floe.Open(floe.Config{DataDir: c.Dir})
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *child) fill() error {
 	}
 }
 
-// diskLoad knows what was acknowledged.
+// diskLoad records the acknowledged writes.
 type diskLoad struct {
 	t    *testing.T
 	node *floe.Node
@@ -182,13 +182,13 @@ func (l *diskLoad) open(dir string) {
 		l.t.Fatalf("open: %v", err)
 	}
 	l.node = node
-	l.t.Cleanup(func() { _ = node.Close() }) // a failed test would leave it open on a disk that goes
+	l.t.Cleanup(func() { _ = node.Close() }) // a failed test would leave it open on a disk that is removed
 }
 
 func (l *diskLoad) store() *kv.Store { return l.node.KV(diskSpace) }
 
-// check reads every key by scanning, and some one by one. Not all: with -race Pebble notes the
-// stack at every table a Get looks into, and where no compaction finds space there are hundreds.
+// check reads every key in a scan, and only some with Get. With -race Pebble records the stack at
+// every table that a Get reads, and without space for compactions there are hundreds.
 func (l *diskLoad) check(when string) {
 	l.t.Helper()
 	missing := maps.Clone(l.want)
@@ -224,8 +224,8 @@ func (l *diskLoad) check(when string) {
 	}
 }
 
-// readOnly checks what a node with a full disk answers. Compactions may free so much that it writes
-// again for a moment, before somebody else takes that.
+// readOnly checks the answers of a node with a full disk. Compactions may free so much that it
+// briefly writes again, before the space is used up.
 func (l *diskLoad) readOnly() {
 	l.t.Helper()
 	for attempt := 0; ; attempt++ {
@@ -262,7 +262,7 @@ func (l *diskLoad) refusals() error {
 	return nil
 }
 
-// deletes deletes n keys, or fewer if others have taken the reserve that deletes need.
+// deletes deletes n keys, or fewer if other programs have used the reserve for deletes.
 func (l *diskLoad) deletes(disk *tmpfs, n int) {
 	l.t.Helper()
 	for key, there := range l.want {
@@ -285,7 +285,7 @@ func (l *diskLoad) deletes(disk *tmpfs, n int) {
 	}
 }
 
-// await waits until the figures of the node are as wanted.
+// await waits until the node's statistics are as wanted.
 func (l *diskLoad) await(ok func(floe.Stats) bool) {
 	l.t.Helper()
 	for tick := time.Tick(10 * time.Millisecond); ; <-tick {
@@ -299,7 +299,7 @@ func (l *diskLoad) await(ok func(floe.Stats) bool) {
 	}
 }
 
-// resume waits until the node takes writes again and returns how long that took.
+// resume waits until the node accepts writes again and returns how long that took.
 func (l *diskLoad) resume() time.Duration {
 	l.t.Helper()
 	start := time.Now()
@@ -315,10 +315,10 @@ func (l *diskLoad) resume() time.Duration {
 	}
 }
 
-// TestDisk fills a real file system of 64 MiB again and again under load, by what the node writes
-// and by what others do, in this process and in one that is killed on the full disk and comes up on
-// it again. Nothing acknowledged is lost, reads and deletes always work, and with space the node
-// writes again by itself.
+// TestDisk repeatedly fills a real file system of 64 MiB under load, by writes of the node and of
+// others. It does so in this process and in one that is killed on the full disk and restarts there.
+// Nothing acknowledged may be lost, and reads and deletes must always work. With free space the
+// node must accept writes again without help.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	disk := newTmpfs(t, diskBytes)
@@ -328,7 +328,7 @@ func TestDisk(t *testing.T) {
 	started := time.Now()
 	var slowest time.Duration
 	for round := range diskRounds {
-		// What the node has written grows by about 10 MiB a round.
+		// The node's data grows by about 10 MiB a round.
 		disk.take(int64(diskRounds-round) * 10 << 20)
 		if round%2 == 0 {
 			if l.node == nil {
@@ -349,7 +349,7 @@ func TestDisk(t *testing.T) {
 		stop := disk.hold(min(left, 1<<20)) // compactions may have freed some already
 		l.check(fmt.Sprintf("round %d, full", round))
 		l.readOnly()
-		if left > 0 { // else others have taken the reserve that they need
+		if left > 0 { // otherwise the reserve that they need is used up
 			l.deletes(disk, 10)
 		}
 		stop()

@@ -17,9 +17,9 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestActionsOnAFullDisk: nothing is invoked, taken or renewed, and nothing new is waited for in
-// vain. What is under way comes to its end if its output is small, or is cancelled, so that no
-// attempt is made again of what is done; what is larger waits until there is space.
+// TestActionsOnAFullDisk: runs cannot be invoked, taken or renewed, and new calls do not wait in
+// vain. Active runs with small outputs complete, or can be cancelled, so that finished work is not
+// retried. Larger outputs wait until there is space.
 func TestActionsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := newTmpfs(t, diskBytes)
@@ -37,7 +37,7 @@ func TestActionsOnAFullDisk(t *testing.T) {
 			"steps: { next: { run: \"@actions/by hand\", transitions: { success: flo.Completed } } }\n")))
 	invoke := func(name string) action.RunID { return ok[action.Invoked](t)(store.Invoke(ctx, name, nil)).Run }
 
-	// A handler that returns while the disk is full, and what a worker has taken by hand.
+	// A handler that returns while the disk is full, and a run that a worker has taken explicitly.
 	begun, full := make(chan struct{}), make(chan struct{})
 	worker := store.Worker(action.WorkerConfig{Concurrency: 1}).Handle("by worker", func(context.Context, *action.Task) (any, error) {
 		close(begun)

@@ -21,14 +21,14 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// writerPosition is where a writer stands: its position and the revision of the transaction that
+// writerPosition is the state of a writer: its position, and the revision of the transaction that
 // wrote it.
 type writerPosition struct {
 	position int
 	revision uint64
 }
 
-// examiner opens what a crash has left and checks that it is the state of exactly the steps up to
+// examiner opens the state after a crash and checks that it consists of exactly the steps up to
 // some position of each writer.
 type examiner struct {
 	t        *testing.T
@@ -37,8 +37,8 @@ type examiner struct {
 	verified int64 // rows
 }
 
-// examine checks a copy of dir, so that the next child finds it as the crash has left it. It
-// returns where the writers stand.
+// examine checks a copy of dir, so that the next child finds dir as the crash left it. It returns
+// the positions of the writers.
 func (x *examiner) examine(dir string, spaces map[string]bool) [writers]writerPosition {
 	x.t.Helper()
 	copied, err := os.MkdirTemp(x.t.TempDir(), "copy")
@@ -46,7 +46,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]writerPo
 		err = os.CopyFS(copied, os.DirFS(dir))
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return [writers]writerPosition{} // killed before it made its directory
+		return [writers]writerPosition{} // killed before it created its directory
 	}
 	if err != nil {
 		x.t.Fatal(err)
@@ -78,21 +78,21 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]writerPo
 	return places
 }
 
-// verify reads all files of the directory, as a crash or a clean Close has left them, and every row
-// that replaying the log makes.
+// verify reads all files of the directory after a crash or a clean Close, and every row that
+// replaying the log creates.
 func (x *examiner) verify(dir string) {
 	x.t.Helper()
 	x.verified += verifyDir(x.t, nil, dir)
 }
 
-// verifyDir verifies a data directory of a node alone or of a cluster, nil being the operating
-// system's file system, and returns how many rows there are.
+// verifyDir verifies a data directory of a single node or of a cluster, and returns the number of
+// rows. A nil fsys means the operating system's file system.
 func verifyDir(t *testing.T, fsys vfs.FS, dir string) (rows int64) {
 	t.Helper()
 	// also in a Cleanup
 	report, err := shard.Verify(context.Background(), shard.VerifyConfig{FS: fsys, Dir: dir, Primitives: primitive.All()})
 	if errors.Is(err, engine.ErrInvalid) || errors.Is(err, os.ErrNotExist) {
-		return 0 // killed before anything was in it, or wiped
+		return 0 // killed before it wrote anything, or wiped
 	}
 	if err != nil {
 		t.Errorf("verify %s: %v", dir, err)
@@ -154,8 +154,8 @@ func (x *examiner) checkWriter(node *floe.Node, w int) writerPosition {
 	return at
 }
 
-// checkQueue checks that a writer's queue holds the messages of its steps, and knows which of them
-// are leased.
+// checkQueue checks that a writer's queue holds the messages of its steps, with the right ones
+// leased.
 func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 	x.t.Helper()
 	ctx, store := x.t.Context(), node.Queue(space)
@@ -183,8 +183,8 @@ func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 	}
 }
 
-// checkStream checks that a writer's stream holds the records of its steps, and its group has had
-// those that it was given.
+// checkStream checks that a writer's stream holds the records of its steps, and that its group has
+// delivered the right ones.
 func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 	x.t.Helper()
 	ctx, store, s := x.t.Context(), node.Stream(space), &f.stream
@@ -234,7 +234,7 @@ func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 	}
 }
 
-// checkLease checks that a key which step n wrote to expire soon is there until it expires and no
+// checkLease checks that a key that step n wrote to expire soon exists until it expires and no
 // longer.
 func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) error {
 	e, getErr := store.Get(ctx, key)
@@ -262,8 +262,8 @@ func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) erro
 	return nil
 }
 
-// checkHistory checks that versions and revisions fall without a gap in the versions, from the
-// present one.
+// checkHistory checks that versions and revisions fall from the present one, without a gap in the
+// versions.
 func checkHistory(t *testing.T, store *kv.Store, key string, revision uint64) {
 	t.Helper()
 	versions, err := engine.Collect(store.History(key).All(context.Background()))
@@ -283,8 +283,8 @@ func checkHistory(t *testing.T, store *kv.Store, key string, revision uint64) {
 	}
 }
 
-// checkCounts compares the counters kept for the namespace with a recount. Leases that run out
-// between the two are counted again.
+// checkCounts compares the counters of the namespace with a recount. It repeats this if leases
+// expire between the two.
 func (x *examiner) checkCounts(node *floe.Node) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), 10*time.Second)
@@ -294,7 +294,7 @@ func (x *examiner) checkCounts(node *floe.Node) {
 	for {
 		info, err := node.Namespaces().Get(ctx, space)
 		if errors.Is(err, floe.ErrNotFound) {
-			return // killed before it was made
+			return // killed before it was created
 		}
 		if err != nil {
 			x.t.Fatal(err)

@@ -13,18 +13,18 @@ import (
 	"unsafe"
 )
 
-// ext4 is a file system in a file of its own, on a loop device, whose power can be cut.
+// ext4 is a file system in a file, on a loop device, that can simulate a power failure.
 type ext4 struct {
 	t     *testing.T
 	image string
-	root  string // where it is mounted
+	root  string // mount point
 }
 
 // imageBytes is the size of the sparse file.
 const imageBytes = 512 << 20
 
-// ext4Prefix begins the names of the directories in which images and mounts live; the process that
-// made them follows.
+// ext4Prefix begins the names of the directories for images and mounts, followed by the process
+// that created them.
 const ext4Prefix = "floe-power-"
 
 func newExt4(t *testing.T) *ext4 {
@@ -45,8 +45,8 @@ func newExt4(t *testing.T) *ext4 {
 	return d
 }
 
-// needPrivileges ends a test that this process may not do, or not here: a laptop skips it, CI has
-// to do it.
+// needPrivileges ends a test that this process has no privileges for. On a laptop the test is
+// skipped; in CI it fails.
 func needPrivileges(t *testing.T, missing string) {
 	t.Helper()
 	if missing == "" {
@@ -58,7 +58,7 @@ func needPrivileges(t *testing.T, missing string) {
 	t.Skipf("missing: %s", missing)
 }
 
-// missingToMount names what keeps this process from mounting anything, or "".
+// missingToMount returns what keeps this process from mounting anything, or "".
 func missingToMount() string {
 	const capSysAdmin = 21
 	status, err := os.ReadFile("/proc/self/status")
@@ -73,7 +73,7 @@ func missingToMount() string {
 	return ""
 }
 
-// missingForExt4 names what keeps this process from mounting a file, or "".
+// missingForExt4 returns what keeps this process from mounting a file, or "".
 func missingForExt4() string {
 	if missing := missingToMount(); missing != "" {
 		return missing
@@ -91,7 +91,7 @@ func missingForExt4() string {
 	return ""
 }
 
-// sweepExt4 removes what killed processes have left.
+// sweepExt4 removes the remains of killed processes.
 func sweepExt4(t *testing.T) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), ext4Prefix+"*"))
@@ -108,7 +108,7 @@ func sweepExt4(t *testing.T) {
 	}
 }
 
-// removeExt4 unmounts what is mounted, which ends the loop device, and removes the image.
+// removeExt4 unmounts all mounts, which ends the loop device, and removes the image.
 func removeExt4(t *testing.T, base string) {
 	t.Helper()
 	root := filepath.Join(base, "root")
@@ -135,9 +135,9 @@ func (d *ext4) mount() {
 	d.run("mount", "-o", "loop", d.image, d.root)
 }
 
-// cut makes the file system lose what has not reached its disk, as a power failure does, and
-// returns it as it is found after the power has come back. Nobody may be using it: processes that
-// write while the kernel shuts it down have been seen to hear of syncs that then were none.
+// cut makes the file system lose all data that has not reached its disk, like a power failure, and
+// remounts it. No process may be using it: a process that wrote while the kernel shut it down has
+// seen syncs succeed that were not carried out.
 func (d *ext4) cut() (really bool) {
 	d.t.Helper()
 	canary := filepath.Join(d.root, "canary")

@@ -24,8 +24,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flowWorkerEnv makes the test binary carry out what workflows call, until its standard input ends:
-// then it drains.
+// flowWorkerEnv makes the test binary carry out the actions of workflows, until its standard input
+// ends; then it drains.
 const flowWorkerEnv = "FLOE_EXERCISE_FLOW_WORKER"
 
 var (
@@ -34,11 +34,11 @@ var (
 	flowKillsFlag = flag.Int("flow-kills", 3, "how many processes TestFlows kills, of workers and of nodes")
 )
 
-// flowPlaces are the namespaces in which runs are.
+// flowPlaces are the namespaces of the runs.
 var flowPlaces = []string{"flows", "flowswide"}
 
-// journey has all kinds of steps. What becomes of a run is in its input, whatever happens to those
-// who work on it.
+// journey has all kinds of steps. The outcome of a run follows from its input, whatever happens to
+// its workers.
 const journey = `
 name: journey
 start:
@@ -85,23 +85,23 @@ start: { run: "@actions/leg", transitions: { success: flo.Completed } }
 // errand is the input of a journey.
 type errand struct {
 	Fate fate  `json:"fate"`
-	Legs []int `json:"legs"` // one that is negative fails
+	Legs []int `json:"legs"` // a negative one fails
 }
 
-// fate is what is to become of a journey.
+// fate is the intended outcome of a journey.
 type fate int
 
 const (
 	arrives  fate = iota
 	refused       // its last step fails
-	declined      // the signal says so
-	dropped       // it is cancelled while it waits for the signal
-	broken        // one of its legs fails; others that may have done something by then have the step compensated
+	declined      // the signal declines
+	dropped       // cancelled while it waits for the signal
+	broken        // one of its legs fails; the step is compensated for legs that may have had effects by then
 	fateCount
 )
 
-// implied is what a fate means: how the run ends, which calls have been carried out, and what is
-// compensated, in this order.
+// implied is the expected result of each fate: how the run ends, which calls are carried out, and
+// what is compensated, in this order.
 var implied = [fateCount]struct {
 	status workflow.Status
 	done   []string
@@ -114,8 +114,7 @@ var implied = [fateCount]struct {
 	broken:   {workflow.Failed, []string{"_start#1", "pay#2"}, []string{"pay#2", "_start#1"}},
 }
 
-// flowWork is what the worker processes carry out; each notes under the idempotency key of its
-// call.
+// flowWork is the work of the worker processes. Each call is recorded under its idempotency key.
 var flowWork = map[string]func(in errand, leg int) error{
 	"do":     func(errand, int) error { return nil },
 	"undo":   func(errand, int) error { return nil },
@@ -132,7 +131,7 @@ func failIf(bad bool) error {
 	return nil
 }
 
-// runFlowWorker carries out what workflows call, through a client with the given addresses.
+// runFlowWorker carries out the actions of workflows, through a client with the given addresses.
 func runFlowWorker(text string) error { return workThrough(text, workOnFlows) }
 
 func workOnFlows(ctx context.Context, db *floe.Client) error {
@@ -167,10 +166,9 @@ func doFlowWork(ctx context.Context, notes *kv.Store, t *action.Task, f func(err
 	return len(in.Legs), f(in.errand, in.Leg)
 }
 
-// TestFlows has many runs of a workflow under way at once while the processes that work for them,
-// and nodes, are killed. Each run comes to what its definition and its input say, each call that
-// this takes was carried out, and what is compensated is exactly what has to be, once and in
-// reverse.
+// TestFlows runs many workflows concurrently while worker processes and nodes are killed. Each run
+// must have the outcome that its definition and input imply. Each necessary call must be carried
+// out, and exactly the right steps compensated, once and in reverse order.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -192,7 +190,7 @@ type flows struct {
 	runs  map[string][]workflow.RunID // by namespace, in the order of their numbers
 }
 
-// count is how many runs there are in each namespace.
+// count is the number of runs in each namespace.
 func (f *flows) count() int { return *flowRunsFlag / len(flowPlaces) }
 
 func (f *flows) fate(n int) fate { return fate(n) % fateCount }
@@ -232,7 +230,7 @@ func (f *flows) define() {
 				f.t.Fatal(err)
 			}
 		}
-		for name := range flowWork { // so many retries that no run fails by those who are killed
+		for name := range flowWork { // enough retries that kills make no run fail
 			ok[int](f.t)(f.db.Action(place).Register(ctx, name, action.Timeout(time.Hour), action.MaxAttempts(1001), action.Backoff(0, 0)))
 		}
 		for _, source := range []string{leg, journey} {
@@ -241,7 +239,7 @@ func (f *flows) define() {
 	}
 }
 
-// each calls g for all runs, many at a time.
+// each calls g for all runs, with many calls at a time.
 func (f *flows) each(g func(place string, n int)) {
 	f.t.Helper()
 	const callers = 25
@@ -261,8 +259,8 @@ func (f *flows) each(g func(place string, n int)) {
 	}
 }
 
-// kill kills half of the processes that are to be killed, and starts them again: a worker, or the
-// node that leads a shard.
+// kill repeatedly kills and restarts a worker, or the node that leads a shard, until half of the
+// kills are done.
 func (f *flows) kill() {
 	for n := range max(*flowKillsFlag/2, 1) {
 		<-time.After(time.Duration(f.rng.IntN(500)) * time.Millisecond)
@@ -296,8 +294,8 @@ func (f *flows) start(i int) {
 	f.t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
-// insist calls f until the outcome is known. One that was unknown may have been what a conflict is
-// about.
+// insist repeats f until the outcome is known. A conflict may be due to an earlier call of unknown
+// outcome.
 func (f *flows) insist(what string, call func() error) {
 	unknown := false
 	for f.t.Context().Err() == nil {
@@ -315,7 +313,7 @@ func (f *flows) insist(what string, call func() error) {
 	}
 }
 
-// begin starts a run; the key of the start has it started once.
+// begin starts a run; the idempotency key ensures that it starts once.
 func (f *flows) begin(place string, n int) (id workflow.RunID) {
 	in := errand{f.fate(n), slices.Repeat([]int{1}, n%4)}
 	if in.Fate == broken {
@@ -349,7 +347,7 @@ func (f *flows) await(place string, n int, want workflow.Status) {
 	}
 }
 
-// decide does to a run that waits what its fate says.
+// decide applies its fate to a waiting run.
 func (f *flows) decide(place string, n int) {
 	id, store, ctx := f.runs[place][n], f.db.Workflow(place), f.t.Context()
 	f.insist(fmt.Sprintf("the fate of %d in %s", n, place), func() (err error) {
@@ -365,7 +363,7 @@ func (f *flows) decide(place string, n int) {
 	})
 }
 
-// audit waits for the end of a run, and compares it, its history and what was noted for it with its
+// audit waits for the end of a run, and compares it, its history and its recorded calls with its
 // fate.
 func (f *flows) audit(place string, n int) {
 	id, want := f.runs[place][n], implied[f.fate(n)]
@@ -378,7 +376,7 @@ func (f *flows) audit(place string, n int) {
 		want.undone = implied[refused].undone
 	}
 	if f.fate(n) == refused && doubt["last"] {
-		want.undone = append([]string{"last#6"}, want.undone...) // who was killed may have done it
+		want.undone = append([]string{"last#6"}, want.undone...) // a killed worker may have carried it out
 	}
 	var steps []string
 	for _, at := range want.undone {
@@ -419,8 +417,8 @@ func (f *flows) audit(place string, n int) {
 	}
 }
 
-// fold returns how often a history has steps begin and end, what was compensated, in order, and of
-// which steps an attempt before the last one was lost.
+// fold returns how often steps start and complete in a history, what was compensated, in order, and
+// which steps lost an attempt before the last one.
 func (f *flows) fold(place string, id workflow.RunID) (started, completed map[string]int, undone []string, doubt map[string]bool,
 	problem string) {
 	f.insist("the history", func() error {
@@ -451,7 +449,7 @@ func (f *flows) fold(place string, id workflow.RunID) (started, completed map[st
 	return started, completed, undone, doubt, problem
 }
 
-// recount compares what the namespace counts with the fates.
+// recount compares the counters of the namespace with the fates.
 func (f *flows) recount(place string) {
 	var want workflow.RunCounts
 	for n := range f.count() {

@@ -20,9 +20,9 @@ const (
 	herdMeal = 7
 )
 
-// TestHerd has many consumers wait, and gives them few messages: as many of them get one, those who
-// have waited longest, and the others stay where they are. The shard sees one command for each of
-// the few.
+// TestHerd lets many consumers wait for few messages. As many consumers as there are messages get
+// one, those that have waited longest, and the others keep waiting. The shard executes one command
+// per message.
 func TestHerd(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]*herd{
@@ -39,21 +39,21 @@ func TestHerd(t *testing.T) {
 	}
 }
 
-// herd is consumers that wait for something, each to take one.
+// herd is a set of waiting consumers that take one item each.
 type herd struct {
 	t    *testing.T
 	node *floe.Node
 	send func(ctx context.Context, n *floe.Node, count int) error
 	one  func(ctx context.Context, n *floe.Node, consumer int) (bool, error)
 
-	back   bool // who was fed comes back for more: it matters who gets what
+	back   bool // consumers return after each item: it matters which ones get them
 	holder bool // the first one gets all
 
 	mu  sync.Mutex // guards fed
-	fed []int      // numbers of consumers, in the order in which they came to the herd
+	fed []int      // numbers of consumers, in the order in which they joined
 }
 
-// shard returns what the one shard has done, and how many wait in it.
+// shard returns the LSN of the only shard, and the number of waiters.
 func (h *herd) shard() (lsn uint64, waiting int) {
 	s, err := h.node.Stats(h.t.Context())
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *herd) count() int {
 	return len(h.fed)
 }
 
-// waiting returns how many consumers are to wait when all is delivered.
+// waiting returns the number of consumers that must be waiting after all deliveries.
 func (h *herd) waiting() int {
 	if h.back {
 		return herdSize
@@ -155,7 +155,7 @@ func dequeueOne(ctx context.Context, n *floe.Node, _ int) (bool, error) {
 func appendMany(ctx context.Context, n *floe.Node, count int) error {
 	messages := make([]stream.Message, count)
 	for i := range messages {
-		messages[i].Key = fmt.Sprint("key ", count, i) // another one than that of the first record, which nobody acknowledges
+		messages[i].Key = fmt.Sprint("key ", count, i) // different from that of the first record, which is not acknowledged
 	}
 	_, err := n.Stream("default").AppendMany(ctx, "s", messages)
 	return err

@@ -16,8 +16,8 @@ import (
 var idleWorkersFlag = flag.Int("idle-workers", 100,
 	"how many workers wait in TestIdleWorkers, of one client; from 1,000 on for ten seconds")
 
-// TestIdleWorkers has many workers of one client wait: that writes nothing, and costs neither their
-// process nor the node anything to speak of; then they work.
+// TestIdleWorkers lets many workers of one client wait. Waiting must write nothing, and must cost
+// neither their process nor the node a relevant amount of CPU time. Then the workers work.
 func TestIdleWorkers(t *testing.T) {
 	n := *idleWorkersFlag
 	c := newCalmProcess(t)
@@ -46,8 +46,8 @@ func TestIdleWorkers(t *testing.T) {
 		info, err := store.Get(ctx, "a")
 		return err == nil && info.Workers == n
 	})
-	// They are listed by what their process says of them, which may come before its session is in
-	// the log: that begins with the first take.
+	// They are listed by the heartbeats of their process, perhaps before its session is in the log.
+	// The session begins with the first take.
 	if run, err := store.InvokeAndWait(ctx, "a", nil); err != nil || run.Status != action.Completed {
 		t.Fatalf("the first run is %+v, %v", run, err)
 	}
@@ -70,7 +70,7 @@ func TestIdleWorkers(t *testing.T) {
 	if after := lsns(); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("the shards were at %v and came to %v by themselves", before, after)
 	}
-	// A tick of the system's clock is a hundredth of a second, so a short time says little.
+	// A tick of the system's clock is a hundredth of a second, so a short measurement is inexact.
 	if took > 4*time.Second && (here > 0.01 || atNode > 0.01) {
 		t.Errorf("it took %.2f and %.2f %% of a processor, want less than 1", 100*here, 100*atNode)
 	}
@@ -92,7 +92,7 @@ func TestIdleWorkers(t *testing.T) {
 	}
 }
 
-// ownTime returns what this process has had of the processors.
+// ownTime returns the CPU time of this process.
 func ownTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe"
 )
 
-// TestKeysEverywhere: a key that was made through one node is good on the others at once, and its
-// sessions too; when it is revoked through another one, what is done with it ends everywhere.
+// TestKeysEverywhere: a key created through one node is valid on the others at once, and so are its
+// sessions. When it is revoked through another node, everything authenticated by it ends on all
+// nodes.
 func TestKeysEverywhere(t *testing.T) {
 	t.Parallel()
 	c := &three{t: t, nodes: make([]*floe.Node, 3), shards: 2}
@@ -75,9 +76,9 @@ func TestKeysEverywhere(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfAKey: a key creates 1,000 namespaces, and no more by any way: through the client
-// port and a view of the node, by a write, by Create, by the sink of a job and by the trigger of a
-// workflow. What exists it goes on using.
+// TestNamespacesOfAKey: a key can create 1,000 namespaces, and no more by any means: through the
+// client port and a view of the node, by a write, by Create, by the sink of a job and by the
+// trigger of a workflow. It can still use existing namespaces.
 func TestNamespacesOfAKey(t *testing.T) {
 	t.Parallel()
 	node, err := floe.Open(floe.Config{Shards: 2, Listen: "127.0.0.1:0"})

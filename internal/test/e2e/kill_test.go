@@ -16,10 +16,10 @@ import (
 
 var killsFlag = flag.Int("kills", 8, "how often TestKill kills its child, with each durability half of it")
 
-// TestKill kills a process with 8 writers, a watcher and timers at random moments, crash upon crash
-// on the same directory. After each kill all that was acknowledged, or shown by a watch, is there,
-// each transaction as a whole, with Async as well: history and counts agree with it, Verify has
-// nothing to report, and opening was quick. In the end each kind of moment has been hit.
+// TestKill kills a process with 8 writers, a watcher and timers at random moments, repeatedly on
+// the same directory. After each kill everything acknowledged or watched must be there, each
+// transaction as a whole, with Async as well. History and counts must agree with it, Verify must
+// report nothing, and opening must be quick. In the end each kind of moment must have been hit.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	kills := *killsFlag / 2
@@ -39,7 +39,7 @@ func killMany(t *testing.T, async bool, kills int) {
 	spaces := make(map[string]bool)
 	var promised [writers]int
 	var hits moments
-	// Moments that were missed each time are tried again, for as long again.
+	// Moments that were missed each time are tried again, in as many further rounds.
 	for round := 0; round < kills || round < 2*kills && hits.missed() >= 0; round++ {
 		m := moment(round % momentCount)
 		if round >= kills {
@@ -77,8 +77,8 @@ func killMany(t *testing.T, async bool, kills int) {
 	}
 }
 
-// moments counts how often each kind of moment was hit, and children that died at another one than
-// they should have.
+// moments counts how often each kind of moment was hit, and the children that died at a different
+// moment than intended.
 type moments struct {
 	hit       [momentCount]int
 	elsewhere int

@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestFullQueueHoldsNoWorkflow: while what jobs of all shards have for a full queue waits,
-// workflows go on that call an action in the shard of that queue.
+// TestFullQueueHoldsNoWorkflow: while outputs of jobs in all shards wait for a full queue,
+// workflows that call an action in the shard of that queue continue.
 func TestFullQueueHoldsNoWorkflow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

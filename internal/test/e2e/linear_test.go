@@ -27,16 +27,16 @@ const (
 	linearClients = 10
 	linearShards  = 2
 	linearSlots   = 8                       // keys in use at a time
-	keyOperations = check.MaxOperations - 2 // of one key, before the next one takes its slot; the rest is for the read at the end
+	keyOperations = check.MaxOperations - 2 // per key, before the next one takes its slot; the rest is for the final read
 	callTime      = 500 * time.Millisecond  // after which a client gives up
-	healTime      = 30 * time.Second        // in which a cluster that is well does what it is asked for
+	healTime      = 30 * time.Second        // in which a healthy cluster completes calls
 	linearSpace   = "linear"
 )
 
-// TestLinear lets clients read and write few keys of three nodes, through lost, repeated, delayed
-// and reordered messages, cuts, pauses, restarts and changes of leader. All that they were told
-// must be what one node that does one thing after the other could have said; transfers keep their
-// sum; watches show each change once and in order; in the end the replicas are equal.
+// TestLinear lets clients read and write a few keys of three nodes, with lost, repeated, delayed
+// and reordered messages, cuts, pauses, restarts and changes of leader. All answers must be
+// linearizable. Transfers must keep their sum, and watches must show each change once and in order.
+// In the end the replicas must be equal.
 func TestLinear(t *testing.T) {
 	operations, faults := *operationsFlag, *faultsFlag
 	if testing.Short() {
@@ -87,7 +87,7 @@ func TestLinear(t *testing.T) {
 		bank.audits.Load(), gallery.changes.Load(), gallery.events.Load(), gallery.resumed.Load(), gallery.restarted.Load(),
 		gallery.compacted.Load())
 	if testing.Short() {
-		return // too short for luck to even out
+		return // too few rounds for reliable frequencies
 	}
 	if l.doubts.Load() == 0 || bank.transfers.Load() < 100 || bank.audits.Load() < 100 || gallery.changes.Load() < 100 ||
 		gallery.resumed.Load() == 0 {
@@ -95,13 +95,13 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// isDoubt reports whether a call failed because of the cluster's state: a write may have happened
-// or not.
+// isDoubt reports whether a call failed because of the cluster's state: a write may or may not have
+// happened.
 func isDoubt(err error) bool {
 	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// every calls f again and again, with short rests, until stop.
+// every calls f repeatedly, with short pauses, until stop.
 func every(stop <-chan struct{}, f func()) {
 	rest := time.NewTicker(time.Millisecond)
 	defer rest.Stop()
@@ -115,15 +115,15 @@ func every(stop <-chan struct{}, f func()) {
 	}
 }
 
-// linear is what the clients share.
+// linear is the state shared by the clients.
 type linear struct {
 	t       *testing.T
 	store   func(client int) *kv.Store // of linearSpace
 	history *check.History
 	start   time.Time
 	stop    chan struct{}
-	patient bool                      // clients give up late: what is in doubt makes a history hard to check
-	doubts  atomic.Int64              // writes whose outcome nobody knows
+	patient bool                      // clients wait long: unknown outcomes make a history hard to check
+	doubts  atomic.Int64              // writes of unknown outcome
 	used    [linearSlots]atomic.Int64 // operations per slot
 }
 
@@ -140,8 +140,7 @@ func (l *linear) run(ctx context.Context, seed uint64, running *sync.WaitGroup) 
 
 func (l *linear) now() int64 { return int64(time.Since(l.start)) }
 
-// key returns the key that an operation on a slot is for. Half of the slots hold numbers, the
-// others values.
+// key returns the key of an operation on a slot. Half of the slots hold numbers, the others values.
 func (l *linear) key(slot int) string {
 	generation := (l.used[slot].Add(1) - 1) / keyOperations
 	return slotKey(slot, generation)
@@ -156,8 +155,8 @@ func (l *linear) keys() (n int64) {
 	return n
 }
 
-// readAll reads every key once more, when all is well again: what was acknowledged has not got lost
-// since.
+// readAll reads every key once more when the cluster is healthy again: acknowledged writes must
+// still be there.
 func (l *linear) readAll(ctx context.Context) {
 	l.t.Helper()
 	c := &client{linear: l, id: linearClients, store: l.store(0)}
@@ -170,7 +169,7 @@ func (l *linear) readAll(ctx context.Context) {
 	}
 }
 
-// client does one thing after the other.
+// client makes one call after the other.
 type client struct {
 	*linear
 	id        int
@@ -245,8 +244,8 @@ func (c *client) incr(ctx context.Context, key string, delta int64) {
 	})
 }
 
-// do records an operation. Only what the node says of the key is definite; a client that gives up
-// knows nothing.
+// do records an operation. Only errors about the key are definite; after giving up, a client does
+// not know the outcome.
 func (c *client) do(op check.Op, f func() (check.Result, error)) {
 	op.Client = c.id
 	p := c.history.Invoke(c.now(), op)

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestMain has all nodes, those of other processes too, check and measure what their commands take,
-// and do within a second what takes their duties minutes: seal, merge and roll up.
+// TestMain makes all nodes, including those in other processes, check and measure the effort of
+// their commands. Duties that normally take minutes (seal, merge and roll up) run within a second.
 func TestMain(m *testing.M) {
 	shard.GuardHosts()
 	shard.SpeedUpDuties(1000)
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(exit))
 }
 
-// exit says what the largest commands were.
+// exit prints the largest commands.
 func exit(code int) {
 	if testing.Verbose() {
 		for _, e := range shard.GuardedEfforts() {

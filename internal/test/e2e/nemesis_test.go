@@ -10,15 +10,15 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// nemesis does bad things to a cluster, one after the other with rests between them, so that a
-// quorum always comes back.
+// nemesis applies faults to a cluster, one after the other with rests between them, so that a
+// quorum always returns.
 type nemesis struct {
 	cluster *cluster
 	rng     *rand.Rand
 	done    []int // per fault
 }
 
-// badThings is what can happen: each begins something, which the returned function ends.
+// badThings are the faults: each starts one, which the returned function ends.
 var badThings = []struct {
 	name  string
 	begin func(*nemesis) (end func())
@@ -60,7 +60,7 @@ func newNemesis(c *cluster, seed uint64) *nemesis {
 
 func (n *nemesis) node() uint64 { return nodes[n.rng.IntN(len(nodes))] }
 
-// leader returns the leader of some shard, or any node when there is none.
+// leader returns the leader of some shard, or any node if there is none.
 func (n *nemesis) leader() uint64 {
 	if node := n.cluster.leader(engine.ShardID(n.rng.IntN(n.cluster.shards)), 0); node != 0 {
 		return node
@@ -68,8 +68,7 @@ func (n *nemesis) leader() uint64 {
 	return n.node()
 }
 
-// strike does the i-th bad thing, for a time, and lets the cluster rest after it. Each of them has
-// its turn.
+// strike applies the i-th fault for a time, and then lets the cluster rest. The faults take turns.
 func (n *nemesis) strike(i int) {
 	end := badThings[i%len(badThings)].begin(n)
 	n.rest(3 * electionTimeout)
@@ -78,14 +77,14 @@ func (n *nemesis) strike(i int) {
 	n.rest(electionTimeout)
 }
 
-// rest waits for up to so long.
+// rest waits for a random time up to atMost.
 func (n *nemesis) rest(atMost time.Duration) {
 	timer := time.NewTimer(time.Duration(n.rng.Int64N(int64(atMost))))
 	defer timer.Stop()
 	<-timer.C
 }
 
-// String lists what has happened.
+// String lists the applied faults.
 func (n *nemesis) String() string {
 	var list []string
 	for i, times := range n.done {

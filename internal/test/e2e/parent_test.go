@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// moment is when a child is killed.
+// moment is the time at which a child is killed.
 type moment int
 
 const (
 	atStart     moment = iota // before or just after its first instruction
-	inOpen                    // while it opens, which is mostly replaying
+	inOpen                    // while it opens, which mostly means replaying
 	atFirstAck                // as soon as it has acknowledged one transaction
 	inWrites                  // under load
-	inFlushes                 // under load with tiny limits, so that it flushes, compacts and truncates all the time
+	inFlushes                 // under load with tiny limits: constant flushes, compactions and truncation
 	inClose                   // while it closes
 	momentCount int    = iota
 
-	whenFull = moment(momentCount) // some time after a child that fills its disk has been refused
+	whenFull = moment(momentCount) // some time after a write was refused because the disk is full
 )
 
 func (m moment) String() string {
@@ -40,10 +40,10 @@ type said struct {
 	name     string
 }
 
-// life is what a child has said until its death, in order.
+// life is the output of a child until its end, in order.
 type life []said
 
-// has reports whether the child has said so.
+// has reports whether the child has reported an event.
 func (l life) has(what string) bool {
 	for _, s := range l {
 		if s.what == what {
@@ -53,7 +53,7 @@ func (l life) has(what string) bool {
 	return false
 }
 
-// hit reports whether death came at the moment it was meant for.
+// hit reports whether the child died at the intended moment.
 func (l life) hit(m moment) bool {
 	switch m {
 	case atStart:
@@ -72,15 +72,14 @@ func (l life) hit(m moment) bool {
 type parent struct {
 	t       *testing.T
 	rng     *rand.Rand
-	writing time.Duration // how long a child is left under load, at most
+	writing time.Duration // maximum time of a child under load
 
-	starting time.Duration // how long the last ones took, to hit what is going on
+	starting time.Duration // durations of the last runs, to hit these phases
 	opening  time.Duration
 	closing  time.Duration
 }
 
-// kill runs a child until the moment has come and returns what it had to say. The child is dead
-// then.
+// kill runs a child until the given moment and returns its output. The child is dead then.
 func (p *parent) kill(o order, m moment) life {
 	p.t.Helper()
 	text, err := json.Marshal(o)
@@ -136,14 +135,14 @@ func (p *parent) kill(o order, m moment) life {
 		}
 	})
 	_, _ = io.Copy(io.Discard, out)
-	// It ends by itself only when it was faster to close than to be killed.
+	// It exits on its own only if closing was faster than the kill.
 	if err := cmd.Wait(); err == nil && !l.has(saysClosed) {
 		p.t.Fatal("the child ended by itself")
 	}
 	return l
 }
 
-// listen hears a child to its end.
+// listen reads a child's output to its end.
 func (p *parent) listen(out io.Reader, hear func(said, life)) life {
 	p.t.Helper()
 	var l life
