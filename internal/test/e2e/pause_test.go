@@ -18,13 +18,13 @@ import (
 
 var pausesFlag = flag.Int("pauses", 20, "how often TestPausedLeader pauses a leader")
 
-// pauseClusters run side by side: most of the time they wait.
+// pauseClusters run concurrently: most of the time they wait.
 const pauseClusters = 4
 
 // TestPausedLeader stops a leader for twice the election timeout, with reads in flight that only it
-// is asked for, while the others elect a new one and write. When it goes on it must not answer from
-// its old state what was asked after the write: it finds the messages of the others in its mailbox,
-// or was cut off and has to ask.
+// receives, while the others elect a new leader and write. When it continues, it must not answer
+// reads that began after the write from its old state. It finds the others' messages in its
+// mailbox, or was cut off and has to contact them.
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
 	pauses := *pausesFlag / pauseClusters
@@ -53,8 +53,7 @@ func TestPausedLeader(t *testing.T) {
 	}
 }
 
-// pausedReads counts reads that the leaders were asked for just before, during and just after a
-// pause.
+// pausedReads counts the reads sent to leaders just before, during and just after a pause.
 type pausedReads struct{ asked, answered, late, stale atomic.Int64 }
 
 // pauser pauses the leaders of a cluster and writes the numbers from 1 on to one key.
@@ -68,7 +67,7 @@ type pauser struct {
 
 const numberKey = "number"
 
-// write writes to other nodes than one until that is acknowledged.
+// write writes to the nodes other than except until a write is acknowledged.
 func (p *pauser) write(ctx context.Context, except uint64) {
 	p.t.Helper()
 	store := engine.StoreOf[kv.Store](engine.NewRouter(&door{cluster: p.cluster, except: except}), engine.DefaultNamespace, 0)
@@ -84,7 +83,7 @@ func (p *pauser) write(ctx context.Context, except uint64) {
 	}
 }
 
-// pause is one round.
+// pause executes one round.
 func (p *pauser) pause() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 60*time.Second)
@@ -93,7 +92,7 @@ func (p *pauser) pause() {
 	leader := p.cluster.awaitLeader(ctx, 0, 0)
 	gate, old := p.cluster.gates[leader], p.written.Load()
 	store := engine.StoreOf[kv.Store](engine.NewRouter(p.cluster.host(leader)), engine.DefaultNamespace, 0)
-	_, _ = store.Get(ctx, numberKey) // so that the store knows the namespace
+	_, _ = store.Get(ctx, numberKey) // so that the store caches the namespace
 	answered := p.reads.answered.Load()
 	var readers sync.WaitGroup
 	ask := func() {
@@ -101,9 +100,9 @@ func (p *pauser) pause() {
 			readers.Go(func() { p.read(ctx, store, old) })
 		}
 	}
-	// Reads are on their way when the leader stops, some come to it before the others have elected,
-	// some after they have written, some when it goes on. If it is isolated, and for how long, is
-	// the difference between what it is told and what it has to find out.
+	// Reads are in flight when the leader stops. Others arrive before the rest of the nodes have
+	// elected, after they have written, and when the leader continues. Whether it is isolated, and
+	// for how long, decides what it receives from others and what it must find out.
 	isolated, longer := p.rng.IntN(3) > 0, p.rng.IntN(2) == 0
 	var paused atomic.Bool
 	for range 4 {
@@ -138,7 +137,7 @@ func (p *pauser) pause() {
 	p.cluster.net.Heal()
 }
 
-// read asks one node, which may answer what was acknowledged before or something newer, or nothing.
+// read queries one node, which may return the last acknowledged number, a newer one, or an error.
 func (p *pauser) read(ctx context.Context, store *kv.Store, old int64) {
 	floor := p.written.Load()
 	p.reads.asked.Add(1)

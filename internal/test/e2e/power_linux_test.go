@@ -14,13 +14,13 @@ import (
 
 var cutsFlag = flag.Int("cuts", 12, "how often TestPower cuts the power, with each durability half of it")
 
-// powerInterval is between two syncs of an Async child.
+// powerInterval is the sync interval of an Async child.
 const powerInterval = 20 * time.Millisecond
 
-// TestPower cuts the power of a real file system below a process that has just been killed. With
-// Sync nothing that was acknowledged is lost. With Async a shard loses the end of what was
-// acknowledged, and nothing from before its last sync, which is at most an interval ago; what is
-// lost leaves no revision that is given out again.
+// TestPower simulates a power failure of a real file system under a process that has just been
+// killed. With Sync no acknowledged write may be lost. With Async a shard may lose the newest
+// acknowledged writes, but none from before its last sync, which is at most an interval ago.
+// Revisions of lost writes must not be assigned again.
 func TestPower(t *testing.T) {
 	t.Parallel()
 	cuts := *cutsFlag / 2
@@ -62,17 +62,17 @@ func cutMany(t *testing.T, async bool, cuts int) {
 		"in %d cuts, "+
 		"at most %v before the kill, %d rows verified, slowest open %v", cuts, time.Since(start).Round(time.Millisecond), seen, steps,
 		lg.lost, lg.losing, lg.longest, x.verified, x.slowest)
-	// A file system commits by itself every five seconds, also just before a cut.
+	// A file system commits on its own every five seconds, perhaps just before a cut.
 	if seen < cuts*3/4 || steps < cuts || x.verified == 0 || async && lg.losing == 0 && !testing.Short() {
 		t.Error("hardly any cut has lost anything, or there was hardly any transaction: the test has not tested what it should")
 	}
 }
 
-// ledger is what has been acknowledged in all lives on a disk, beside what has survived.
+// ledger records the acknowledged writes of all lives on a disk, and what has survived.
 type ledger struct {
 	stand   [writers]writerPosition // after the last cut
-	acked   [writers]writerPosition // since, or the stand
-	highest [shards]uint64          // revision ever acknowledged
+	acked   [writers]writerPosition // since then, or the stand
+	highest [shards]uint64          // highest revision ever acknowledged
 	spaces  map[string]bool
 	reused  error
 
@@ -80,7 +80,8 @@ type ledger struct {
 	longest      time.Duration
 }
 
-// live enters what a child has acknowledged, and that it has reused no revision of an earlier life.
+// live records the acknowledged writes of a child, and checks that it has reused no revision of an
+// earlier life.
 func (lg *ledger) live(l life, async bool) {
 	before := lg.highest
 	lg.acked = lg.stand
@@ -109,14 +110,13 @@ func (lg *ledger) live(l life, async bool) {
 	}
 }
 
-// survive compares what was found after a cut with what had been acknowledged, and makes it the new
-// stand.
+// survive compares the state after a cut with the acknowledged writes, and makes it the new stand.
 func (lg *ledger) survive(found [writers]writerPosition, l life, async bool) error {
 	defer func() { lg.stand = found }()
 	if lg.reused != nil {
 		return lg.reused
 	}
-	var end [shards]uint64 // of what survived
+	var end [shards]uint64 // last revision that survived
 	for w, at := range found {
 		end[writerShard(w)] = max(end[writerShard(w)], at.revision)
 		if want := lg.acked[w].position; !async && at.position < want {
@@ -151,9 +151,8 @@ func (lg *ledger) survive(found [writers]writerPosition, l life, async bool) err
 	return nil
 }
 
-// late checks that the oldest transaction that was lost had been acknowledged within an interval
-// before the end. The time is the child's own, so that a machine that is busy elsewhere is not
-// taken for a sync that comes too late; nor is one that takes long.
+// late checks that the oldest lost transaction was acknowledged within an interval before the end.
+// It uses the child's own time. So a busy machine, or a slow sync, does not count as a late sync.
 func (lg *ledger) late(rest life) error {
 	const margin = 100 * time.Millisecond
 	var age time.Duration
@@ -177,7 +176,7 @@ func (lg *ledger) late(rest life) error {
 	return nil
 }
 
-// lastSync returns where the last sync of the log began that also ended, or 0.
+// lastSync returns where the last completed sync of the log began, or 0.
 func (l life) lastSync() int {
 	last, began := 0, 0
 	for i, s := range l {

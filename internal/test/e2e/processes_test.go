@@ -29,13 +29,13 @@ const memberEnv = "FLOE_EXERCISE_MEMBER"
 
 var failoversFlag = flag.Int("failovers", 1, "how many leaders TestProcesses kills")
 
-// member is what such a process is told.
+// member is the configuration passed to such a process.
 type member struct {
 	Dir    string
 	ID     uint64
 	Peers  []floe.Peer
-	Listen string // of a node that is alone
-	Calm   bool   // its duties wait as long as those of nodes that are no test
+	Listen string // for a single node
+	Calm   bool   // its duties wait as long as those of nodes outside of tests
 }
 
 func runMember(text string) error {
@@ -62,7 +62,7 @@ func (m member) config() floe.Config {
 	return floe.Config{DataDir: m.Dir, Shards: 3, NodeID: m.ID, Peers: m.Peers, Secret: []byte(secret)}
 }
 
-// processes is a cluster of three processes, or a node alone in one.
+// processes is a cluster of three processes, or a single node in one.
 type processes struct {
 	t       *testing.T
 	members []member
@@ -85,7 +85,7 @@ func newProcess(t *testing.T) *processes {
 	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: machinetest.FreeAddr(t)}})
 }
 
-// newCalmProcess is newProcess for tests that take as long as a node does that is used.
+// newCalmProcess is newProcess for tests that need the duty intervals of a real node.
 func newCalmProcess(t *testing.T) *processes {
 	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: machinetest.FreeAddr(t), Calm: true}})
 }
@@ -168,7 +168,7 @@ func (c *processes) client() *floe.Client {
 	return client
 }
 
-// leader returns the node that leads a shard, as whoever is asked sees it.
+// leader returns the node that leads a shard, according to the client.
 func leader(t *testing.T, client *floe.Client, shard int) (i int) {
 	t.Helper()
 	await(t, "a leader", func() bool {
@@ -182,7 +182,7 @@ func leader(t *testing.T, client *floe.Client, shard int) (i int) {
 	return i
 }
 
-// counting are writers that know what they have been told.
+// counting is a set of writers that record the answers they get.
 type counting struct {
 	t      *testing.T
 	client *floe.Client
@@ -199,7 +199,7 @@ type counter struct {
 	refused        atomic.Int64
 
 	mu   sync.Mutex // guards last and gap
-	last time.Time  // acknowledgement
+	last time.Time  // time of the last acknowledgement
 	gap  time.Duration
 }
 
@@ -226,12 +226,12 @@ func (c *counting) watch(one *counter) {
 		case <-ctx.Done():
 		}
 	}()
-	last, anew := int64(0), true // the snapshot shows what is there
+	last, anew := int64(0), true // a snapshot shows the present value
 	for ctx.Err() == nil {
 		for e, err := range c.client.KV(one.namespace).Watch(ctx, one.key) {
 			if err != nil {
-				// Without a quorum a watch is refused like every other read. The next one begins
-				// with a snapshot.
+				// Without a quorum a watch is refused like any other read. The next one begins with
+				// a snapshot.
 				if ctx.Err() == nil && !errors.Is(err, floe.ErrUnavailable) {
 					c.t.Errorf("watch of %s: %v", one.key, err)
 					return
@@ -287,7 +287,7 @@ func (one *counter) ack() {
 	one.last = now
 }
 
-// flow waits until every writer has been acknowledged something that began later.
+// flow waits until every writer has had a later write acknowledged.
 func (c *counting) flow() {
 	c.t.Helper()
 	var before []int64
@@ -304,8 +304,7 @@ func (c *counting) flow() {
 	})
 }
 
-// gap returns the longest time that a writer has been without an acknowledgement since the last
-// call.
+// gap returns the longest time that a writer went without an acknowledgement since the last call.
 func (c *counting) gap() (longest time.Duration) {
 	for _, one := range c.counters {
 		one.mu.Lock()
@@ -316,7 +315,7 @@ func (c *counting) gap() (longest time.Duration) {
 	return longest
 }
 
-// audit compares all counters with what their writers have been told.
+// audit compares all counters with the answers to their writers.
 func (c *counting) audit() {
 	close(c.stop)
 	c.run.Wait()
@@ -342,8 +341,8 @@ func (c *counting) audit() {
 	}
 }
 
-// TestProcesses kills and stops nodes that are processes, under load: nothing that was acknowledged
-// is lost, and writes go on without the node soon.
+// TestProcesses kills and stops nodes that are processes, under load. No acknowledged write may be
+// lost, and writes must soon continue without the node.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	failovers := *failoversFlag

@@ -196,7 +196,7 @@ func suiteQueueWait(t *testing.T, db database) {
 	}
 }
 
-// suiteQueueHeaders takes a message with headers through its lives.
+// suiteQueueHeaders follows a message with headers through all of its states.
 func suiteQueueHeaders(t *testing.T, db database) {
 	ctx, s := t.Context(), db.Queue("queue headers")
 	headers := map[string]string{"trace": "7", "source": "\x00\xff", "empty": ""}

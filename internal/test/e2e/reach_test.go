@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// journal is a log of warnings and worse.
+// journal collects log lines of level warning and above.
 type journal struct {
 	mu sync.Mutex // guards b
 	b  strings.Builder
@@ -32,13 +32,13 @@ func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// TestMisconfiguredNode: a node that hears the others and can tell them nothing is not healthy, and
-// says why; so do the others. It said "ok".
+// TestMisconfiguredNode: a node that receives the others' messages but cannot send to them is
+// unhealthy and gives the reason; so do the others. Formerly it reported "ok".
 func TestMisconfiguredNode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change      func(*testing.T, *floe.Config)
-		here, there string // what node 3, and node 1, say of each other
+		here, there string // what node 3 and node 1 report about each other
 	}{
 		"wrong addresses": {func(t *testing.T, c *floe.Config) {
 			c.Peers[0].Addr, c.Peers[1].Addr = machinetest.FreeAddr(t), machinetest.FreeAddr(t)

@@ -17,9 +17,9 @@ import (
 
 var writesFlag = flag.Int("writes", 300, "how many writes the readers of TestReadsNeverGoBack see")
 
-// TestReadsNeverGoBack increments a few counters while readers look at them in every way there is,
-// by turns: one finds the row in memory, another in the database, another in a snapshot of it. What
-// one has seen no later one may miss.
+// TestReadsNeverGoBack increments a few counters while readers read them in every possible way, in
+// turn: from memory, from the database, from a snapshot of it. A change seen by one read must be
+// seen by all later ones.
 func TestReadsNeverGoBack(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{Shards: 2})
@@ -38,7 +38,7 @@ func TestReadsNeverGoBack(t *testing.T) {
 		writes = 400
 	}
 	name := func(i int) string { return fmt.Sprint("counter/", i) }
-	var seen [keys]atomic.Uint64 // the highest revision anybody has been shown, or has been told was written
+	var seen [keys]atomic.Uint64 // the highest revision shown to a reader, or acknowledged to a writer
 	for i := range keys {
 		if _, err := store.Incr(ctx, name(i), 1); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestReadsNeverGoBack(t *testing.T) {
 	readers.Wait()
 }
 
-// readWays returns the ways to learn a key's revision.
+// readWays returns the ways to read a key's revision.
 func readWays(store *kv.Store) map[string]func(context.Context, string) (uint64, error) {
 	return map[string]func(context.Context, string) (uint64, error){
 		"Get": func(ctx context.Context, key string) (uint64, error) {
@@ -113,7 +113,7 @@ func raise(a *atomic.Uint64, to uint64) {
 	}
 }
 
-// TestCachedReads: reads from memory are what reads from the state would be, are counted, and end
+// TestCachedReads: reads from memory return the same as reads from the state, are counted, and end
 // with the node.
 func TestCachedReads(t *testing.T) {
 	ctx := context.Background()
@@ -170,13 +170,13 @@ func TestCachedReads(t *testing.T) {
 	}
 }
 
-// runs is how often the tests of allocations make a call: a node has goroutines of its own, whose
-// allocations on a busy machine, some hundreds at a time, are less than one a call only beside many
-// calls.
+// runs is the number of calls in allocation tests. A node's own goroutines may make some hundreds
+// of allocations at a time on a busy machine; only with many calls are those less than one per
+// call.
 const runs = 20_000
 
-// TestFreshHandles: a handle that is taken anew for each call is as good as one that is kept. A
-// read from memory takes no memory but for the value, and asking an empty queue writes nothing.
+// TestFreshHandles: creating a handle for each call is as good as keeping one. A read from memory
+// allocates only the value, and polling an empty queue writes nothing.
 func TestFreshHandles(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{})
@@ -198,7 +198,7 @@ func TestFreshHandles(t *testing.T) {
 			t.Fatalf("Get: %+v, %v", e, err)
 		}
 	}
-	for range 4 { // the row comes into memory
+	for range 4 { // the row gets cached
 		get()
 	}
 	if n := testing.AllocsPerRun(runs, get); n > 1 {
@@ -248,9 +248,8 @@ func TestFreshHandles(t *testing.T) {
 	}
 }
 
-// TestExpiredKeysStayAway: readers look at keys while they expire and others try to keep them
-// alive, in the last moment. A key that one of them did not find is not kept alive, and the other
-// way round.
+// TestExpiredKeysStayAway: readers read keys while they expire and writers try to keep them alive
+// at the last moment. A key that a read did not find must not be kept alive, and vice versa.
 func TestExpiredKeysStayAway(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{DataDir: t.TempDir(), Shards: 1})

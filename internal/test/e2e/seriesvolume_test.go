@@ -23,8 +23,8 @@ var (
 	manyPointsFlag = flag.Int("many-points", 400_000, "how many points TestManyPoints writes")
 )
 
-// TestManySeries has a process hold many series, kills it, and uses them: what it takes to open it,
-// and to write and ask for some of them, does not grow with their number.
+// TestManySeries fills a process with many series, kills it, and uses them. The cost of opening,
+// and of writing and querying some series, must not grow with their number.
 func TestManySeries(t *testing.T) {
 	n := *manySeriesFlag / volumeBatch * volumeBatch
 	c := newCalmProcess(t)
@@ -52,7 +52,7 @@ func TestManySeries(t *testing.T) {
 	opened := time.Since(start).Round(time.Millisecond)
 	v.report("opened in %v after a kill", opened)
 
-	v.client = c.client() // one that knows no series
+	v.client = c.client() // one that has no series cached
 	last := fmt.Sprintf("h%07d", n-1)
 	query := fmt.Sprintf(`up{host=%s}[%d..%d] | window(1h) | sum()`, last, begin.Add(-time.Hour).UnixMilli(),
 		begin.Add(time.Hour).UnixMilli())
@@ -72,10 +72,11 @@ func TestManySeries(t *testing.T) {
 	}
 }
 
-// TestManyPoints has a process hold many points, of a thousand series, and aggregates all of them.
+// TestManyPoints fills a process with many points, of a thousand series, and aggregates all of
+// them.
 func TestManyPoints(t *testing.T) {
 	const hosts, steps = 1000, 10
-	n := *manyPointsFlag / (hosts * steps) * steps // of each host
+	n := *manyPointsFlag / (hosts * steps) * steps // per host
 	c := newCalmProcess(t)
 	v := &volume{t: t, c: c, client: c.client()}
 	const step = 10 * time.Second
@@ -136,7 +137,8 @@ func appendGauges(text *bytes.Buffer, hosts, i int, at time.Time) {
 	}
 }
 
-// importText writes lines until they are taken: while too much waits to be sealed they are not.
+// importText writes lines until they are accepted: they are refused while too much data waits to be
+// sealed.
 func importText(ctx context.Context, client *floe.Client, text []byte) error {
 	for {
 		result, err := client.TS("default").WriteLine(ctx, bytes.NewReader(text), ts.Milliseconds)

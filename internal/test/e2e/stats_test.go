@@ -17,9 +17,9 @@ import (
 	"github.com/floedb/floe/dashboard"
 )
 
-// TestStatsEverywhere asks every node of a cluster, a client, and their dashboards, how the cluster
-// is: whole, with a node dead, and without a quorum. There is one shard, so two of the nodes follow
-// and have nothing to tell each other but that they are alive.
+// TestStatsEverywhere queries the cluster state from every node of a cluster, a client, and their
+// dashboards: with all nodes, with a node down, and without a quorum. There is one shard, so two of
+// the nodes are followers and exchange nothing but heartbeats.
 func TestStatsEverywhere(t *testing.T) {
 	t.Parallel()
 	c := &three{t: t, nodes: make([]*floe.Node, 3), shards: 1}
@@ -46,8 +46,8 @@ func TestStatsEverywhere(t *testing.T) {
 	c.shows(client, "ok", "unhealthy healthy healthy")
 }
 
-// shows waits until all nodes that run, and a client, tell the same of the cluster, and checks what
-// else they tell.
+// shows waits until all running nodes and a client report the same state of the cluster, and checks
+// their other reports.
 func (c *three) shows(client *floe.Client, state, status string) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -83,7 +83,7 @@ func (c *three) shows(client *floe.Client, state, status string) {
 func (c *three) awaitShown(name string, db database, state, status string) {
 	c.t.Helper()
 	var s floe.Stats
-	before := time.Now().Truncate(time.Millisecond) // as the time of a node is
+	before := time.Now().Truncate(time.Millisecond) // the resolution of a node's time
 	await(c.t, name+" shows "+status+", "+state, func() bool {
 		var err error
 		s, err = db.Stats(c.t.Context())
@@ -105,8 +105,8 @@ func (c *three) awaitShown(name string, db database, state, status string) {
 	c.dashboardShows(name, db, state, status)
 }
 
-// keepsShowing checks that what the nodes tell does not change when nothing happens: longer than a
-// sign of life lasts.
+// keepsShowing checks that the reports of the nodes do not change while nothing happens, for longer
+// than a heartbeat is valid.
 func (c *three) keepsShowing(status string) {
 	c.t.Helper()
 	over := time.After(4 * time.Second)
@@ -132,7 +132,7 @@ func shownStatus(s floe.Stats) string {
 	return strings.Join(all, " ")
 }
 
-// dashboardShows checks what a dashboard in front of a node or a client says of the same.
+// dashboardShows checks the same report of a dashboard in front of a node or a client.
 func (c *three) dashboardShows(name string, backend dashboard.Backend, state, status string) {
 	c.t.Helper()
 	server := httptest.NewServer(dashboard.New(backend, dashboard.Options{}))
@@ -167,9 +167,9 @@ func (c *three) dashboardShows(name string, backend dashboard.Backend, state, st
 		KVCount int64 `json:"kv_count"`
 	}
 	var list []namespace
-	await(c.t, "namespaces of "+name, func() bool { // the default one is made when there are leaders
+	await(c.t, "namespaces of "+name, func() bool { // the default one is created once there are leaders
 		code := getJSON(c.t, server.URL+"/api/v1/namespaces", &list)
-		list = slices.DeleteFunc(list, func(n namespace) bool { return n.Name == "_system" }) // it is made with the first line of the audit
+		list = slices.DeleteFunc(list, func(n namespace) bool { return n.Name == "_system" }) // it is created with the first line of the audit log
 		return code == http.StatusOK && fmt.Sprint(list) == "[{counted 2} {default 0}]"
 	})
 }

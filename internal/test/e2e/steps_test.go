@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// What the writers of a child write: into a namespace spread over all shards, each writer with a
-// tag of its own and so in one of the shards.
+// The writers of a child write into a namespace spread over all shards. Each writer has its own
+// tag, and so writes to one of the shards.
 const (
 	writers    = 8
 	writerKeys = 20
@@ -22,7 +22,7 @@ const (
 	shards     = 4
 )
 
-// stepKind is what a step of a writer does.
+// stepKind is the kind of a writer's step.
 type stepKind uint8
 
 const (
@@ -35,15 +35,15 @@ const (
 	takeStep  // leases a message for an hour
 	purgeStep // removes all messages
 	appendStep
-	readStep // gives a consumer of a group records for an hour
+	readStep // delivers records to a consumer of a group for an hour
 	trimStep // leaves trimmedTo records
 )
 
 const trimmedTo = 5
 
-// kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it
-// did. A step is committed together with the writer's position, so that after a crash the state has
-// to be that of exactly the steps up to the position.
+// kindOf returns the kind of a writer's n-th step, which is always the same for the same exists. A
+// step is committed together with the writer's position. So after a crash the state must be that of
+// exactly the steps up to the position.
 func kindOf(n int, exists bool) stepKind {
 	switch {
 	case n%7 == 3 && exists:
@@ -58,7 +58,7 @@ func kindOf(n int, exists bool) stepKind {
 		return purgeStep
 	case n%9 == 5:
 		return appendStep
-	case n%19 == 8 && n > 19: // the stream is there since the fifth step
+	case n%19 == 8 && n > 19: // the stream exists since the fifth step
 		return readStep
 	case n%97 == 33:
 		return trimStep
@@ -70,7 +70,7 @@ func kindOf(n int, exists bool) stepKind {
 	return putStep
 }
 
-// step is the operation of a step, beside the new position.
+// step returns the operation of a step, beside the new position.
 func step(w, n int, exists bool) floe.Op {
 	key, value := stepKey(w, n), stepValue(w, n)
 	switch kindOf(n, exists) {
@@ -110,7 +110,7 @@ func writerShard(w int) engine.ShardID { return engine.NameShard(space, position
 
 const positionPrefix = "position/"
 
-// stepValue is mostly short, and sometimes long enough that the state has something to flush.
+// stepValue is usually short, and sometimes long enough that the state has data to flush.
 func stepValue(w, n int) []byte {
 	times := n * n % 300
 	if n%61 == 0 {
@@ -119,7 +119,7 @@ func stepValue(w, n int) []byte {
 	return []byte(strings.Repeat(fmt.Sprintf("%d.%d ", w, n), times))
 }
 
-// fold is the state that a writer's steps up to its position make.
+// fold is the expected state after a writer's steps up to its position.
 type fold struct {
 	position int
 	data     map[string]int // the step that wrote the key
@@ -129,16 +129,16 @@ type fold struct {
 	stream   foldedStream
 }
 
-// foldedStream is a writer's stream: the steps that appended to it, what has been trimmed of them,
-// and what a group has had.
+// foldedStream is a writer's stream: the steps that appended to it, how far it was trimmed, and the
+// records delivered to a group.
 type foldedStream struct {
 	steps       []int
-	first, next int   // positions in steps: of the first record that is left, and of the next one for the group
-	pending     []int // of records that a consumer has
+	first, next int   // positions in steps: of the first record that is left, and of the group's next one
+	pending     []int // positions of a consumer's pending records
 }
 
-// foldedQueue is a writer's queue: the steps that enqueued the messages that it holds, by priority,
-// in order; the first of them are leased.
+// foldedQueue is a writer's queue: the steps that enqueued its messages, by priority, in order; the
+// first of them are leased.
 type foldedQueue struct {
 	held            [2][]int
 	leased          [2]int
@@ -155,7 +155,7 @@ func (q *foldedQueue) take(n int) {
 	}
 }
 
-// read gives the consumer up to n records.
+// read delivers up to n records to the consumer.
 func (s *foldedStream) read(n int) {
 	s.next = max(s.next, s.first)
 	for ; n > 0 && s.next < len(s.steps); n-- {
@@ -164,7 +164,7 @@ func (s *foldedStream) read(n int) {
 	}
 }
 
-// foldTo returns the state at a position; it goes on from f, or begins anew if f is ahead.
+// to returns the state at a position. It continues from f, or starts over if f is ahead.
 func (f fold) to(w, position int) fold {
 	if f.data == nil || position < f.position {
 		f = fold{data: make(map[string]int), leases: make(map[string]int)}

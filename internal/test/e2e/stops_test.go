@@ -15,9 +15,9 @@ import (
 
 var stopsFlag = flag.Int("stops", 1, "how many nodes TestStops stops")
 
-// TestStops stops the nodes of a cluster one after the other, each when it leads what is written
-// to, and says for how long nothing was acknowledged to those who write: through a node that stays,
-// a client of the one that goes, and one of another. No write fails.
+// TestStops stops the nodes of a cluster one after the other, each while it leads the shards being
+// written to. It logs how long writers got no acknowledgement: through a node that stays, a client
+// of the one that stops, and a client of another. No write may fail.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -72,7 +72,7 @@ func (c *three) pause(i int) time.Duration {
 	return longest.Round(time.Millisecond)
 }
 
-// ticking is a writer that notes how long it waits.
+// ticking is a writer that records how long it waits.
 type ticking struct {
 	store          *kv.Store
 	acked, longest atomic.Int64

@@ -19,7 +19,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// database is what programs are written against: a Node and a Client are the same to them.
+// database is the interface for programs: a Node and a Client both implement it.
 type database interface {
 	floe.DB
 	MaxValueSize() int
@@ -71,7 +71,7 @@ func dialNode(t *testing.T, addr string) *floe.Client {
 	return c
 }
 
-// TestSuite does all that each primitive can do, against each kind of database.
+// TestSuite uses all features of each primitive, with each kind of database.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
@@ -246,7 +246,7 @@ func suiteWait(t *testing.T, db database) {
 	}()
 	await(t, "a waiter", func() bool {
 		st, err := db.Stats(t.Context())
-		return err != nil || st.Waiting > 0 || len(st.Nodes) > 1 // of a cluster another node may be the one
+		return err != nil || st.Waiting > 0 || len(st.Nodes) > 1 // in a cluster another node may report it
 	})
 	w := ok[kv.Written](t)(s.Put(t.Context(), "k", []byte("v")))
 	if err := <-got; err != nil {
@@ -347,8 +347,8 @@ func suiteNamespaces(t *testing.T, db database) {
 	}
 }
 
-// suiteDeletedNamespaces deletes namespaces that have held something of everything, and makes them
-// anew: nothing of before is there.
+// suiteDeletedNamespaces deletes namespaces with data of every kind, and creates them again: they
+// must be empty.
 func suiteDeletedNamespaces(t *testing.T, db database) {
 	ctx, all := t.Context(), db.Namespaces()
 	for _, spread := range []bool{false, true} {
@@ -412,7 +412,7 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 				func(v kv.Version) bool { return v.Version == 1 }) {
 				t.Error("key k1 has no first version")
 			}
-			ok[kv.Written](t)(keys.Put(ctx, "k1", nil)) // wherever its shard is: the refusal has changed nothing
+			ok[kv.Written](t)(keys.Put(ctx, "k1", nil)) // in whatever shard: the refusal has changed nothing
 			job := ok[floe.Page[processing.Job]](t)(jobs.Page(ctx)).Items[0]
 			ok[processing.Status](t)(jobs.Cancel(ctx, job.ID))
 			for i := range 12 {
@@ -448,7 +448,7 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 	}
 }
 
-// suiteGone looks for what is left of a namespace that was deleted, and leaves it deleted.
+// suiteGone checks that nothing is left of a deleted namespace, and leaves it deleted.
 func suiteGone(t *testing.T, db database, name string, spread bool) {
 	t.Helper()
 	ctx, all, keys := t.Context(), db.Namespaces(), db.KV(name)

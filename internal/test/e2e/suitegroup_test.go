@@ -134,8 +134,8 @@ func suiteGroupWait(t *testing.T, db database) {
 	}
 }
 
-// suiteGroupStops lets consumers stop with what they have, again and again, refuse records for
-// different times, and take some for good.
+// suiteGroupStops lets consumers stop repeatedly while holding records, nack records with different
+// delays, and take some for good.
 func suiteGroupStops(t *testing.T, db database) {
 	ctx := t.Context()
 	for _, s := range streamStores(t, db, "group stops") {
@@ -188,8 +188,8 @@ func suiteGroupStops(t *testing.T, db database) {
 	}
 }
 
-// suiteMixed does what takes several systems elsewhere: a message is consumed, a key changed and an
-// event emitted in one step.
+// suiteMixed does in one step what takes several systems elsewhere: it consumes a message, changes
+// a key and appends an event.
 func suiteMixed(t *testing.T, db database) {
 	ctx := t.Context()
 	store, q, s := db.KV("mixed"), db.Queue("mixed"), db.Stream("mixed")

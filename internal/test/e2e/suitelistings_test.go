@@ -17,16 +17,16 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// listed is what the names of the namespaces with things to list begin with.
+// listed is the prefix of the namespaces with items to list.
 const listed = "list of"
 
-// listing is one of the listings, whatever it lists: each has a Page and an All, with the options
-// Limit, Cursor and, if it is by name, Prefix.
+// listing is one of the listings, of any type. Each has a Page and an All, with the options Limit,
+// Cursor and, if it is by name, Prefix.
 type listing struct {
 	page func(limit int, cursor, prefix string) (names []string, next string, err error)
 	all  func(limit int, cursor, prefix string) (names []string, err error)
 
-	prefix     string // "": there is no such option
+	prefix     string // "": no such option
 	badCursors []string
 }
 
@@ -35,7 +35,7 @@ func listingOf[T, O any](
 	name func(T) string, more ...O,
 ) listing {
 	options := func(limit int, cursor, prefix string) []O {
-		opts := append(slices.Clone(more), any(floe.Limit(limit)).(O), any(floe.Cursor(cursor)).(O)) // those of floe do for all listings
+		opts := append(slices.Clone(more), any(floe.Limit(limit)).(O), any(floe.Cursor(cursor)).(O)) // the options of package floe apply to all listings
 		if byName, ok := any(floe.Prefix(prefix)).(O); ok {
 			opts = append(opts, byName)
 		}
@@ -61,7 +61,7 @@ func listingOf[T, O any](
 	}
 }
 
-// listings returns all there are, over a namespace in which each has something to list.
+// listings returns all listings, over a namespace in which each has items.
 func listings(db database, namespace string) map[string]listing {
 	keys, streams, queues := db.KV(namespace), db.Stream(namespace), db.Queue(namespace)
 	pending, messages, dead := streams.Pending("s/0", "g/0"), queues.Messages("q/0"), queues.DeadLetters("q/0")
@@ -95,9 +95,9 @@ func listings(db database, namespace string) map[string]listing {
 	return list
 }
 
-// suiteListings is the one convention of all listings: pages of any size say the same as the
-// iterator, a cursor goes on where it was, and what is out of its limits is refused by both, with
-// the value and the limit.
+// suiteListings checks the convention of all listings: pages of any size return the same as the
+// iterator, and a cursor continues where its page ended. Values out of range are refused by both,
+// with the value and the limit.
 func suiteListings(t *testing.T, db database) {
 	for _, namespace := range []string{listed + " one", listed + " all"} {
 		fill(t, db, namespace)
@@ -110,7 +110,7 @@ func suiteListings(t *testing.T, db database) {
 	}
 }
 
-// fill puts twelve of each thing into a namespace.
+// fill puts twelve items of each kind into a namespace.
 func fill(t *testing.T, db database, namespace string) {
 	ctx := t.Context()
 	if namespace == listed+" all" {
@@ -197,8 +197,8 @@ func (l *listing) whole(t *testing.T) {
 	}
 }
 
-// limits asks for what there can not be. A negative limit once made a Node panic and a Client lose
-// its connection.
+// limits requests impossible pages. A negative limit once made a Node panic and a Client lose its
+// connection.
 func (l *listing) limits(t *testing.T) {
 	refused := func(limit int, cursor, prefix string, says ...string) {
 		t.Helper()

@@ -21,7 +21,7 @@ func first[T any](each func(func(T, error) bool)) (err error) {
 	return err
 }
 
-// suiteImpossibleNames calls everything in namespaces that can not exist. Reads once answered that
+// suiteImpossibleNames makes every call in namespaces with invalid names. Reads once reported that
 // they had found nothing.
 func suiteImpossibleNames(t *testing.T, db database) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// streamStores are a namespace in one shard and a spread one.
+// streamStores returns the stores of a namespace in one shard and of a spread one.
 func streamStores(t *testing.T, db database, name string) []*stream.Store {
 	t.Helper()
 	if err := db.Namespaces().Create(t.Context(), "spread "+name, floe.Spread()); err != nil {
@@ -98,7 +98,7 @@ func suiteStream(t *testing.T, db database) {
 	}
 }
 
-// suiteStreamConditions appends once and not twice, and behind what is known or not at all.
+// suiteStreamConditions appends once and not twice, and only after a known record.
 func suiteStreamConditions(t *testing.T, s *stream.Store) {
 	t.Helper()
 	ctx := t.Context()

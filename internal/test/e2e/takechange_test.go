@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestTakesOutliveLeaders: workers wait for runs at all nodes and at a client while the node that
-// leads is stopped, comes back and leads again. What is invoked then reaches them, each run one of
-// them, and none was told meanwhile that there is nothing, or of an error.
+// TestTakesOutliveLeaders: workers wait for runs at all nodes and at a client while the leading
+// node is stopped, returns and leads again. Runs invoked then must reach them, each run one worker.
+// Meanwhile no worker may receive an empty result or an error.
 func TestTakesOutliveLeaders(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -38,7 +38,7 @@ func TestTakesOutliveLeaders(t *testing.T) {
 			}
 			waiting.Go(func() {
 				tasks, err := store.Await(ctx, "worker "+string(rune('a'+i)), []string{"a"}, action.Wait(time.Hour))
-				// a busy machine has no leader for longer than a call waits
+				// on a busy machine, elections may take longer than a call waits
 				for errors.Is(err, floe.ErrUnavailable) && !errors.Is(err, floe.ErrUnknownOutcome) {
 					tasks, err = store.Await(ctx, "worker "+string(rune('a'+i)), []string{"a"}, action.Wait(time.Hour))
 				}
@@ -83,14 +83,14 @@ func TestTakesOutliveLeaders(t *testing.T) {
 	}
 }
 
-// homeOf returns the node that leads the home of a namespace.
+// homeOf returns the node that leads the home shard of a namespace.
 func (c *three) homeOf(ns string) int {
 	c.t.Helper()
 	s := ok[floe.Stats](c.t)(c.nodes[0].Stats(c.t.Context()))
 	return int(s.Shards[engine.HomeShard(ns, len(s.Shards))].Leader) - 1
 }
 
-// waiting returns how many queries and takes wait in the nodes that run.
+// waiting returns how many queries and takes are waiting in the running nodes.
 func (c *three) waiting() (n int) {
 	for _, node := range c.nodes {
 		if node == nil {

@@ -23,14 +23,14 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// three is a cluster of nodes that talk over the network, in one process.
+// three is a cluster of nodes in one process that communicate over the network.
 type three struct {
 	t     *testing.T
 	peers []floe.Peer
 	dirs  []string
 	nodes []*floe.Node // nil: stopped
 
-	failed [3]bool // at some time
+	failed [3]bool // at any time
 	tls    *tls.Config
 
 	shards int // 0: 4
@@ -109,7 +109,8 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// settle waits until all nodes that run know leaders, spread evenly, and each other.
+// settle waits until all running nodes have leaders, spread evenly, and are connected to each
+// other.
 func (c *three) settle() {
 	c.t.Helper()
 	running := 0
@@ -165,7 +166,7 @@ func (c *three) dial(addrs ...int) *floe.Client {
 	return client
 }
 
-// namespaces that live in all four shards.
+// namespaces returns namespaces that together are in all four shards.
 func namespaces() (names []string) {
 	for i := range 8 {
 		names = append(names, fmt.Sprint("ns", i))
@@ -173,8 +174,8 @@ func namespaces() (names []string) {
 	return names
 }
 
-// TestRollingRestart stops and starts each node in turn, under load: nobody notices, neither those
-// at a node that stays nor those at a client.
+// TestRollingRestart stops and starts each node in turn, under load. Neither users of a node that
+// stays nor those of a Client may notice.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -236,9 +237,9 @@ func TestRollingRestart(t *testing.T) {
 	t.Logf("%d increments", acked[0].Load()*int64(len(acked)))
 }
 
-// TestStopHandsOver stops and starts each node in turn, again and again. Once one has closed,
-// nobody takes it for a leader any more: what it led was taken over before, and not given back. How
-// often that took more than one election is told.
+// TestStopHandsOver stops and starts each node in turn, repeatedly. Once a node has closed, no
+// other may consider it a leader: its shards were handed over before, and not returned. The test
+// logs how often that took more than one election.
 func TestStopHandsOver(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -272,7 +273,7 @@ func TestStopHandsOver(t *testing.T) {
 }
 
 // TestNoQuorum: with one node of three left, writes and reads are refused within a bounded time,
-// and Stale reads go on.
+// and Stale reads still succeed.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -300,7 +301,7 @@ func TestNoQuorum(t *testing.T) {
 		"create of a namespace": func() error { return client.Namespaces().Create(t.Context(), "new") },
 	} {
 		calls.Go(func() {
-			if err := call(); !errors.Is(err, floe.ErrUnavailable) { // by itself: the context has no deadline
+			if err := call(); !errors.Is(err, floe.ErrUnavailable) { // without a deadline in the context
 				t.Errorf("%s without a quorum: %v, want ErrUnavailable", name, err)
 			}
 		})
@@ -328,8 +329,8 @@ func TestNoQuorum(t *testing.T) {
 	}
 }
 
-// staleAlone has a client, with a key or not, read from the first node, which has begun without the
-// others.
+// staleAlone lets a client, with or without a key, read from the first node, which has started
+// without the others.
 func (c *three) staleAlone(opts ...floe.DialOption) {
 	c.t.Helper()
 	client, err := floe.Dial(c.t.Context(), []string{c.peers[0].Addr}, opts...)
@@ -351,7 +352,7 @@ func (c *three) staleAlone(opts ...floe.DialOption) {
 	}
 }
 
-// staleOverHTTP has the dashboard of the first node, which has begun without the others, answer
+// staleOverHTTP lets the dashboard of the first node, which has started without the others, answer
 // reads with stale=true.
 func (c *three) staleOverHTTP(key string) {
 	c.t.Helper()
@@ -386,7 +387,7 @@ func (c *three) staleOverHTTP(key string) {
 		"GET /kv/namespaces/ns1/keys/k": http.StatusServiceUnavailable, "GET /kv/namespaces/ns1/keys/k?stale=maybe": 0,
 		"DELETE /kv/namespaces/ns1/keys/k?stale=true": 0,
 	} {
-		refusals.Go(func() { // they take their time
+		refusals.Go(func() { // they take a while
 			method, target, _ := strings.Cut(request, " ")
 			if got := ask(method, target, ""); got.Code != want &&
 				(want != 0 || got.Code != http.StatusBadRequest && got.Code != http.StatusServiceUnavailable) {
@@ -397,8 +398,8 @@ func (c *three) staleOverHTTP(key string) {
 	refusals.Wait()
 }
 
-// TestNoQuorumWithKeys: a node that has begun without the others goes by the keys that it has: it
-// answers stale reads of those who show one, and of nobody else.
+// TestNoQuorumWithKeys: a node that has started without the others uses the keys that it has
+// stored. It answers stale reads with a valid key, and refuses all others.
 func TestNoQuorumWithKeys(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -433,8 +434,8 @@ func TestNoQuorumWithKeys(t *testing.T) {
 	}
 }
 
-// TestNodeThatForgotIsRefused lets a node come back with its directory wiped, and with an older
-// copy of it: it could vote twice.
+// TestNodeThatForgotIsRefused restarts a node with a wiped directory, and with an older copy of it.
+// It must be refused, because it could vote twice.
 func TestNodeThatForgotIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(c *three, dir string){
@@ -454,7 +455,7 @@ func TestNodeThatForgotIsRefused(t *testing.T) {
 			c := newThree(t)
 			c.stop(2)
 			forget(c, c.dirs[2])
-			// Not only at its first start: a supervisor starts it again and again, and each start
+			// Not only at its first start: a supervisor restarts it repeatedly, and each start
 			// counts.
 			for range 3 {
 				n := c.start(2)
@@ -485,8 +486,8 @@ func (c *three) must(err error) {
 	}
 }
 
-// putAnyway puts a key, and once more while the leader moves, which it may do at any time on a busy
-// machine.
+// putAnyway puts a key, repeating the call while the leader moves, which may happen at any time on
+// a busy machine.
 func putAnyway(t *testing.T, store *kv.Store) (err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -499,7 +500,7 @@ func putAnyway(t *testing.T, store *kv.Store) (err error) {
 	}
 }
 
-// TestWrongSecret: a node with another secret takes no part and does no harm.
+// TestWrongSecret: a node with a different secret takes no part and does no harm.
 func TestWrongSecret(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -524,13 +525,13 @@ func TestWrongSecret(t *testing.T) {
 	}
 }
 
-// TestForeignPeers: a node that was started with other peers than its cluster has says so and
-// fails, because it could wait for ever. The cluster goes on.
+// TestForeignPeers: a node that was started with other peers than its cluster reports that and
+// fails, because it might wait forever. The cluster continues.
 func TestForeignPeers(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
 	four, five := floe.Peer{ID: 4, Addr: machinetest.FreeAddr(t)}, floe.Peer{ID: 5, Addr: machinetest.FreeAddr(t)}
-	stranger := func(name string, id uint64, peers ...floe.Peer) { // one after the other: they would disown each other too
+	stranger := func(name string, id uint64, peers ...floe.Peer) { // one after the other: they would refuse each other too
 		n, err := floe.Open(floe.Config{DataDir: t.TempDir(), Shards: 4, NodeID: id, Peers: peers, Secret: []byte(secret)})
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// newTLS returns what nodes on 127.0.0.1 and their clients need to know each other by: both show
-// the same certificate.
+// newTLS returns the TLS configuration with which nodes on 127.0.0.1 and their clients authenticate
+// each other: both use the same certificate.
 func newTLS(t *testing.T) *tls.Config {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,8 +46,8 @@ func newTLS(t *testing.T) *tls.Config {
 	}
 }
 
-// TestTLS runs three nodes that show each other certificates, and a client that has one, and
-// refuses clients without.
+// TestTLS runs three nodes that authenticate each other by certificates, and a client that has one.
+// Clients without a certificate must be refused.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	c := &three{t: t, nodes: make([]*floe.Node, 3), tls: newTLS(t)}

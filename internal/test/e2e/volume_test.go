@@ -24,13 +24,13 @@ var (
 
 const (
 	volumeBytes  = 256
-	volumeMemory = 1 << 20 // KiB a node may have been resident in
+	volumeMemory = 1 << 20 // KiB that may be resident in a node
 	volumeBatch  = 1000
 )
 
-// TestVolume has a process hold many messages and records, kills it, and uses them: it stays within
-// its memory, takes as long for a message behind many that were consumed as for the first ones, and
-// finds the middle of a stream as fast as its beginning.
+// TestVolume fills a process with many messages and records, kills it, and uses them. The process
+// must stay within its memory. A message after many consumed ones must take as long as the first
+// ones, and the middle of a stream must be found as fast as its beginning.
 func TestVolume(t *testing.T) {
 	n := *volumeFlag
 	c := newProcess(t)
@@ -76,7 +76,7 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// volume is a node in a process with much in it.
+// volume is a node in a process with much data.
 type volume struct {
 	t       *testing.T
 	c       *processes
@@ -84,7 +84,7 @@ type volume struct {
 	payload []byte
 }
 
-// each does n things, a batch at a time, with a few callers.
+// each does n operations, a batch at a time, with a few callers.
 func (v *volume) each(n int, f func() error) {
 	v.t.Helper()
 	var left atomic.Int64
@@ -152,7 +152,7 @@ func (v *volume) fastest(f func()) time.Duration {
 	return best
 }
 
-// flat tells how long something takes, and took before there was more of it.
+// flat logs how long something takes, and how long it took before there was more data.
 func (v *volume) flat(what string, before, after time.Duration) {
 	v.t.Logf("%s takes %v, took %v", what, after, before)
 }
@@ -174,8 +174,8 @@ func (v *volume) memory(field string) int {
 	return n
 }
 
-// TestIdle leaves a process alone that has many queues and groups, through which messages went:
-// nothing gets into its logs, and it takes next to no time of a processor.
+// TestIdle leaves a process idle that has many used queues and groups. Nothing may be added to its
+// logs, and it must take almost no CPU time.
 func TestIdle(t *testing.T) {
 	n := *idleFlag
 	c := newProcess(t)
@@ -209,13 +209,13 @@ func TestIdle(t *testing.T) {
 	if after := lsns(); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("the shards were at %v and came to %v by themselves", before, after)
 	}
-	// A tick of the system's clock is a hundredth of a second, so a short time says little.
+	// A tick of the system's clock is a hundredth of a second, so a short measurement is inexact.
 	if took > 4*time.Second && share > 0.01 {
 		t.Errorf("it took %.2f %% of a processor, want less than 1", 100*share)
 	}
 }
 
-// useOnce makes a queue and a group with nothing left to do.
+// useOnce creates a queue and a group, and uses them until no work is left.
 func useOnce(ctx context.Context, client *floe.Client, name string) error {
 	q := client.Queue("default")
 	if _, err := q.Enqueue(ctx, name, nil); err != nil {
@@ -231,13 +231,13 @@ func useOnce(ctx context.Context, client *floe.Client, name string) error {
 	return client.Stream("default").Groups("s").Create(ctx, name)
 }
 
-// processTime returns what the first process has had of the processors.
+// processTime returns the CPU time of the first process.
 func processTime(t *testing.T, c *processes) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmds[0].Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Fields 14 and 15, of which the second one may hold spaces in parentheses.
+	// Fields 14 and 15; the second field may contain spaces in parentheses.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields, sum := strings.Fields(rest), 0
 	for _, field := range fields[11:13] {

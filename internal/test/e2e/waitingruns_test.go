@@ -14,9 +14,9 @@ import (
 
 var waitingRunsFlag = flag.Int("waiting-runs", 1000, "how many runs wait in TestWaitingRuns; from 10,000 on for ten seconds")
 
-// TestWaitingRuns has many runs wait for a signal, or for a time, and leaves them alone: they are
-// on disk, and cost neither memory nor processor. The process is killed, is there again at once,
-// and the runs go on.
+// TestWaitingRuns lets many runs wait for a signal, or for a time, and leaves them alone. They must
+// be on disk, and cost neither memory nor CPU time. When the process is killed, it must be back at
+// once, and the runs must continue.
 func TestWaitingRuns(t *testing.T) {
 	n := *waitingRunsFlag
 	c := newCalmProcess(t)
@@ -75,12 +75,12 @@ func TestWaitingRuns(t *testing.T) {
 	if after := lsns(); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("the shards were at %v and came to %v by themselves", before, after)
 	}
-	// A tick of the system's clock is a hundredth of a second, so a short time says little.
+	// A tick of the system's clock is a hundredth of a second, so a short measurement is inexact.
 	if took > 4*time.Second && share > 0.01 {
 		t.Errorf("it took %.2f %% of a processor, want less than 1", 100*share)
 	}
-	// The log that is replayed and the blocks that are cached take what they may, however many runs
-	// there are.
+	// The replayed log and the cached blocks use their limits of memory, however many runs there
+	// are.
 	if rss := v.memory("VmRSS"); rss > 512<<10 {
 		t.Errorf("the node takes %d KiB with %d runs that wait", rss, n)
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// gallery is keys of one shard that writers change and watchers look at. A watcher that loses its
-// leader goes on where it was, or begins anew.
+// gallery is a set of keys in one shard that writers change and watchers watch. A watcher that
+// loses its leader resumes, or starts over.
 type gallery struct {
 	*check.Watch
 	cluster *cluster
-	end     atomic.Uint64 // revision of the last change, once there is one; watchers go on until they know it
+	end     atomic.Uint64 // revision of the last change, once it is made; watchers continue until they see it
 
 	changes, events, resumed, restarted, compacted atomic.Int64
 }
@@ -35,7 +35,7 @@ func (g *gallery) store(client int) *kv.Store {
 	return engine.StoreOf[kv.Store](engine.NewRouter(&door{cluster: g.cluster, first: client}), gallerySpace, 0)
 }
 
-// run lets two writers work until stop, and two watchers until they know the last change.
+// run lets two writers work until stop, and two watchers until they see the last change.
 func (g *gallery) run(ctx context.Context, seed uint64, stop <-chan struct{}, running *sync.WaitGroup, failed func(error)) {
 	var writing sync.WaitGroup
 	for n := range 2 {
@@ -86,7 +86,7 @@ func (g *gallery) change(ctx context.Context, store *kv.Store, rng *rand.Rand, v
 	return nil
 }
 
-// finish makes the last change, when all is well again.
+// finish makes the last change, when the cluster is healthy again.
 func (g *gallery) finish(ctx context.Context) error {
 	store := g.store(0)
 	for n := 0; ; n++ {
@@ -105,12 +105,12 @@ func (g *gallery) finish(ctx context.Context) error {
 	}
 }
 
-// view watches until the last change is known. A resuming watcher goes on where it was when its
-// leader is lost, others begin anew.
+// view watches until the last change. A resuming watcher continues where it was when it loses its
+// leader; others start over.
 func (g *gallery) view(ctx context.Context, store *kv.Store, resuming bool) error {
 	v, at := g.View(), uint64(0)
 	for {
-		// The end may have been told before it was known to be one.
+		// The last change may have been reported before it was known to be the last.
 		if end := g.end.Load(); end != 0 && at >= end {
 			return v.Check(at)
 		}
@@ -130,8 +130,8 @@ func (g *gallery) view(ctx context.Context, store *kv.Store, resuming bool) erro
 	}
 }
 
-// look is one watch, from a revision on or, with 0, from a snapshot, until the end. It gives up now
-// and then, as if the connection were lost.
+// look runs one watch, from a revision on or, with 0, from a snapshot, until the end. It sometimes
+// stops early, as if the connection were lost.
 func (g *gallery) look(ctx context.Context, store *kv.Store, v *check.Viewer, at *uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// workerEnv makes the test binary carry out actions, until its standard input ends: then it drains.
+// workerEnv makes the test binary carry out actions, until its standard input ends; then it drains.
 const workerEnv = "FLOE_EXERCISE_WORKER"
 
 var workerKillsFlag = flag.Int("worker-kills", 3, "how many processes TestWorkers kills, of workers and of nodes")
@@ -30,11 +30,11 @@ var workerKillsFlag = flag.Int("worker-kills", 3, "how many processes TestWorker
 // The work of TestWorkers, in a plain namespace and in a spread one.
 const (
 	workedRuns    = 150 // in each
-	workedRetries = 50  // so that no run has failed by those that are killed
-	workedKeys    = 10  // each may have one run under way
-	askedWrong    = 7   // each run whose number is a multiple fails the first time
+	workedRetries = 50  // enough that kills make no run fail
+	workedKeys    = 10  // each may have one active run
+	askedWrong    = 7   // runs whose number is a multiple fail the first time
 
-	stopTime = 4 * time.Second // longer than leases with hastened duties
+	stopTime = 4 * time.Second // longer than leases with shortened duty intervals
 )
 
 var workedPlaces = []string{"work", "workwide"}
@@ -42,11 +42,11 @@ var workedPlaces = []string{"work", "workwide"}
 // job is the input of a run.
 type job struct{ N int }
 
-// workName is the action that is worked on.
+// workName is the name of the action.
 const workName = "job"
 
-// runWorker carries out actions through a client with the given addresses. Of each run the attempts
-// are noted.
+// runWorker carries out actions through a client with the given addresses, and records the attempts
+// of each run.
 func runWorker(text string) error { return workThrough(text, workOnRuns) }
 
 func workOnRuns(ctx context.Context, db *floe.Client) error {
@@ -64,7 +64,7 @@ func workOnRuns(ctx context.Context, db *floe.Client) error {
 	return nil
 }
 
-// carryOut notes an attempt, with what it was, and returns twice the number.
+// carryOut records an attempt with its run ID, and returns twice the number.
 func carryOut(ctx context.Context, notes *kv.Store, in job) (int, error) {
 	t := action.TaskOf(ctx)
 	if _, err := notes.Put(ctx, fmt.Sprintf("attempts/%d/%d", in.N, t.Attempt), []byte(t.Run)); err != nil {
@@ -77,10 +77,10 @@ func carryOut(ctx context.Context, notes *kv.Store, in job) (int, error) {
 	return 2 * in.N, nil
 }
 
-// TestWorkers has three processes carry out runs: one or another is killed, as is a node now and
-// then, and one is stopped for longer than its lease: each run is completed once, by its last
-// attempt, which somebody has had; what a process had that was killed is retried by others after
-// the lease, and what comes late from the one that was stopped is refused.
+// TestWorkers has three processes carry out runs. Processes are killed, nodes now and then as well,
+// and one process is stopped for longer than its lease. Each run must be completed once, by its
+// last attempt, which a worker has had. Runs of a killed process must be retried by others after
+// the lease, and late calls of the stopped one refused.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -180,7 +180,7 @@ func (w *workers) start(i int) {
 	w.t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
-// invoke invokes a run until it is known to be there.
+// invoke invokes a run, repeating the call until the run exists for certain.
 func (w *workers) invoke(db *floe.Client, place string, n int) action.RunID {
 	input, opts := fmt.Appendf(nil, `{"N":%d}`, n), []action.InvokeOption{
 		action.IdempotencyKey(fmt.Sprint(n)), action.ConcurrencyKey(fmt.Sprint(n % workedKeys)), action.Priority(n % 3),
@@ -198,7 +198,7 @@ func (w *workers) invoke(db *floe.Client, place string, n int) action.RunID {
 	}
 }
 
-// audit waits for all runs, and compares each with what its handlers have noted.
+// audit waits for all runs, and compares each with the records of its handlers.
 func (w *workers) audit(db *floe.Client, place string) {
 	t, store, notes := w.t, db.Action(place), db.KV(place)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -219,8 +219,8 @@ func (w *workers) audit(db *floe.Client, place string) {
 			run.Attempt < 2 {
 			t.Errorf("run %d of %s is %+v", n, place, run)
 		}
-		// The attempt that it was completed by has begun, and it was the last one. An attempt
-		// before may have been lost on its way.
+		// The attempt that completed it was started, and it was the last one. An earlier attempt
+		// may have been lost in transit.
 		if e, err := notes.Get(ctx, fmt.Sprintf("attempts/%d/%d", n, run.Attempt)); err != nil || string(e.Value) != string(id) {
 			t.Errorf("run %d of %s was completed by attempt %d, and its handler has noted %q, %v", n, place, run.Attempt, e.Value, err)
 		}

@@ -22,8 +22,8 @@ import (
 
 var workKillsFlag = flag.Int("work-kills", 1, "how many processes TestWorks kills, of a cluster and of a node alone each")
 
-// TestWorks has clients do the works of all primitives beside each other, on processes that are
-// killed: three of them, and one alone.
+// TestWorks lets clients do the works of all primitives concurrently, on processes that are killed:
+// three of them, and a single one.
 func TestWorks(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -34,7 +34,7 @@ func TestWorks(t *testing.T) {
 	}
 }
 
-// doWorks kills processes while clients work, after so many acts each.
+// doWorks kills processes while clients work, after a number of acts each.
 func doWorks(t *testing.T, c *processes, all []workload.Work, kills int, acts int64) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	config := transport.Config{Wire: engine.NewWire(primitive.All())}
@@ -73,7 +73,7 @@ func doWorks(t *testing.T, c *processes, all []workload.Work, kills int, acts in
 		w.await(acts)
 		i := rng.IntN(len(c.cmds))
 		c.kill(i)
-		<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond) // shorter than an election, and longer
+		<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond) // both shorter and longer than an election
 		c.start(i)
 	}
 	w.await(acts)
@@ -86,7 +86,7 @@ func doWorks(t *testing.T, c *processes, all []workload.Work, kills int, acts in
 	t.Logf("%d acts of %d clients, %d of them with unknown outcome", w.acts.Load(), w.clients.Load(), w.unknown.Load())
 }
 
-// firstKey makes the key store: from then on nobody is let in without a key.
+// firstKey creates the key store: from then on clients need a key.
 func (c *processes) firstKey() string {
 	client, err := floe.Dial(c.t.Context(), c.addrs())
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *processes) firstKey() string {
 	return secret
 }
 
-// actsBetweenKills is how much is done before a process is killed, and after the last one was.
+// actsBetweenKills is the number of acts before each kill, and after the last one.
 const actsBetweenKills = 200
 
 // works is a workload.World for each client.
@@ -113,7 +113,7 @@ type works struct {
 	unknown atomic.Int64
 }
 
-// await waits until so many acts more have been done.
+// await waits until a number of further acts are done.
 func (w *works) await(acts int64) {
 	w.t.Helper()
 	for want := w.acts.Load() + acts; w.acts.Load() < want; <-time.After(10 * time.Millisecond) {
@@ -146,7 +146,7 @@ func (w *worker) Working() bool {
 	return w.Sleep(time.Duration(w.rng.IntN(int(5*time.Millisecond)))) && !w.over.Load()
 }
 
-// worksPatience is how long a client tries one thing.
+// worksPatience is how long a client retries a call.
 const worksPatience = 2 * time.Minute
 
 func (w *worker) Sleep(d time.Duration) bool {
