@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyNamesRowsThatDoNotDecode damages a row of each kind that the golden log leaves: Verify
-// reports it, and goes on.
+// TestVerifyNamesRowsThatDoNotDecode damages a row of each kind in the state of the golden log.
+// Verify must report it, and continue.
 func TestVerifyNamesRowsThatDoNotDecode(t *testing.T) {
 	r := applied(t, readLogs(t, present+"/log.gz"), false)
 	names := make(map[engine.MachineID]string)

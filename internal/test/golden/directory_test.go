@@ -30,18 +30,18 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// directory is what is to be found in a golden directory.
+// directory is the expected contents of a golden directory.
 type directory struct {
-	Now     int64    `json:"now"`     // when it was closed, ms: time stands still for those who read it, so that nothing expires
-	Format  int      `json:"format"`  // as Verify reports
+	Now     int64    `json:"now"`     // when it was closed, ms: time stands still for readers, so that nothing expires
+	Format  int      `json:"format"`  // as reported by Verify
 	Written string   `json:"written"` // likewise
 	Rows    []int64  `json:"rows"`    // likewise
-	Answers []string `json:"answers"` // of what users ask
+	Answers []string `json:"answers"` // to the queries of users
 }
 
-// TestDirectory verifies the golden data directories, opens them, and asks for all that is in them:
-// the answers have to be those of when they were recorded. They are recorded as, and when, those of
-// TestLog are.
+// TestDirectory verifies the golden data directories, opens them, and queries all of their
+// contents. The answers must be those at the time of recording. They are recorded in the same way,
+// and at the same time, as those of TestLog.
 func TestDirectory(t *testing.T) {
 	if *record {
 		recordDirectory(t)
@@ -69,8 +69,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// covers reports whether an answer holds all that an earlier build answered: what there is to tell
-// has become more.
+// covers reports whether an answer contains everything that an earlier build returned; later builds
+// return more.
 func covers(t *testing.T, got, want string) bool {
 	what, gotJSON, _ := strings.Cut(got, ": ")
 	whatWas, wantJSON, _ := strings.Cut(want, ": ")
@@ -103,7 +103,7 @@ type instant int64
 func (i instant) Wall() int64       { return int64(i) }
 func (instant) Mono() time.Duration { return 0 }
 
-// build is the name under which directories are recorded.
+// build is the build name recorded in directories.
 const build = "floe of a golden directory"
 
 func recordDirectory(t *testing.T) {
@@ -111,7 +111,7 @@ func recordDirectory(t *testing.T) {
 	h := open(t, shard.Config{Dir: dir, Build: build})
 	w := &world{t: t, router: engine.NewRouter(h), rng: rand.New(rand.NewPCG(shard.FormatVersion, 1)), now: time.Now,
 		sleep: func(d time.Duration) {
-			<-time.After(min(d, 10*time.Millisecond)) // the clock is real, and nothing is to be awaited
+			<-time.After(min(d, 10*time.Millisecond)) // the clock is real, and there is nothing to wait for
 		}}
 	if !workload.Open(w) {
 		t.Fatal("the namespaces were not created")
@@ -147,7 +147,7 @@ func open(t *testing.T, c shard.Config) *shard.Host {
 	return h
 }
 
-// examine verifies a directory and asks for what is in it.
+// examine verifies a directory and queries its contents.
 func examine(t *testing.T, dir string, now int64) directory {
 	r, err := shard.Verify(t.Context(), shard.VerifyConfig{Dir: dir, Primitives: primitive.All()})
 	if err != nil || len(r.Problems) > 0 {
@@ -170,7 +170,7 @@ type examination struct {
 	answers []string
 }
 
-// answer notes an answer, in JSON where that is possible.
+// answer records an answer, as JSON where possible.
 func (e *examination) answer(what string, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -179,7 +179,7 @@ func (e *examination) answer(what string, v any) {
 	e.answers = append(e.answers, what+": "+string(b))
 }
 
-// each notes all elements of a listing, and calls f for each.
+// each records all elements of a listing, and calls f for each.
 func each[T any](e *examination, what string, all iter.Seq2[T, error], f func(T)) {
 	for v, err := range all {
 		if err != nil {

@@ -1,3 +1,3 @@
 // Package golden holds test data of every released layout: a log of all commands, and a data
-// directory, which every later build has to read as the build that wrote them did.
+// directory. Every later build must read them as the build that wrote them did.
 package golden

@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// leave begins, in a namespace, what is under way when all ends, so that rows of each kind are
-// found afterwards.
+// leave starts work in a namespace that is still unfinished at the end, so that rows of each kind
+// remain.
 func (w *world) leave(ns string) {
 	w.leaveStreams(ns)
 	w.leaveQueues(ns)
@@ -29,8 +29,8 @@ func (w *world) leave(ns string) {
 	w.leaveJobs(ns)
 }
 
-// leaveKeys leaves keys that expire, one that was used, a session that was ended, and the name of a
-// namespace that a key was about to create.
+// leaveKeys leaves keys that expire, a used key, an ended session, and the name of a namespace that
+// a key was about to create.
 func (w *world) leaveKeys() {
 	ctx, g := w.t.Context(), auth.NewGate(0)
 	g.Attach(w.router.Door(), w.router.Door())
@@ -38,7 +38,7 @@ func (w *world) leaveKeys() {
 	_, _, err := g.Create(ctx, auth.Key{Role: auth.Admin, Expires: w.now().Add(time.Hour)}, nil)
 	w.must(err)
 	w.must(g.Refresh(ctx))
-	for _, leaves := range []bool{true, false} { // the other one is revoked with all that belongs to it
+	for _, leaves := range []bool{true, false} { // the other one is revoked with all of its sessions and namespaces
 		k, secret, err := g.Create(ctx, auth.Key{Role: auth.Write, Namespaces: []string{workload.Plain},
 			Expires: w.now().Add(24 * time.Hour)}, nil)
 		w.must(err)
@@ -58,7 +58,7 @@ func (w *world) leaveKeys() {
 	}
 }
 
-// leaveNamespaces leaves namespaces that were deleted, and one that was made anew.
+// leaveNamespaces leaves deleted namespaces, and one that was created again.
 func (w *world) leaveNamespaces() {
 	ctx, all := w.t.Context(), engine.NewNamespaces(w.router)
 	for _, name := range []string{"deleted", "deleted and spread", "made anew and spread"} {
@@ -83,7 +83,7 @@ func (w *world) leaveStreams(ns string) {
 	ds := ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, "keys", "one", stream.Limit(2)))
 	ok[int](w)(s.Nack(ctx, name, "keys", stream.RefsOf(ds[:1]), stream.Delay(time.Hour)))
 	ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, "keys", "two"))
-	w.must(s.Groups(name).Configure(ctx, "keys", stream.AckTimeout(12*time.Hour))) // with members that are spared
+	w.must(s.Groups(name).Configure(ctx, "keys", stream.AckTimeout(12*time.Hour))) // with members that are spared, see stream/attendance.go
 }
 
 func (w *world) leaveQueues(ns string) {

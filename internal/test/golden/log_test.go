@@ -29,24 +29,23 @@ var record = flag.Bool("record", false, "record the test data of the present for
 
 const shards = 3
 
-// present is where the test data of the present format is.
+// present is the directory with the test data of the present format.
 var present = fmt.Sprintf("testdata/format-%d", shard.FormatVersion)
 
-// state is what a log leaves.
+// state is the state after a log.
 type state struct {
 	Hashes []string       `json:"hashes"` // of the shards
-	Rows   map[string]int `json:"rows"`   // numbers of rows, by machine and first byte of the key
+	Rows   map[string]int `json:"rows"`   // number of rows, by machine and first byte of the key
 }
 
-// TestLog applies the golden logs from nothing. The log of the present format holds every kind of
-// command, and has to leave the state that it left when it was recorded. Of the logs of earlier
-// formats each command has to decode; Apply may do something else with it by now, so the whole
-// leaves another state.
+// TestLog applies the golden logs to an empty state. The log of the present format holds every kind
+// of command, and must produce the recorded state. In the logs of earlier formats each command must
+// decode. Their states may differ from the recorded ones, because Apply may have changed since.
 //
 // If this test fails, Apply has changed its behaviour or the layout of a command, a result or a
-// row. A record gains fields behind codec.Coder.More, anything else gets a new kind of command, and
-// what is in FormatVersion's testdata since the last release raises that version. Then, and for a
-// new kind of command, record anew, and commit testdata:
+// row. A record gains fields behind codec.Coder.More; any other change needs a new kind of command.
+// A change of data that FormatVersion's testdata has held since the last release raises that
+// version. Then, and for a new kind of command, record again, and commit testdata:
 //
 //	go test ./internal/test/golden -record
 func TestLog(t *testing.T) {
@@ -76,14 +75,14 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// decodes carries out commands of each kind, some of the largest among them, on shards that hold
-// nothing: what a shard can not decode stops it.
+// decodes executes commands of each kind, some of the largest among them, on empty shards. A
+// command that a shard cannot decode stops it.
 func decodes(t *testing.T, logs [][][]byte) {
 	samples, table := sampled(t, logs)
 	for name, cmds := range samples {
 		for _, cmd := range cmds {
 			if cmd.Machine == 0 {
-				continue // the engine's own tell of other shards, and what is in them comes by itself
+				continue // the engine's own commands concern other shards, and their contents occur as commands of their own
 			}
 			from := table[cmd.Machine].Commands[cmd.Kind-1].From
 			if _, stopped := machinetest.New(t, 1, primitive.All()...).Try(0, inLog(placed(table, cmd), from)); stopped {
@@ -93,7 +92,7 @@ func decodes(t *testing.T, logs [][][]byte) {
 	}
 }
 
-// formats returns the directories of all formats whose test data there is.
+// formats returns the directories of all formats that have test data.
 func formats(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("testdata/format-*")
@@ -133,7 +132,7 @@ func stateOf(r *machinetest.Rig) state {
 	return s
 }
 
-// recordLog has clients do all works on shards that nothing befalls.
+// recordLog lets clients do all works on shards without faults.
 func recordLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := machinetest.New(t, shards, primitive.All()...)
@@ -146,7 +145,7 @@ func recordLog(t *testing.T) {
 			t.Fatal("the namespaces were not created")
 		}
 		for _, ns := range []string{workload.Plain, workload.Spread} {
-			w.restOfSeries(ns) // takes days: first, as schedules would run all the time
+			w.restOfSeries(ns) // takes days: first, because schedules would run all the time
 		}
 		w.work(14)
 		for _, ns := range []string{workload.Plain, workload.Spread} {
@@ -168,8 +167,8 @@ func recordLog(t *testing.T) {
 	})
 }
 
-// Shards, and entries of a shard, follow one another: number of entries uvarint | entry (uvarint
-// length, bytes) ...
+// The shards, and the entries of a shard, follow one another: number of entries uvarint | entry
+// (uvarint length, bytes) ...
 func writeLogs(t *testing.T, name string, logs [][][]byte) {
 	b := codec.AppendUvarint(nil, uint64(len(logs)))
 	for _, log := range logs {
@@ -196,7 +195,7 @@ func readLogs(t *testing.T, name string) (logs [][][]byte) {
 	return logs
 }
 
-// checkKinds reports kinds of commands that are not in the logs.
+// checkKinds reports kinds of commands that are missing from the logs.
 func checkKinds(t *testing.T, logs [][][]byte) {
 	found := make(map[[2]uint8]bool)
 	eachCommand(t, logs, func(cmd engine.Command) { found[[2]uint8{uint8(cmd.Machine), cmd.Kind}] = true })
@@ -211,7 +210,7 @@ func checkKinds(t *testing.T, logs [][][]byte) {
 	}
 }
 
-// absent says why commands are not in the log.
+// absent gives the reasons why commands are not in the log.
 var absent = map[string]string{
 	"action end scheduled run":   "only ever runs behind another command",
 	"workflow end action":        "runs behind the command that ends the action",
@@ -221,7 +220,7 @@ var absent = map[string]string{
 	"processing report":          "only when a part of a job fails, or is done, in another shard than its home",
 }
 
-// eachCommand calls f for all commands of the logs, those inside of others too.
+// eachCommand calls f for all commands of the logs, including nested ones.
 func eachCommand(t *testing.T, logs [][][]byte, f func(engine.Command)) {
 	for _, log := range logs {
 		for _, data := range log {
@@ -236,7 +235,7 @@ func eachCommand(t *testing.T, logs [][][]byte, f func(engine.Command)) {
 	}
 }
 
-// The engine's commands that hold others.
+// The engine's commands that contain others.
 const (
 	kindTxn     = 1
 	kindDeliver = 3
@@ -283,7 +282,7 @@ func within(t *testing.T, b []byte, f func(engine.Command)) {
 	}
 }
 
-// world is where the works are done that are recorded: nothing befalls it.
+// world is the environment for the recorded works, without faults.
 type world struct {
 	t      *testing.T
 	router *engine.Router
@@ -312,7 +311,7 @@ func (w *world) Sleep(d time.Duration) bool {
 	return !w.t.Failed()
 }
 
-// work does all works, so many acts of each.
+// work does all works, with a number of acts each.
 func (w *world) work(acts int) {
 	for _, work := range workload.Works {
 		job := work.New()

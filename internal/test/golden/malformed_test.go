@@ -12,9 +12,9 @@ import (
 	"github.com/floedb/floe/internal/test/workload"
 )
 
-// TestMalformed cuts and extends the body of each kind of command in the golden log. Put straight
-// into a log, a body that does not decode stops the shard, and one that clients may send is refused
-// by Admit before, alone and in a transaction: a client must not be able to stop a node.
+// TestMalformed truncates and extends the body of each kind of command in the golden log. Put
+// straight into a log, a body that does not decode stops the shard. One that clients may send must
+// be refused by Admit before, alone and in a transaction: a client must not be able to stop a node.
 func TestMalformed(t *testing.T) {
 	wire, stops := engine.NewWire(primitive.All()), make(map[string]bool)
 	samples, table := sampled(t, readLogs(t, filepath.Join(present, "log.gz")))
@@ -62,7 +62,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// sampled returns a few commands of each kind in logs, by name, and what kinds there are.
+// sampled returns a few commands of each kind in logs, by name, and the primitives.
 func sampled(t *testing.T, logs [][][]byte) (map[string][]engine.Command, map[engine.MachineID]engine.Primitive) {
 	samples, table := make(map[string][]engine.Command), make(map[engine.MachineID]engine.Primitive)
 	for _, p := range engine.WithEngine(primitive.All()) {
@@ -78,7 +78,7 @@ func sampled(t *testing.T, logs [][][]byte) (map[string][]engine.Command, map[en
 	return samples, table
 }
 
-// placed returns a command in a namespace: parts of transactions have none of their own.
+// placed returns a command with a namespace: parts of transactions have none of their own.
 func placed(table map[engine.MachineID]engine.Primitive, cmd engine.Command) engine.Command {
 	if cmd.Namespace == "" && !table[cmd.Machine].Global && cmd.Machine != 0 {
 		cmd.Namespace = workload.Plain // a part of a transaction
@@ -86,14 +86,14 @@ func placed(table map[engine.MachineID]engine.Primitive, cmd engine.Command) eng
 	return cmd
 }
 
-// bodies says why no body of a kind stops a shard.
+// bodies gives the reasons why no body of a kind stops a shard.
 var bodies = map[string]string{
 	"engine fire":        "it has none, and what there is does not matter",
 	"engine transaction": "it is decoded before it is proposed, on every node",
 	"engine duty":        "likewise",
 }
 
-// mutations returns what an older or newer layout, or damage, could make of a body.
+// mutations returns bodies as an older or newer layout, or damage, could produce them.
 func mutations(body []byte) [][]byte {
 	all := [][]byte{append(body[:len(body):len(body)], 0), append(body[:len(body):len(body)], 0xff, 0xff)}
 	for _, n := range []int{0, 1, len(body) / 3, len(body) / 2, len(body) - 1} {
@@ -104,7 +104,7 @@ func mutations(body []byte) [][]byte {
 	return all
 }
 
-// inLog returns what holds a command in the log, by who sends it.
+// inLog returns the log command that contains a command, depending on its senders.
 func inLog(cmd engine.Command, from engine.Senders) engine.Command {
 	switch {
 	case cmd.Machine == 0 || from&engine.FromUsers != 0:
@@ -112,8 +112,8 @@ func inLog(cmd engine.Command, from engine.Senders) engine.Command {
 	case from&engine.FromLeaders != 0:
 		return engine.Command{Kind: kindFenced, Body: cmd.AppendTo(codec.AppendUvarint(nil, 1))}
 	}
-	// From shard 0, the first delivery: one lane, of the machine, with one message, 1, whose
-	// outcome is not replied.
+	// From shard 0, the first delivery: one lane, of the machine, with one message, 1, that needs
+	// no reply.
 	body := []byte{0, 1, 1, byte(cmd.Machine), 0, 0, 1, 1, 0, 1}
 	return engine.Command{Kind: kindDeliver, Body: codec.AppendBytes(body, cmd.AppendTo(nil))}
 }

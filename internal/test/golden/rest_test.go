@@ -21,8 +21,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// rest calls, in a namespace, what the works of package kit leave out, so that the log holds every
-// kind of command. Things are called after the {tag} where one transaction is about several.
+// rest makes the calls in a namespace that the works of package workload omit, so that the log
+// holds every kind of command. Names contain a {tag} where one transaction uses several of them.
 func (w *world) rest(ns string) {
 	w.restOfKV(ns)
 	w.restOfStreams(ns)
@@ -152,7 +152,7 @@ func (w *world) restOfSeries(ns string) {
 	for range 3 {
 		write(0)
 		w.sleep(5 * time.Hour)
-		write(9 * time.Hour) // into what is sealed
+		write(9 * time.Hour) // into sealed data
 	}
 	ok[int64](w)(s.Series(name).Delete(ctx, map[string]string{"host": "a"}))
 	ok[int64](w)(s.DeleteRange(ctx, name, w.now().Add(-6*time.Hour), w.now(), map[string]string{"host": "b"}))
@@ -206,7 +206,7 @@ func (w *world) restOfActions(ns string) {
 	w.must(s.Enable(ctx, "rest"))
 	ok[int](w)(s.Register(ctx, "gone"))
 	w.must(s.Delete(ctx, "gone"))
-	w.sleep(15 * time.Minute) // beyond which workers are forgotten
+	w.sleep(15 * time.Minute) // after which workers are forgotten
 }
 
 func (w *world) restOfWorkflows(ns string) {
@@ -303,7 +303,7 @@ func (w *world) restOfJobs(ns string) {
 	}
 }
 
-// consume has a worker, and a consumer of a queue, work for a while.
+// consume lets a worker, and a consumer of a queue, work for a while.
 func (w *world) consume(ns string, s *action.Store) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
@@ -324,8 +324,8 @@ func (w *world) consume(ns string, s *action.Store) {
 	wg.Wait()
 }
 
-// faultyDoor is the way of a worker's process to the node, whose disk is full, or which it reaches
-// no more.
+// faultyDoor is the connection of a worker's process to a node that has a full disk, or that it can
+// no longer reach.
 type faultyDoor struct {
 	engine.Door
 	fullDisk, gone atomic.Bool
@@ -366,7 +366,7 @@ func (d *faultyDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Q
 	return d.Door.Query(ctx, shard, q)
 }
 
-// workBeforeFaults has a worker finish a run while the node's disk is full, and die with another
+// workBeforeFaults lets a worker finish a run while the node's disk is full, and die with another
 // one.
 func (w *world) workBeforeFaults(ns string) {
 	door := &faultyDoor{Door: w.door}

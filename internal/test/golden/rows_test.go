@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestRowKinds: each kind of row that a machine has is in the golden directory, or is left by the
-// golden log, or there is a reason why not.
+// TestRowKinds: each kind of row of a machine is in the golden directory, or in the state of the
+// golden log, or has a reason for its absence.
 func TestRowKinds(t *testing.T) {
 	var s state
 	readJSON(t, filepath.Join(present, "log.json"), &s)
@@ -51,7 +51,7 @@ func TestRowKinds(t *testing.T) {
 	}
 }
 
-// absentRows says why kinds of rows may be nowhere: they are there for moments.
+// absentRows gives the reasons why kinds of rows may be absent: they exist only briefly.
 var absentRows = map[string]string{
 	`2 "u"`: "goes within milliseconds: a batch of a push is due",
 	`2 "x"`: "only while another shard has a batch of a push",
@@ -62,7 +62,7 @@ var absentRows = map[string]string{
 	`7 "q"`: "only while a message is on its way to another section",
 }
 
-// machines are the directories of their packages.
+// machines maps machines to the directories of their packages.
 var machines = map[engine.MachineID]string{
 	engine.MachineKV: "../../../kv", engine.MachineStream: "../../../stream", engine.MachineQueue: "../../../queue",
 	engine.MachineTS:     "../../../ts",
@@ -74,11 +74,11 @@ func rowKind(machine uint8, key []byte) string {
 	return strconv.Itoa(int(machine)) + " " + strconv.Quote(string(key[:1]))
 }
 
-// drawn is where a comment begins to draw a row: 'r' | ...
+// drawn matches the start of a drawing of a row in a comment: 'r' | ...
 var drawn = regexp.MustCompile(`^//\s+'(.)'`)
 
-// rowKinds returns the kinds of rows of a machine: the constants that are called after them or,
-// where there are none, what the comments draw.
+// rowKinds returns the kinds of rows of a machine: the constants named after rows or, where there
+// are none, the rows drawn in comments.
 func rowKinds(t *testing.T, dir string) map[string]bool {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {

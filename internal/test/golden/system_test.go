@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/test/workload"
 )
 
-// TestSystemNamespacesAreClosed: no command of a client that checks nothing itself, alone or in a
+// TestSystemNamespacesAreClosed: no command of a client that skips its own checks, alone or in a
 // transaction, and no message of another shard, writes to a system namespace.
 func TestSystemNamespacesAreClosed(t *testing.T) {
 	wire := engine.NewWire(primitive.All())
@@ -20,7 +20,7 @@ func TestSystemNamespacesAreClosed(t *testing.T) {
 		p := table[cmds[0].Machine]
 		c := p.Command(cmds[0].Kind)
 		if p.Global || cmds[0].Machine == 0 && c.From&engine.FromUsers == 0 {
-			continue // is of no namespace
+			continue // has no namespace
 		}
 		for _, cmd := range cmds {
 			for _, ns := range []string{engine.SystemNamespace, "_new"} {
