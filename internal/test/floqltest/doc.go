@@ -1,6 +1,6 @@
 // Package floqltest runs the test language of FloQL: text files that load points, evaluate queries
-// and say what is expected. The files in testdata are the reference of the language in examples;
-// every source that can be asked has to agree with them.
+// and state the expected results. The files in testdata are the language reference by example;
+// every source must agree with them.
 //
 //	# Text behind a # that begins a line is a comment.
 //	clear                                      forgets all points and settings
@@ -16,5 +16,5 @@
 //	  hint text                                expect a hint that contains the text
 //	  error text                               expect an error whose message contains the text
 //
-// Times of expected points are as those of load. Values are compared to the last bit.
+// Times of expected points are written as those of load. Values are compared to the last bit.
 package floqltest

@@ -28,15 +28,15 @@ type Point struct {
 	Value       float64
 }
 
-// Store takes points and evaluates queries over them.
+// Store accepts points and evaluates queries over them.
 type Store interface {
-	// Load adds points, which come in any order; a later value at the same time replaces the first.
+	// Load adds points in any order; a later value at the same time replaces the earlier one.
 	Load(t *testing.T, points []Point)
 	// Eval evaluates a query.
 	Eval(ctx context.Context, query string, opts floql.Options) (*floql.Result, error)
 }
 
-// Run runs all files, each against stores that open returns: a new one at the beginning and after
+// Run runs all files, each against stores returned by open: a new one at the beginning and after
 // each clear.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	names, err := fs.Glob(files, "testdata/*.test")
@@ -58,7 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	}
 }
 
-// Queries returns all queries of the files, those that are wrong included.
+// Queries returns all queries of the files, including invalid ones.
 func Queries(tb testing.TB) (all []string) {
 	names, _ := fs.Glob(files, "testdata/*.test")
 	for _, name := range names {
@@ -76,7 +76,7 @@ func Queries(tb testing.TB) (all []string) {
 	return all
 }
 
-// file is a file that is being run.
+// file is a running file.
 type file struct {
 	t     *testing.T
 	name  string
@@ -102,8 +102,8 @@ func (f *file) next() string {
 	return strings.TrimRight(line, " ")
 }
 
-// indented returns the next line if it is indented by so many spaces, without them. Comments and
-// empty lines are left out.
+// indented returns the next line if it is indented by the given spaces, without them. Comments and
+// empty lines are skipped.
 func (f *file) indented(by string) (string, bool) {
 	for f.at < len(f.lines) {
 		line := f.lines[f.at]
@@ -156,7 +156,7 @@ func (f *file) limit(text string) {
 	*to = n
 }
 
-// query returns a query that may go on in further lines.
+// query returns a query that may continue in further lines.
 func (f *file) query(text string) string {
 	for {
 		more, ok := f.indented("    ")
@@ -219,8 +219,8 @@ func (f *file) compare(line int, query string, want []string, res *floql.Result)
 	}
 }
 
-// Format returns a series as the files have it: times in ms, values in the least digits that tell
-// them from all others.
+// Format returns a series in the format of the files: times in ms, values with the fewest digits
+// that identify them.
 func Format(s floql.ResultSeries) string {
 	var b strings.Builder
 	b.WriteString(s.Key + "." + s.Field)
@@ -245,7 +245,7 @@ func formatValue(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// canonical returns an expected series as Format has it.
+// canonical returns an expected series in the form of Format.
 func (f *file) canonical(want string) string {
 	head, points, ok := strings.Cut(want, ": ")
 	if !ok {
@@ -271,7 +271,7 @@ func (f *file) canonical(want string) string {
 	return head
 }
 
-// time returns a time in ms: as a number, a duration since the epoch, or RFC 3339.
+// time returns a time in ms, given as a number, a duration since the epoch, or RFC 3339.
 func (f *file) time(text string) int64 {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return ms
@@ -330,7 +330,7 @@ func (f *file) points(words []string) (points []Point, err error) {
 	return points, nil
 }
 
-// parseValues reads a value, several with semicolons between them, or value:difference:count.
+// parseValues parses a value, several separated by semicolons, or value:difference:count.
 func parseValues(text string) (values []float64, err error) {
 	for part := range strings.SplitSeq(text, ";") {
 		numbers := strings.Split(part, ":")

@@ -11,9 +11,9 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// NewShards returns sources with some of the series each. They give points in columns of a few, in
-// random order of the series, and answer aggregations as other processes would: each in a part of
-// its own, which is encoded and merged.
+// NewShards returns a Store with several sources that have some of the series each. They return
+// points in columns of a few, with the series in random order. They answer aggregations like other
+// processes: each as a separate part, which is encoded and merged.
 func NewShards(seed uint64) *Shards { return &Shards{random: rand.New(rand.NewPCG(seed, 0))} }
 
 // Shards is a Store, and a source. It is not safe for concurrent use.
@@ -42,7 +42,7 @@ func (s *Shards) Eval(ctx context.Context, query string, opts floql.Options) (*f
 	return floql.Eval(ctx, s, query, opts)
 }
 
-// Read lets the series take turns.
+// Read takes turns between the series.
 func (s *Shards) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.Column, error] {
 	return func(yield func(floql.Column, error) bool) {
 		var columns []floql.Column
@@ -69,7 +69,7 @@ func (s *Shards) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.
 	}
 }
 
-// Aggregate does what shards in other processes would.
+// Aggregate does what shards in other processes would do.
 func (s *Shards) Aggregate(ctx context.Context, sel floql.Selection, p pushdown.Partial[floql.Series]) error {
 	for _, i := range s.random.Perm(len(s.sources)) {
 		part, err := pushdown.NewPartial[floql.Series](p.Plan(), sel.Limits)
