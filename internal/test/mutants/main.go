@@ -1,12 +1,12 @@
-// Mutants plants random bugs in the product, one at a time, and runs the tests of the package that
-// has the bug: their short form, and if that notices nothing, all of them. A bug that no test
+// Mutants plants random bugs in the product, one at a time, and runs the tests of the package with
+// the bug: their short form first, and if that notices nothing, all of them. A bug that no test
 // notices is a survivor: either the tests lack a case, or the change makes no difference.
 // survivors.txt lists the second kind with the reason, and those are not drawn again.
 //
 //	go run ./internal/test/mutants -n 200 ./kv ./queue
 //
-// A bug is a changed operator, condition, constant, return value or a removed statement. It is
-// compiled by go test -overlay, so that the tree stays as it is. The exit status is 1 if fewer than
+// A bug is a changed operator, condition, constant or return value, or a removed statement. go test
+// -overlay compiles it, so that the tree stays unchanged. The exit status is 1 if fewer than
 // -noticed percent are noticed.
 package main
 
@@ -52,7 +52,7 @@ type config struct {
 	known   string
 }
 
-// packages are those whose own tests have to notice a bug.
+// packages lists the packages whose own tests must notice a bug.
 var packages = []string{
 	"./kv", "./stream", "./stream/processing", "./queue", "./ts", "./floql", "./action", "./workflow",
 	"./internal/engine", "./internal/wait", "./internal/shard", "./internal/auth", "./internal/workloop", "./internal/workers",
@@ -91,7 +91,7 @@ func run(ctx context.Context, c config, dirs []string) error {
 	return trial(ctx, c, all)
 }
 
-// trial plants the mutants in turn until n of them compiled, and reports.
+// trial plants the mutants in turn until n of them have compiled, and reports.
 func trial(ctx context.Context, c config, all []mutant) error {
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -101,7 +101,7 @@ func trial(ctx context.Context, c config, all []mutant) error {
 	var (
 		mu        sync.Mutex
 		next      int // index in all
-		pending   int // runs under way
+		pending   int // active runs
 		done      int // runs that ended with a verdict
 		survivors []mutant
 		wg        sync.WaitGroup

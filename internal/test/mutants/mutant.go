@@ -23,7 +23,7 @@ import (
 type mutant struct {
 	dir      string // of the package, as given to go test
 	file     string // path relative to the working directory
-	function string // that has the piece, "" outside of functions
+	function string // that contains the piece, "" outside of functions
 	line     int
 	from, to int    // byte offsets of the piece
 	old, new string // its text
@@ -34,7 +34,7 @@ func (m mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %s -> %s in `%s`", m.file, m.line, m.function, m.old, m.new, m.source)
 }
 
-// id names a mutant without its line number, which other changes of the file move.
+// id identifies a mutant without its line number, which other changes of the file move.
 func (m mutant) id() string {
 	return fmt.Sprintf("%s %s: %s -> %s in `%s`", m.file, cmp.Or(m.function, "-"), m.old, m.new, m.source)
 }
@@ -59,7 +59,7 @@ func readReviewed(name string) (map[string]string, error) {
 	return reviewed, nil
 }
 
-// mutantsOf returns all mutants of a package, without its tests.
+// mutantsOf returns all mutants of a package, excluding its tests.
 func mutantsOf(dir string) ([]mutant, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(names) == 0 {
@@ -83,14 +83,14 @@ func mutantsOf(dir string) ([]mutant, error) {
 	return all, nil
 }
 
-// operators are replaced by their neighbours, which are the mistakes that people make.
+// operators are replaced by their neighbours, as in typical mistakes.
 var operators = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LAND: token.LOR, token.LOR: token.LAND,
 	token.ADD: token.SUB, token.SUB: token.ADD, token.ADD_ASSIGN: token.SUB_ASSIGN, token.SUB_ASSIGN: token.ADD_ASSIGN,
 }
 
-// ignored calls make texts for people.
+// ignored calls produce texts for people.
 var ignored = regexp.MustCompile(`^(.*[eE]rrorf|.*Sprint.*|panic|.*\.(Debug|Info|Warn|Error)(Context)?|.*Grow|make)$`)
 
 func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
@@ -147,7 +147,7 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 				add(n.Pos(), n.End(), strconv.FormatInt(v+1, 10))
 			}
 		case *ast.ReturnStmt:
-			if fails(n) { // what is returned beside an error is not looked at
+			if fails(n) { // values returned beside an error are ignored
 				for _, result := range n.Results[:len(n.Results)-1] {
 					beside[result] = isPlain(result)
 				}
@@ -210,7 +210,7 @@ func isText(e ast.Expr) bool {
 	return ok && lit.Kind == token.STRING
 }
 
-// verdict is what the tests say of a mutant.
+// verdict is the result of the tests for a mutant.
 type verdict string
 
 const (
@@ -225,7 +225,7 @@ var (
 )
 
 // try plants the mutant and runs the tests of its package, in their short form first. It returns
-// the test that noticed it, if one says its name.
+// the name of the test that noticed it, if known.
 func (m mutant) try(ctx context.Context, dir string, limit time.Duration) (verdict, string) {
 	if err := m.overlay(dir); err != nil {
 		return invalid, err.Error()

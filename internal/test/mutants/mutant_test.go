@@ -51,7 +51,7 @@ func TestMutantsIn(t *testing.T) {
 	}
 }
 
-// TestTry plants one bug that a test notices, one that none does, and one that does not compile.
+// TestTry plants one bug that a test notices, one that none notices, and one that does not compile.
 func TestTry(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
