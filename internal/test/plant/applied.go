@@ -2,5 +2,5 @@
 
 package plant
 
-// overlay is the file that the program was built with. The one that it names replaces this line.
+// overlay is the overlay file with which the program was built. The overlay replaces this line.
 const overlay = ""

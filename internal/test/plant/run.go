@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Planted says which test of a package has to find a bug.
+// Planted names the test of a package that must find a bug.
 type Planted = struct {
 	Bug Bug
 	By  string
@@ -21,8 +21,9 @@ const bugEnv = "FLOE_PLANT"
 
 func init() { Set(Bug(os.Getenv(bugEnv))) }
 
-// Run switches on one bug after the other, each in a process of its own. Its test has to fail, and
-// does not without the bug: that is tried once for each test, however many bugs it has to find.
+// Run enables one bug after the other, each in a process of its own. Its test must fail, and must
+// not fail without the bug. The latter is checked once per test, however many bugs the test has to
+// find.
 func Run(t *testing.T, all []Planted) {
 	if overlay == "" {
 		t.Fatal("the bugs are not in this program: run go run ./internal/test/plant/overlay, and go test with -overlay .plant/overlay.json")
@@ -37,7 +38,7 @@ func Run(t *testing.T, all []Planted) {
 				}
 				times[p.By] = time.Since(began)
 			}
-			// With a bug a test may also go round and round.
+			// With a bug a test may also loop forever.
 			if out, found := finds(p.By, p.Bug, max(5*time.Second, 10*times[p.By])); !found {
 				t.Errorf("%s does not find it\n%.2000s", p.By, out)
 			}

@@ -5,7 +5,7 @@
 //	go test -tags plant -overlay .plant/overlay.json ./queue -run '^TestPlanted$'
 //
 // Each bug is in a unified diff in internal/test/plant/bugs. A hunk applies where its context and
-// removed lines are, which must be in one place of the file; line numbers do not matter.
+// removed lines are, which must be at exactly one place in the file. Line numbers are ignored.
 package main
 
 import (
@@ -62,7 +62,7 @@ func write(root, dir string) error {
 	return os.WriteFile(list, b, 0o644)
 }
 
-// planted returns the files of the module in root that have bugs, with all of them in.
+// planted returns the files of the module in root that have bugs, with all bugs applied.
 func planted(root string) (map[string]string, error) {
 	diffs, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(bugs), "*.diff"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 const root = "../../../.."
 
-// TestBugsApply: every hunk applies to the sources as they are, the result is Go, and each bug is
-// planted and nowhere else.
+// TestBugsApply: every hunk applies to the present sources, the result is valid Go, and every bug
+// is planted, only in the overlay.
 func TestBugsApply(t *testing.T) {
 	files, err := planted(root)
 	if err != nil {
