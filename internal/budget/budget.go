@@ -102,7 +102,7 @@ func (l *Limits) FitFiles(files int) (lowered bool) {
 		limit *int
 		most  int
 	}{{&l.Connections, rest / 2 * 10 / 11}, {&l.HTTPConnections,
-		rest/4 - httpLatecomers}} { // connections that are told the node is full, and two HTTP ports
+		rest/4 - httpLatecomers}} { // connections rejected because the node is full, and two HTTP ports
 		if most := max(fit.most, 16); *fit.limit > most {
 			*fit.limit, lowered = most, true
 		}
