@@ -169,7 +169,7 @@ func (c *three) dashboardShows(name string, backend dashboard.Backend, state, st
 	var list []namespace
 	await(c.t, "namespaces of "+name, func() bool { // the default one is created once there are leaders
 		code := getJSON(c.t, server.URL+"/api/v1/namespaces", &list)
-		list = slices.DeleteFunc(list, func(n namespace) bool { return n.Name == "_system" }) // it is created with the first line of the audit log
+		list = slices.DeleteFunc(list, func(n namespace) bool { return n.Name == "_system" }) // made with the first audit line
 		return code == http.StatusOK && fmt.Sprint(list) == "[{counted 2} {default 0}]"
 	})
 }

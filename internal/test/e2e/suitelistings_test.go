@@ -35,7 +35,7 @@ func listingOf[T, O any](
 	name func(T) string, more ...O,
 ) listing {
 	options := func(limit int, cursor, prefix string) []O {
-		opts := append(slices.Clone(more), any(floe.Limit(limit)).(O), any(floe.Cursor(cursor)).(O)) // the options of package floe apply to all listings
+		opts := append(slices.Clone(more), any(floe.Limit(limit)).(O), any(floe.Cursor(cursor)).(O)) // floe's options suit all listings
 		if byName, ok := any(floe.Prefix(prefix)).(O); ok {
 			opts = append(opts, byName)
 		}
