@@ -246,9 +246,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestHealthNamesProblem: a node that has stopped a shard says why to whoever asks how it is, and
-// so does one whose clock is off and which serves; why a node has failed is not for everybody,
-// because it names files.
+// TestHealthNamesProblem: /health gives the reason if a node has stopped a shard, or serves with
+// a wrong clock. It hides why a node has failed, because that names files.
 func TestHealthNamesProblem(t *testing.T) {
 	for state, want := range map[string]string{
 		"replicas differ": `{"status":"replicas differ","problem":"own"}`, "ok": `{"status":"ok","problem":"own"}`,

@@ -113,8 +113,8 @@ func awkward(ctx context.Context, node *floe.Node) error {
 	return errors.Join(errs...)
 }
 
-// addFlood adds a stream that grows by a thousand records when it is told to, and a namespace with
-// more keys than a list takes.
+// addFlood adds a stream that grows by a thousand records on request, and a namespace with more
+// keys than a list shows.
 func addFlood(t *testing.T, node *floe.Node, addresses map[string]string) {
 	ctx, store := t.Context(), node.Stream(demo.Main)
 	flood := func(n int) error {

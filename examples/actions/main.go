@@ -78,8 +78,8 @@ func (s *shop) work(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-// charge is the handler. The card of order 2 works the second time only, and nobody pays with a
-// card that is stolen.
+// charge is the handler. The card of order 2 works the second time only, and a stolen
+// card never works.
 func (s *shop) charge(ctx context.Context, o order) (receipt, error) {
 	switch attempt := action.TaskOf(ctx).Attempt; {
 	case o.Customer == "mallory":

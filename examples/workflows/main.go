@@ -163,8 +163,8 @@ func (s *shop) update(ctx context.Context) error {
 	return s.tell(ctx, patient)
 }
 
-// jobs runs the two workflows that nobody waits for at a desk. Two records of a stream start the
-// one; what a schedule starts can be started by hand too.
+// jobs runs the two workflows without a waiting caller. Two records of a stream start one of them.
+// The other has a schedule, and can be started by hand too.
 func (s *shop) jobs(ctx context.Context) error {
 	for _, definition := range [][]byte{reportDefinition, returnsDefinition} {
 		if _, err := s.flows.Create(ctx, definition); err != nil {

@@ -168,8 +168,8 @@ func TestExpiryEndsGrants(t *testing.T) {
 	})
 }
 
-// TestEndSession: a session that is ended is over at once at the node that was asked, and at others
-// when they hear of it. Other sessions of the key go on.
+// TestEndSession: a session ends at once on the node that ends it, and on others when they learn of
+// it. Other sessions of the key stay valid.
 func TestEndSession(t *testing.T) {
 	r, ctx := machinetest.New(t, 1, Primitive()), t.Context()
 	now := time.UnixMilli(machinetest.Epoch)
@@ -331,9 +331,9 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestRightKeyPassesWrongOnes: a right key is let in, and has its session, however many wrong ones
-// come from its address; each of these is told. For keys that are not known the leader is asked
-// once a second only.
+// TestRightKeyPassesWrongOnes: a valid key is accepted, and keeps its session, however many wrong
+// keys come from its address; each of those is reported. The leader is asked about unknown keys at
+// most once a second.
 func TestRightKeyPassesWrongOnes(t *testing.T) {
 	d := new(door)
 	key := d.add(t, Admin)

@@ -2,8 +2,7 @@ package budget
 
 import "testing"
 
-// TestFair: whoever comes first has three fourths, and each of those who come later a part of what
-// is left.
+// TestFair: the first caller gets three fourths, and each later one a part of the rest.
 func TestFair(t *testing.T) {
 	for _, c := range []struct {
 		limit int64

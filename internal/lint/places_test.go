@@ -13,7 +13,7 @@ import (
 // cmd/internal/stress, internal/demo, internal/test) are not part of the product.
 var places = map[string][]string{
 	"kv": {"cmd/internal/cli/bench.go", "cmd/internal/cli/kv.go", "dashboard/kv.go", "stream/processing/sink.go"},
-	"queue": {"cmd/internal/cli/queue.go", "cmd/internal/cli/queue_dlq.go", "dashboard/queues.go",
+	"queue": {"cmd/internal/cli/queue.go", "cmd/internal/cli/queue_admin.go", "cmd/internal/cli/queue_dlq.go", "dashboard/queues.go",
 		"internal/metrics/contents.go", "stream/processing/sink.go"},
 	"stream": {"audit.go", "cmd/internal/cli/group.go", "cmd/internal/cli/stream.go", "cmd/internal/cli/streamrecord.go",
 		"dashboard/groups.go", "dashboard/streams.go", "internal/metrics/contents.go"},

@@ -286,8 +286,8 @@ func (o *lostOutput) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestBootstrapShowsFirst: a key that could not be shown makes no key store, so nobody is locked
-// out.
+// TestBootstrapShowsFirst: if the new key cannot be shown, no key store is created, so no client
+// is locked out.
 func TestBootstrapShowsFirst(t *testing.T) {
 	dir := t.TempDir()
 	for _, output := range []string{"table", "json", "raw"} {

@@ -213,3 +213,12 @@ func (s *session) deleteAll(ctx context.Context, name string, which *selection) 
 	}
 	return n, nil
 }
+
+// deadSeqs lists the dead letters of the queue before it on the command line.
+func deadSeqs(ctx context.Context, s *session, before []string, _ string) (seqs []string, err error) {
+	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.NoPayload())
+	for _, m := range page.Items {
+		seqs = append(seqs, decimal(m.Seq))
+	}
+	return seqs, err
+}

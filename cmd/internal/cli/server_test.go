@@ -147,8 +147,8 @@ func testDrain(t *testing.T, path string) {
 	}
 }
 
-// checkRefusal checks how the load of a stopping server ended for one client: it was told, or found
-// nobody to connect to.
+// checkRefusal checks how the load of a stopping server ended for one client: it received a
+// refusal, or could not connect.
 func checkRefusal(t *testing.T, status int, answer string, err error) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
@@ -188,8 +188,8 @@ func testStuckClient(t *testing.T, path string) {
 	}
 }
 
-// testStuckCluster stops a node that leads when the others hang: nobody takes over from it, the
-// writes it has have no outcome, and a client is stuck.
+// testStuckCluster stops a leader while the other nodes hang: no node takes over, its pending
+// writes have no outcome, and a client is stuck.
 func testStuckCluster(t *testing.T, path string) {
 	t.Parallel()
 	if most := graceTime + cutTime + closeTime; most >= stopTime {
