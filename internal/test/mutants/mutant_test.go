@@ -84,3 +84,27 @@ func TestTry(t *testing.T) {
 		}
 	}
 }
+
+// TestSurvivorsExist: each reviewed survivor is a bug that can be planted in the code as it is.
+func TestSurvivorsExist(t *testing.T) {
+	t.Chdir("../../..")
+	reviewed, err := readReviewed("internal/test/mutants/survivors.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites := make(map[string]bool)
+	for _, dir := range packages {
+		found, err := mutantsOf(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range found {
+			sites[m.id()] = true
+		}
+	}
+	for id := range reviewed {
+		if !sites[id] {
+			t.Errorf("no such bug, any more: %s", id)
+		}
+	}
+}
