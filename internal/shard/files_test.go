@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -66,21 +65,6 @@ func (f *crampedFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vf
 	return f.FS.ReuseForWrite(old, name, c)
 }
 
-// hasten puts a key at a time when a read may wait for a file as well as a write.
-func (f *filler) hasten() {
-	f.t.Helper()
-	short, cancel := context.WithTimeout(f.t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := f.store.Put(short, "refused", []byte{})
-	switch {
-	case err == nil:
-		f.want["refused"] = []byte{}
-	case errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, context.DeadlineExceeded):
-	default:
-		f.t.Fatalf("put without a descriptor: %v", err)
-	}
-}
-
 // TestNoDescriptor: a node that cannot open further files becomes read-only, as on a full disk. It
 // accepts writes again as soon as it can open files: it does not fail permanently.
 func TestNoDescriptor(t *testing.T) {
@@ -104,9 +88,9 @@ func TestNoDescriptor(t *testing.T) {
 		before := cramped.refused.Load()
 		cramped.cramped.Store(true)
 		for late := time.Now().Add(10 * time.Second); cramped.refused.Load() == before && time.Now().Before(late); {
-			f.hasten()
+			f.try()
 		}
-		f.hasten()
+		f.try()
 		if err := f.host.Err(); err != nil {
 			t.Fatalf("the node has failed: %v", err)
 		}
