@@ -1,7 +1,7 @@
 export const workers = {
   filter: 'Filter by id',
-  empty: (ns: string) => `No worker serves the namespace ${ns}.`,
-  missing: 'There is no such worker: it has left, or was not heard of for long.',
-  noProcesses: 'It has carried out nothing yet.',
+  empty: (ns: string) => `No workers in namespace ${ns}.`,
+  missing: 'This worker does not exist: it deregistered, or sent no heartbeat for too long.',
+  noProcesses: 'No runs yet.',
   theMetadata: 'metadata',
 }

@@ -278,7 +278,7 @@ function Legend({ series, alone, toggle }: { series: readonly Series[]; alone: s
         <thead>
           <tr>
             <th scope="col">{words.series}</th>
-            {['Last', 'Least', 'Greatest', 'Average', 'Points'].map(t => (
+            {['Last', 'Min', 'Max', 'Average', 'Points'].map(t => (
               <th key={t} scope="col" class="num">
                 {t}
               </th>

@@ -234,7 +234,7 @@ export function QueueDetail({ name }: { name: string }) {
   )
 }
 
-/** What dead letters died of, the most frequent first: as the node has counted them. */
+/** Dead-letter reasons, the most frequent first: as the node has counted them. */
 function Reasons({ state }: { state: QueueState }) {
   const most = state.reasons[0]!.count
   return (
