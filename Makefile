@@ -137,8 +137,8 @@ MUTANTS ?= 200
 mutants: ## plant MUTANTS random bugs (200), one at a time; at least 95 % must be noticed by the tests of their own package; takes hours
 	$(GO) run ./internal/test/mutants -n $(MUTANTS)
 
-bench: ## floe beside the limits of this machine, in an hour, with the README's table; or the rows that begin with BENCH, without
-	$(GO) run ./cmd/internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)
+bench: ## floe beside the limits of this machine, in an hour, with the tables of docs/performance.md; or only the rows that begin with BENCH
+	$(GO) run ./cmd/internal/bench $(if $(BENCH),-only '$(BENCH)',-write docs/performance.md)
 
 bench-check: ## a short bench, fails if floe has become slower than cmd/internal/bench/baseline.json
 	$(GO) run ./cmd/internal/bench -short -baseline cmd/internal/bench/baseline.json -check

@@ -446,7 +446,7 @@ func (h *handler) checkActions(ctx context.Context, ns string, add func(finding)
 	for _, a := range page.Items {
 		if a.Runs.Pending > 0 && a.Workers == 0 {
 			add(finding{Kind: "action", Name: a.Name, Severity: "crit", Count: a.Runs.Pending,
-				Text: "has " + counted(a.Runs.Pending, "run") + " that wait, and no worker"})
+				Text: counted(a.Runs.Pending, "run") + " waiting, no worker"})
 		}
 	}
 	return page.Cursor != "", err
@@ -457,7 +457,7 @@ func (h *handler) checkWorkers(ctx context.Context, ns string, add func(finding)
 	for _, w := range page.Items {
 		if w.Status == action.Unhealthy {
 			add(finding{Kind: "worker", Name: w.ID, Severity: "warn", Count: 1,
-				Text: "was not heard of for " + h.now().Sub(w.LastSeen).Round(time.Second).String()})
+				Text: "last heartbeat " + h.now().Sub(w.LastSeen).Round(time.Second).String() + " ago"})
 		}
 	}
 	return page.Cursor != "", err

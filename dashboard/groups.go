@@ -242,10 +242,10 @@ func (h *handler) checkGroups(ctx context.Context, ns string, add func(finding))
 			switch {
 			case lag > 0 && len(g.Members) == 0:
 				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag,
-					Text: "is " + counted(lag, "record") + " behind, and nobody reads"})
+					Text: counted(lag, "record") + " behind, no active consumer"})
 			case lag >= muchLag:
 				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag,
-					Text: "is " + counted(lag, "record") + " behind"})
+					Text: counted(lag, "record") + " behind"})
 			}
 		}
 	}

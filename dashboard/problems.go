@@ -123,7 +123,7 @@ func (h *handler) checkNodes(ctx context.Context, _ string, add func(finding)) (
 	s, err := h.backend.Stats(ctx)
 	for _, n := range s.Nodes {
 		if n.Status != "healthy" || n.Problem != "" {
-			add(finding{Kind: "node", Name: n.ID, Severity: "crit", Count: 1, Text: "is " + string(n.Status) + suffix(": ", n.Problem)})
+			add(finding{Kind: "node", Name: n.ID, Severity: "crit", Count: 1, Text: string(n.Status) + suffix(": ", n.Problem)})
 		}
 	}
 	var unled []string
@@ -136,11 +136,11 @@ func (h *handler) checkNodes(ctx context.Context, _ string, add func(finding)) (
 		const most = 16
 		name := strings.Join(unled[:min(n, most)], ", ") + suffix(", ", strings.Repeat("...", min(1, n/(most+1))))
 		add(finding{Kind: "shard", Name: name, Severity: "crit", Count: int64(n),
-			Text: "without a leader: what is there can not be read or written"})
+			Text: "no leader: its data cannot be read or written"})
 	}
 	if s.Disk.ReadOnly {
 		add(finding{Kind: "node", Name: strconv.FormatUint(s.Node, 10), Severity: "crit", Count: 1,
-			Text: "has a full disk: what takes space is refused"})
+			Text: "disk full: writes that need space are rejected"})
 	}
 	return false, err
 }

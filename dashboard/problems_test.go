@@ -76,12 +76,12 @@ func TestProblems(t *testing.T) {
 	must(err)
 
 	want := []string{
-		"crit: action scan has 3 runs that wait, and no worker",
-		"crit: queue mail has 2 dead letters of dlq",
-		"crit: queue small is full, with 1 message",
+		"crit: action scan 3 runs waiting, no worker",
+		"crit: queue mail 2 dead letters of dlq",
+		"crit: queue small full: 1 message",
 		"crit: workflow hasty 1 run failed within an hour, the last: ",
-		"warn: queue news is paused, with 1 message in it",
-		"warn: group search is 1 record behind, and nobody reads of orders",
+		"warn: queue news paused, 1 message waiting",
+		"warn: group search 1 record behind, no active consumer of orders",
 	}
 	got := strings.Split(problemsOf(t, node, "shop"), "\n")
 	if len(got) != len(want) {
@@ -154,7 +154,7 @@ func TestShardsWithoutLeader(t *testing.T) {
 	}
 	var list problemList
 	want := finding{Kind: "shard", Name: "2", Severity: "crit", Count: 1,
-		Text: "without a leader: what is there can not be read or written"}
+		Text: "no leader: its data cannot be read or written"}
 	if err := json.Unmarshal(get(h, "/api/v1/console/problems").body, &list); err != nil || len(list.Problems) != 1 ||
 		list.Problems[0] != want {
 		t.Errorf("problems are %+v, %v, want %+v", list.Problems, err, want)

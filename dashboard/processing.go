@@ -302,12 +302,12 @@ func (h *handler) checkJobs(ctx context.Context, ns string, add func(finding)) (
 		switch {
 		case j.Status == processing.Failed:
 			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "crit", Count: 1,
-				Text: "has failed" + suffix(": ", j.Reason)})
+				Text: "failed" + suffix(": ", j.Reason)})
 		case j.Held:
-			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: 1, Text: "waits" + suffix(": ", j.Reason)})
+			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: 1, Text: "waiting" + suffix(": ", j.Reason)})
 		case j.Metrics.Errors > 0:
 			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: j.Metrics.Errors,
-				Text: "could not work with " + counted(j.Metrics.Errors, "record")})
+				Text: counted(j.Metrics.Errors, "record") + " could not be processed"})
 		}
 	}
 	return page.Cursor != "", err

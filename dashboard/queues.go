@@ -363,14 +363,14 @@ func (h *handler) checkQueues(ctx context.Context, ns string, add func(finding))
 	for _, q := range page.Items {
 		if q.Dead > 0 {
 			add(finding{Kind: "queue", Name: q.Name, Of: "dlq", Severity: "crit", Count: q.Dead,
-				Text: "has " + counted(q.Dead, "dead letter")})
+				Text: counted(q.Dead, "dead letter")})
 		}
 		if waiting := q.Ready + q.Delayed; q.Paused && waiting > 0 {
 			add(finding{Kind: "queue", Name: q.Name, Severity: "warn", Count: waiting,
-				Text: "is paused, with " + counted(waiting, "message") + " in it"})
+				Text: "paused, " + counted(waiting, "message") + " waiting"})
 		}
 		if most := q.Settings.MaxLen; most > 0 && q.Ready+q.Delayed+q.Inflight >= most {
-			add(finding{Kind: "queue", Name: q.Name, Severity: "crit", Count: most, Text: "is full, with " + counted(most, "message")})
+			add(finding{Kind: "queue", Name: q.Name, Severity: "crit", Count: most, Text: "full: " + counted(most, "message")})
 		}
 	}
 	return page.Cursor != "", err

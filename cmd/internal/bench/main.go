@@ -225,7 +225,7 @@ func (b *bench) report(rows []row, o options) error {
 	fmt.Println(table)
 	var errs []error
 	if o.readme != "" {
-		errs = append(errs, writeReadme(o.readme, table))
+		errs = append(errs, writePage(o.readme, table))
 	}
 	switch {
 	case o.check:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The lines of the README before and after the table.
+// The lines of docs/performance.md before and after the table.
 const (
 	beginMark = "<!-- bench: begin -->\n"
 	endMark   = "<!-- bench: end -->\n"
@@ -25,7 +25,7 @@ func replaceTable(text, table string) (string, error) {
 	return before + beginMark + "\n" + strings.TrimSpace(table) + "\n\n" + endMark + after, nil
 }
 
-func writeReadme(name, table string) error {
+func writePage(name, table string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
