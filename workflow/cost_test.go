@@ -80,7 +80,7 @@ func written(t *testing.T, steps, runs int) int {
 }
 
 // TestRowsOfRun counts the rows that runs write, of workflows and of actions together, as
-// documented in the README. Rows created and deleted by one entry never reach the state. Each run
+// documented in docs/workflows.md. Rows created and deleted by one entry never reach the state. Each run
 // starts when the worker's claim waits: a run that comes earlier writes one more row.
 func TestRowsOfRun(t *testing.T) {
 	shard.GuardHosts()
@@ -96,16 +96,16 @@ func TestRowsOfRun(t *testing.T) {
 	}
 }
 
-// Costs of runs, as documented in the README.
+// Costs of runs, as documented in docs/workflows.md.
 const (
 	rowsOfRun    = 30
 	rowsOfStep   = 14
 	entriesOfRun = 4 // of a run of three steps
 )
 
-// TestReadmeCosts: the README states these figures.
-func TestReadmeCosts(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
+// TestDocumentedCosts: docs/workflows.md states these figures.
+func TestDocumentedCosts(t *testing.T) {
+	text, err := os.ReadFile("../docs/workflows.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,6 @@ func TestReadmeCosts(t *testing.T) {
 		"rows, those of its action included, and each further step %d.",
 		entriesOfRun, rowsOfRun, rowsOfStep)
 	if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
-		t.Errorf("README.md does not say: %s", want)
+		t.Errorf("docs/workflows.md does not say: %s", want)
 	}
 }
