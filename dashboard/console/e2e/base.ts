@@ -160,7 +160,7 @@ test('sign-in: a key is asked for, a wrong one refused, the way back kept', asyn
   const p = await open(at.guarded + '#/shop/kv/count%2Forders')
   allow(/401/)
   await signIn(p, 'floe_sk_wrong')
-  await p.getByText('This key is not valid').waitFor()
+  await p.getByText('Invalid or revoked API key').waitFor()
   const waiting = await theContext().newPage()
   await waiting.goto(at.guarded + '#/shop/kv')
   await h1(waiting, 'Sign in')
@@ -353,14 +353,14 @@ test('freshness: a node that can not be reached leaves what was read, and comes 
     await p.keyboard.press('r')
     await p.getByText('unreachable').waitFor()
     await p.clock.runFor(60_000)
-    await p.getByText('Not up to date').first().waitFor()
+    await p.getByText('Out of date').first().waitFor()
     // What was read is there still, and stays: a range that moves on is not another thing.
     await what.waitFor()
     expect(await p.getByRole('alert').count()).toBe(0)
     await p.locator('.note').getByRole('button', { name: 'Try again' }).first().click()
     await theContext().setOffline(false)
     await p.getByRole('button', { name: 'Refresh now' }).click()
-    await p.getByText('Not up to date').first().waitFor({ state: 'detached' })
+    await p.getByText('Out of date').first().waitFor({ state: 'detached' })
   }
 })
 
@@ -384,5 +384,5 @@ test('read-only: controls are there and say why they do nothing', async () => {
   await expect.poll(() => edit.isDisabled()).toBe(true)
   const write = p.getByRole('button', { name: 'New key' })
   await expect.poll(() => write.isDisabled()).toBe(true)
-  expect(await write.getAttribute('title')).toContain('for reading only')
+  expect(await write.getAttribute('title')).toContain('read-only')
 })

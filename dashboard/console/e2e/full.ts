@@ -32,7 +32,7 @@ test('every screen: a node that can not be reached blanks nothing, what is shown
     await p.getByText('unreachable').waitFor()
     await p.clock.runFor(60_000)
     try {
-      await p.getByText('Not up to date').first().waitFor({ timeout: 3000 })
+      await p.getByText('Out of date').first().waitFor({ timeout: 3000 })
     } catch {
       wrong.push(`${name}: nothing says that it is old`)
     }
@@ -42,7 +42,7 @@ test('every screen: a node that can not be reached blanks nothing, what is shown
     await p.getByRole('button', { name: 'Refresh now' }).click()
     await p.getByText('unreachable').waitFor({ state: 'detached' })
     await p.clock.runFor(2000)
-    if ((await p.getByText('Not up to date').count()) > 0) await p.getByText('Not up to date').first().waitFor({ state: 'detached' })
+    if ((await p.getByText('Out of date').count()) > 0) await p.getByText('Out of date').first().waitFor({ state: 'detached' })
   }
   expect(wrong).toEqual([])
 })

@@ -46,7 +46,7 @@ test('kv: write, edit with its expiry kept, conflict, delete', async () => {
   await api('/kv/namespaces/shop/keys/e2e%2Fone%20two', { method: 'PUT', body: '{"value":"theirs"}' })
   allow(/409/)
   await dialog.getByRole('button', { name: 'Save' }).click()
-  await dialog.getByText('Somebody has changed the key meanwhile').waitFor()
+  await dialog.getByText('The key has changed').waitFor()
   await dialog.getByRole('button', { name: /Keep mine/ }).click()
   await dialog.getByRole('button', { name: 'Save' }).click()
   await p.getByText('Key e2e/one two changed.').waitFor()
