@@ -275,7 +275,7 @@ test('streams: the tape, what is found, the parts', async () => {
   await press(p, 'Clear the selection')
   expect(hash(p)).not.toContain('from=')
   await p.getByRole('slider').press('ArrowRight')
-  await press(p, 'The last ones')
+  await press(p, 'Latest')
   await p.getByText('the last 200').waitFor()
   await p.getByRole('searchbox', { name: 'Search loaded records' }).fill('lamp')
   await p.getByRole('row', { name: /lamp/ }).first().click()

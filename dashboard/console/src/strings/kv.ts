@@ -9,7 +9,7 @@ export const kv = {
   willDelete: 'Deletes key {key} of namespace {ns} and its value of {size}.',
   conflict: (theirs: number, mine: number) => `The key has changed: it is at version ${theirs}, and your edit is based on version ${mine}.`,
   theirs: (version: number) => `Current value (version ${version})`,
-  keepMine: (version: number) => `Overwrite version ${version}`,
+  keepMine: (version: number) => `Keep mine, replacing version ${version}`,
   versionOf: (n: number) => `Version ${count(n)}`,
   newKey: 'New key',
   empty: (ns: string) => `No keys in namespace ${ns} yet.`,
