@@ -32,7 +32,9 @@ test('overview: what needs somebody is there, leads to where it is, and changes 
   await row(/newsletter.*dead letter/).waitFor()
   const found = (await (await fetch(at.root + 'api/v1/console/problems?namespace=shop')).json()) as { problems: { name: string; text: string }[] }
   expect(found.problems.map(f => f.name)).toContain('tax')
-  await row('tax').getByText(/^failed/).waitFor()
+  await row('tax')
+    .getByText(/^failed/)
+    .waitFor()
   const waiting = found.problems.find(f => f.name === 'scan-invoice')!
   await row('scan-invoice').getByText(waiting.text).waitFor()
   await fetch(at.root + 'api/v1/actions/scan-invoice/invoke?namespace=shop', { method: 'POST', body: '{}' })
