@@ -108,10 +108,12 @@ func report(stderr io.Writer, err error) int {
 	return code
 }
 
-// split returns the errors joined by errors.Join.
+// split returns the errors joined by errors.Join. Other errors with several causes have a text of
+// their own.
 func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []error{err}
 	}
-	return []error{err}
+	return joined.Unwrap()
 }

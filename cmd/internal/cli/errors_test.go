@@ -50,6 +50,23 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// TestSeveralErrors: errors of errors.Join have a line each; one error with several causes has one.
+func TestSeveralErrors(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{errors.Join(errors.New("one"), errors.New("two")), "floe: error: one\nfloe: error: two\n"},
+		{fmt.Errorf("%w: %w", floe.ErrUnavailable, errors.New("damaged")), "floe: error: unavailable: damaged\n"},
+	} {
+		var printed strings.Builder
+		report(&printed, tc.err)
+		if printed.String() != tc.want {
+			t.Errorf("report(%v) prints %q, want %q", tc.err, &printed, tc.want)
+		}
+	}
+}
+
 // TestInterrupted ends commands before their time: one that only waits for something to come has
 // done so.
 func TestInterrupted(t *testing.T) {
