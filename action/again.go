@@ -58,15 +58,15 @@ func (w *work) again(ref *protocol.Ref) error {
 	row := a.runOf(*ref)
 	switch {
 	case !st.status.Final() || st.status == Completed:
-		return engine.Errorf(ErrConflict, "run %s is %s: only one that has failed, timed out or was cancelled is retried", id, st.status)
+		return engine.Errorf(ErrConflict, "run %s is %s: only failed, timed-out or cancelled runs can be retried", id, st.status)
 	case st.flags&flagHeld != 0:
-		return engine.Errorf(ErrConflict, "run %s was cancelled, and its worker has not confirmed that yet", id)
+		return engine.Errorf(ErrConflict, "run %s is being cancelled: its worker has not confirmed yet", id)
 	case a.deleted:
 		return notFound(a.name)
 	case !a.enabled:
 		return engine.Errorf(ErrConflict, "action %q is disabled", a.name)
 	case row.notify.Machine != 0 && row.notify.Machine != engine.MachineAction:
-		return engine.Errorf(ErrConflict, "run %s belongs to what has invoked it, which is retried itself", id)
+		return engine.Errorf(ErrConflict, "run %s belongs to its invoker: retry that instead", id)
 	}
 	switch st.status {
 	case Failed:

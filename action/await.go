@@ -272,7 +272,7 @@ func (s *Store) end(ctx context.Context, run RunID, worker string, e end) error 
 }
 
 func errNotHeld(p runLocation, worker string) error {
-	return engine.Errorf(ErrConflict, "run %s is not worker %q's any more", p.id(), worker)
+	return engine.Errorf(ErrConflict, "run %s is no longer assigned to worker %q", p.id(), worker)
 }
 
 // Extend moves the deadline of an attempt that a worker got from Await to d from now, and returns

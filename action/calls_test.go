@@ -103,11 +103,11 @@ func TestRefusals(t *testing.T) {
 		"no id":  {errOf(s.Runs().Get(ctx, "x")), ErrInvalid, ""},
 		"no run": {errOf(spread.Runs().Get(ctx, completed)), ErrNotFound, ""},
 		"retry of one that is completed": {s.Retry(ctx, completed), ErrConflict,
-			fmt.Sprintf("run %s is completed: only one that has failed, timed out or was cancelled is retried", completed)},
+			fmt.Sprintf("run %s is completed: only failed, timed-out or cancelled runs can be retried", completed)},
 		"retry of one that runs": {s.Retry(ctx, running), ErrConflict,
-			fmt.Sprintf("run %s is running: only one that has failed, timed out or was cancelled is retried", running)},
+			fmt.Sprintf("run %s is running: only failed, timed-out or cancelled runs can be retried", running)},
 		"retry of one that is held": {s.Retry(ctx, held), ErrConflict,
-			fmt.Sprintf("run %s was cancelled, and its worker has not confirmed that yet", held)},
+			fmt.Sprintf("run %s is being cancelled: its worker has not confirmed yet", held)},
 		"retry of a disabled one":  {s.Retry(ctx, off), ErrConflict, `action "off" is disabled`},
 		"retry of a deleted one":   {s.Retry(ctx, gone), ErrNotFound, ""},
 		"RunNow of one that runs":  {s.RunNow(ctx, running), ErrConflict, fmt.Sprintf("run %s does not wait: it is running", running)},
@@ -130,7 +130,7 @@ func TestRefusals(t *testing.T) {
 		"deregister of no one":  {s.Deregister(ctx, "nobody"), ErrNotFound, ""},
 		"deregister of another": {s.Deregister(ctx, "w"), nil, ""}, // not registered, but has runs
 		"no status": {errOf(ParseStatus("done")), ErrInvalid,
-			`action: "done" is no state of a run: pending, running, completed, failed, cancelled or timed_out`},
+			`action: "done" is not a run state: pending, running, completed, failed, cancelled or timed_out`},
 	} {
 		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
 			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)

@@ -72,7 +72,7 @@ func (w *work) endHeld(c *workBody) error {
 		return err
 	}
 	if v := w.settle(s, e); v != accepted {
-		panic(fmt.Sprintf("action: an attempt that goes on ends with verdict %d", v))
+		panic(fmt.Sprintf("action: an attempt that continues ends with verdict %d", v))
 	}
 	if c.session == 0 {
 		w.m.workers.Called(w.tx, c.self)
@@ -94,7 +94,7 @@ func (w *work) holder(c *touchBody) (*session, error) {
 		return nil, err
 	}
 	if _, st := w.attemptOf(s, c.ref, c.attempt, c.begun); st == nil || st.status != Running {
-		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", runLocation{w.tx.Shard(), c.ref}.id())
+		return nil, engine.Errorf(ErrConflict, "run %s is no longer assigned to this worker", runLocation{w.tx.Shard(), c.ref}.id())
 	}
 	return s, nil
 }

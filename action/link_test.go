@@ -300,7 +300,7 @@ func lateStore(t *testing.T) (*lateDoor, *Store) {
 	return d, store
 }
 
-// TestOutage: a process that can not reach the shard for longer than a lease, unnoticed there, goes
+// TestOutage: a process that cannot reach the shard for longer than a lease, unnoticed there, goes
 // on with its runs. A handler that fails because its ctx has ended gives its run back: the attempt
 // does not count. An OnError of another worker that does not return blocks nothing. It used to stop
 // heartbeats and notifications of cancelled runs.

@@ -370,7 +370,7 @@ func (p *pool) reportError(err error) {
 }
 
 // Limits for an OnError that does not return. The pool calls the OnError of every worker, and must
-// go on serving the others.
+// continue serving the others.
 const (
 	onErrorTime  = time.Second / 2
 	maxReporting = 4 // concurrent calls per worker; further errors are not reported

@@ -18,7 +18,7 @@ import (
 //
 //	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
-//	'h' | id | expires | run         a run that fails then (ms) if nobody has begun it -> nothing
+//	'h' | id | expires | run         a run that fails then (ms) if no worker has started it -> nothing
 //	'i' | id | run                   a run as it was invoked, written once (see runRow)
 //	's' | id | run                   what has become of it, once a worker has had it or it has ended (see stateRow)
 //	'w' | id | lane | prio | seq     a run that a worker can have -> nothing if it is fresh, and seq its number; else run uvarint
@@ -34,8 +34,8 @@ import (
 //	'g' | id                         an action that was deleted by force, and has runs left to end -> as 'a'
 //	'o' | session                    a process that takes runs (see sessionRow)
 //	'm' | id | key                   in which sets of labels but the first a key has lanes -> a bit for each, uvarint
-//	'n' | ns u32 | worker id         the session of a worker that calls Await by itself -> session uvarint
-//	't' | ns u32 | worker id ...     what is counted of the runs of a worker that calls Await by itself (see internal/workers)
+//	'n' | ns u32 | worker id         the session of a worker that calls Await directly -> session uvarint
+//	't' | ns u32 | worker id ...     what is counted of the runs of a worker that calls Await directly (see internal/workers)
 //	'x' | ns u32 | worker id         a worker as it is listed (see internal/workers)
 //
 // Rows 'c', 'p' and 'y' are those of schedules, see rowPlan.

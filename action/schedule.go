@@ -130,7 +130,7 @@ type Schedule struct {
 	Note      string // why floe paused it: its times could no longer be parsed; else ""
 	CreatedAt time.Time
 	UpdatedAt time.Time // when it was last set, paused or resumed
-	Next      time.Time // the next tick; zero if there is none, or it is paused
+	Next      time.Time // the next tick; zero if none exists, or it is paused
 	Last      time.Time // ticks up to this time are decided
 	Buffered  time.Time // tick waiting for the previous run to end, see OverlapBuffer; zero if none
 	LastRun   RunID     // "" if none has started

@@ -486,7 +486,7 @@ func TestScheduleReplicas(t *testing.T) {
 		machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
 }
 
-// TestScheduleProblem: a schedule is paused with a note if this build can not read its times,
+// TestScheduleProblem: a schedule is paused with a note if this build cannot read its times,
 // perhaps because an older one knew more zones.
 func TestScheduleProblem(t *testing.T) {
 	c := newScheduling(t, 1)

@@ -81,7 +81,7 @@ func verifyScheduled(a *engine.Audit, r *scheduleRow, ns uint32, action, name st
 			return err
 		}
 		if !ok {
-			problem("nobody would look at it at %d", due)
+			problem("no timer is due at %d", due)
 		}
 	}
 	if r.buffered == 0 || r.released {

@@ -244,7 +244,7 @@ func (a *act) setOf(labels []byte) uint8 {
 	return set
 }
 
-// unusedSet returns the number of a set without runs, 0 if there is none: 0 is the number of the
+// unusedSet returns the number of a set without runs, 0 if none exists: 0 is the number of the
 // set without labels.
 func (a *act) unusedSet() uint8 {
 	for i := 1; i < len(a.sets); i++ {

@@ -304,7 +304,7 @@ func (w *work) touch(c *touchBody) (until time.Time, err error) {
 	}
 	a, st := w.attemptOf(s, c.ref, c.attempt, c.begun)
 	if st == nil || st.status != Running {
-		return until, engine.Errorf(ErrConflict, "run %s is not the worker's any more", runLocation{w.tx.Shard(), c.ref}.id())
+		return until, engine.Errorf(ErrConflict, "run %s is no longer assigned to this worker", runLocation{w.tx.Shard(), c.ref}.id())
 	}
 	if s.self {
 		w.m.workers.Called(w.tx, s.process)

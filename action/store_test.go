@@ -68,7 +68,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestRateLimits: rates that can not be computed with are refused, and those at the limit are
+// TestRateLimits: rates that cannot be computed with are refused, and those at the limit are
 // accepted.
 func TestRateLimits(t *testing.T) {
 	s := floe.OpenMemory(t).Action("n")

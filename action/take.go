@@ -183,7 +183,7 @@ func (w *work) menu(g *group) *menu {
 	return m
 }
 
-// choose returns the next run, nil if there is none.
+// choose returns the next run, nil if none exists.
 func (m *menu) choose() (best *candidate) {
 	left := m.entries[:0]
 	for _, e := range m.entries {

@@ -293,7 +293,7 @@ func (a *auditedAction) run(ref protocol.Ref, st *stateRow, expires int64, fresh
 	case st.status == Running:
 		a.running++
 		if st.flags&flagHeld == 0 {
-			a.Reportf("action %q: run %d is running, and nobody has it", a.n.name, ref.Run)
+			a.Reportf("action %q: run %d is running without a worker", a.n.name, ref.Run)
 		}
 		return a.held(ref, st)
 	}

@@ -36,7 +36,7 @@ func (c *chart) read(ctx context.Context, from, to int64, f func(dataPoint)) err
 func byTime(a, b dataPoint) int { return cmp.Compare(a.Timestamp, b.Timestamp) }
 
 // first returns about the first n points, never only some of the points of one time. after is the
-// time of the first omitted point, 0 if there is none.
+// time of the first omitted point, 0 if none exists.
 func (c *chart) first(ctx context.Context, n int) (points []dataPoint, after int64, err error) {
 	points = []dataPoint{}
 	// The first points are searched in parts of the range, each longer than the one before while

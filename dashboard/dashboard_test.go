@@ -169,7 +169,7 @@ func TestErrorToStatus(t *testing.T) {
 	}
 }
 
-// TestErrorsNameNoAddresses: what is answered when a node can not be reached does not say where it
+// TestErrorsNameNoAddresses: what is answered when a node cannot be reached does not say where it
 // is.
 func TestErrorsNameNoAddresses(t *testing.T) {
 	node := openNode(t)

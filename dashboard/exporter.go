@@ -114,7 +114,7 @@ func (e *exporter) admitScraper(r *http.Request) error {
 		return err
 	}
 	if k := who.Key(); len(k.Namespaces) > 0 {
-		return engine.Errorf(errForbidden, "key %s is for some namespaces only, and this is about all", k.ID)
+		return engine.Errorf(errForbidden, "key %s is limited to some namespaces, and this call covers all", k.ID)
 	}
 	return nil
 }

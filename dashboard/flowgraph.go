@@ -87,7 +87,7 @@ func endStatus(s flow.Status) string {
 	return "timed_out"
 }
 
-// lineOf returns the number of the line that begins with the name as a key, 0 if there is none.
+// lineOf returns the number of the line that begins with the name as a key, 0 if none exists.
 func lineOf(source []byte, name string) int {
 	at := regexp.MustCompile(`(?m)^\s*["']?` + regexp.QuoteMeta(name) + `["']?\s*:`).FindIndex(source)
 	if at == nil {

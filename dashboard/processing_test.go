@@ -198,7 +198,7 @@ var processingContract = []contractRow{
 }
 
 // TestSpreadJob: a job in a spread namespace is one job, with the records of all shards; what it
-// can not do there is told with the operator.
+// cannot do there is told with the operator.
 func TestSpreadJob(t *testing.T) {
 	node, ctx := openNode(t), t.Context()
 	if err := node.Namespaces().Create(ctx, "broad", floe.Spread()); err != nil {

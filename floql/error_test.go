@@ -50,7 +50,7 @@ func TestErrors(t *testing.T) {
 		"m[0..9] | window(100000y1y) | avg()":               `col 18: duration is longer than 285,000 years`,
 		"m[0..9] | window(99999999999999999999s) | avg()":   `col 18: duration is longer than 285,000 years`,
 		"m[0..9] | window(9000000000000s1w) | avg()":        `none`,
-		"m[0..9] | window(1mo1d) | avg()":                   `col 18: months and years can not be combined with other units`,
+		"m[0..9] | window(1mo1d) | avg()":                   `col 18: months and years cannot be combined with other units`,
 		"m[0..9] | window(1q) | avg()":                      `col 19: unknown unit of time "q", expected ms, s, m, h, d or w, mo or y`,
 		"m[0..9] | window(0s) | avg()":                      `col 18: duration is 0`,
 		"m[0..9] | window(1d, tz=Nowhere/None) | avg()":     `col 25: unknown time zone "Nowhere/None", expected one like Europe/Berlin`,

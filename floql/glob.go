@@ -126,7 +126,7 @@ func checkGlob(g string) error {
 	return nil
 }
 
-// setEnd returns the index after the ] of the set that starts at i, -1 if there is none. A ] at the
+// setEnd returns the index after the ] of the set that starts at i, -1 if none exists. A ] at the
 // start belongs to the set.
 func setEnd(g string, i int) int {
 	i++

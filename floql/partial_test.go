@@ -98,7 +98,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestMergeOfOthers: groups that the plan can not have are refused, and so are series beyond the
+// TestMergeOfOthers: groups that the plan cannot have are refused, and so are series beyond the
 // limit.
 func TestMergeOfOthers(t *testing.T) {
 	byHost, _ := planOf(t, "m[0..100] | group_by(host) | avg()")

@@ -102,7 +102,7 @@ func (l *lexer) addUnit(s *agg.Step, start int, digits string, unit agg.Step) {
 	case s.Millis > agg.MaxTime || s.Months > maxMonths:
 		l.fail(start, "duration is longer than 285,000 years")
 	case s.Millis > 0 && s.Months > 0:
-		l.fail(start, "months and years can not be combined with other units")
+		l.fail(start, "months and years cannot be combined with other units")
 	}
 }
 

@@ -403,7 +403,7 @@ func TestNamespaceNames(t *testing.T) {
 }
 
 // TestManyTombstones: above the limit each further deletion forgets the oldest tombstone. The limit
-// can not be lowered, so the test deletes that many keys, 500 per entry; a short test stays below
+// cannot be lowered, so the test deletes that many keys, 500 per entry; a short test stays below
 // it.
 func TestManyTombstones(t *testing.T) {
 	r := newRig(t, 1)

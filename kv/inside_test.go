@@ -201,7 +201,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 	}
 	r.Verify()
 	for name, bodies := range map[string][][]byte{
-		"one that is too short": {put("e", "1"), {1}}, "a key that can not be": {put("e", "1"),
+		"one that is too short": {put("e", "1"), {1}}, "a key that cannot be": {put("e", "1"),
 			slices.Concat([]byte{0}, put("e", "1")[2:])},
 	} {
 		if err := putMany(bodies...); err == nil {

@@ -116,7 +116,7 @@ func getJSON(key string, doc []byte, path string) ([]byte, error) {
 	at := gjson.ParseBytes(doc)
 	for _, segment := range segments {
 		if _, ok := arrayIndex(segment); at.IsArray() && !ok {
-			return nil, engine.Errorf(ErrInvalid, "kv: key %q: %.64q is no index of an array", shown(key), segment)
+			return nil, engine.Errorf(ErrInvalid, "kv: key %q: %.64q is not an index of an array", shown(key), segment)
 		}
 		at = child(at, segment)
 	}

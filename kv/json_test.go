@@ -261,7 +261,7 @@ func TestJSONBrackets(t *testing.T) {
 	}
 }
 
-// TestJSONInvalidUTF8: a name that JSON can not represent is refused, not replaced.
+// TestJSONInvalidUTF8: a name that JSON cannot represent is refused, not replaced.
 func TestJSONInvalidUTF8(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	must(s.Put(ctx, "k", []byte(`{}`)))
@@ -286,7 +286,7 @@ func TestJSONDuplicateNames(t *testing.T) {
 	}
 }
 
-// TestJSONGetIsBounded: a gjson path can not multiply a document.
+// TestJSONGetIsBounded: a gjson path cannot multiply a document.
 func TestJSONGetIsBounded(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	doc := []byte(`{"a":"` + strings.Repeat(`\"`, 2000) + `","b":[1,2,3]}`)

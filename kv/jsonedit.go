@@ -154,7 +154,7 @@ func (e *editor) editArray(segments []string) {
 	}
 	switch {
 	case index < -1 || index > n:
-		e.fail(ErrInvalid, "%.64q is no index of an array of length %d", segments[0], n)
+		e.fail(ErrInvalid, "%.64q is not an index of an array of length %d", segments[0], n)
 	case (index == n || index == -1) && e.raw == "":
 		e.fail(ErrNotFound, "there is nothing at %q", shown(e.path))
 	case index == n || index == -1:

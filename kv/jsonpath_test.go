@@ -115,7 +115,7 @@ func TestJSONSetIsGot(t *testing.T) {
 		before, getErr := kv.GetJSON("k", doc, p)
 		out, setErr := kv.SetJSON("k", doc, p, raw, 1<<20)
 		if getErr == nil && setErr != nil {
-			t.Fatalf("%q of %s is %s, and can not be set: %v", p, doc, before, setErr)
+			t.Fatalf("%q of %s is %s, and cannot be set: %v", p, doc, before, setErr)
 		}
 		if setErr != nil {
 			continue
@@ -135,7 +135,7 @@ func TestJSONSetIsGot(t *testing.T) {
 		}
 		deleted, err := kv.DeleteJSON("k", out, p)
 		if err != nil {
-			t.Fatalf("%q of %s can not be deleted: %v", p, out, err)
+			t.Fatalf("%q of %s cannot be deleted: %v", p, out, err)
 		}
 		if _, err := kv.GetJSON("k", deleted, p); err == nil && !isIndex(segments[len(segments)-1]) {
 			t.Fatalf("%q is still in %s", p, deleted)

@@ -112,7 +112,7 @@ func KeepTTL() PutOption {
 	})
 }
 
-var errTTLs = engine.Errorf(ErrInvalid, "kv: a ttl and one that is kept contradict each other")
+var errTTLs = engine.Errorf(ErrInvalid, "kv: a TTL and KeepTTL are mutually exclusive")
 
 func checkTTL(d time.Duration, prev error) (int64, error) {
 	if d <= 0 {

@@ -15,7 +15,7 @@ import (
 
 // TestOptions checks the combined effect of options.
 func TestOptions(t *testing.T) {
-	const both = "a ttl and one that is kept contradict each other"
+	const both = "a TTL and KeepTTL are mutually exclusive"
 	for i, c := range []struct {
 		opts     []PutOption
 		cond     condition
@@ -142,7 +142,7 @@ func TestPaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"": string(doc), "a": `[1,2,{"b":"x"}]`, "a.0": "1", "a.2.b": `"x"`, "c.d": "null", "a.3": `kv: key "k" has nothing at "a.3"`,
 		"f.x": `kv: key "k" has nothing at "f.x"`, "g": `kv: key "k" has nothing at "g"`,
-		"a.x": `kv: key "k": "x" is no index of an array`, "a.#": "3", "a.*": `kv: key "k" has nothing at "a.*"`, "?": `[1,2,{"b":"x"}]`,
+		"a.x": `kv: key "k": "x" is not an index of an array`, "a.#": "3", "a.*": `kv: key "k" has nothing at "a.*"`, "?": `[1,2,{"b":"x"}]`,
 		`\@e`: "5", "a|0": "1", "a.#.b": `["x"]`,
 		"#|!x":    `kv: path "#|!x", byte 2: '!' must be escaped with a backslash: modifiers and multipaths are not supported`,
 		"*|@this": `kv: path "*|@this", byte 2: '@' must be escaped with a backslash: modifiers and multipaths are not supported`,

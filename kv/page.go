@@ -180,7 +180,7 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, buf *PageBuffer) error 
 // mergeParts makes a page of the first limit items. A shard with more items than it returned ends
 // the page at its last one: later items of other shards may follow items that were not returned.
 // The shards share the limit for values, so the page exceeds it by at most one value per shard.
-// last is where the next page starts, "" if there is none.
+// last is where the next page starts, "" if none exists.
 func (s *Store) mergeParts(buf *PageBuffer, limit int) (items []Item, last string) {
 	items = buf.items[:0]
 	for _, part := range buf.parts {

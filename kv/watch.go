@@ -109,7 +109,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 		}
 		shards, err := s.watchedShards(ctx)
 		if err == nil && o.resumed && len(shards) > 1 {
-			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: its revisions can not be resumed from", s.scope.Namespace())
+			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: a watch cannot resume from a revision", s.scope.Namespace())
 		}
 		if err != nil {
 			yield(Event{}, err)

@@ -11,7 +11,7 @@ import (
 type lockKey struct{}
 
 // LockOf returns the lock that WithLock holds for the function with this ctx, the innermost one, or
-// nil if there is none.
+// nil if none exists.
 func LockOf(ctx context.Context) *Lock {
 	l, _ := ctx.Value(lockKey{}).(*Lock)
 	return l

@@ -108,7 +108,7 @@ func TestTakingPassesNothingOver(t *testing.T) {
 			}
 		}
 		if e := effortOf(t, r.Executor(0).Efforts(), "queue dequeue"); e.Looks > 20 || e.Steps > 40 {
-			t.Errorf("beside %d messages that can not be delivered: %v", 2*others, e)
+			t.Errorf("beside %d messages that cannot be delivered: %v", 2*others, e)
 		}
 	}
 }

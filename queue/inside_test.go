@@ -160,7 +160,7 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 	}
 	machinetest.TryLimits(t, limits)
 	if err := messages(1, newMessage{headers: []byte{0xff}}); err == nil {
-		t.Error("headers that can not be are taken")
+		t.Error("headers that cannot be are taken")
 	}
 }
 
@@ -358,7 +358,7 @@ func TestVerifyReportsValues(t *testing.T) {
 		damage func(damage)
 		want   string
 	}{
-		"a name that can not be": {func(r damage) { old := row(r, "q"); set(r, append(slices.Clone(old.Key), 0), old.Value) },
+		"a name that cannot be": {func(r damage) { old := row(r, "q"); set(r, append(slices.Clone(old.Key), 0), old.Value) },
 			"queue name"},
 		"settings":              {queue(func(q *record) { q.settings.maxAttempts = 0 }), "max attempts 0 is not"},
 		"no id":                 {queue(func(q *record) { q.id = 0 }), "id 0, generation"},

@@ -53,7 +53,7 @@ type leases struct {
 
 func (s *leases) len() int { return len(s.heap) }
 
-// first returns the lease that expires first, nil if there is none.
+// first returns the lease that expires first, nil if none exists.
 func (s *leases) first() *lease {
 	if len(s.heap) == 0 {
 		return nil

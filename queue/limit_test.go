@@ -59,7 +59,7 @@ func TestInvalid(t *testing.T) {
 		{"wait in a transaction", func() error {
 			_, err := node.Txn("default").Do(queue.DequeueOp("q", queue.Wait(time.Second))).Commit(ctx)
 			return err
-		}, []string{"can not wait 1s"}},
+		}, []string{"cannot wait 1s"}},
 		{"receipt", func() error { _, err := jobs.Ack(ctx, "q", "1"); return err }, []string{`"1"`}},
 		{"no receipts", func() error { _, err := jobs.Ack(ctx, "q"); return err }, []string{"0 receipts"}},
 		{"receipt twice", func() error { _, err := jobs.Ack(ctx, "q", "1-1", "2-1", "1-1"); return err },

@@ -19,7 +19,7 @@ type modelOp struct {
 	name  string
 	op    engine.Operation
 	apply func() (want any, err error)
-	done  func(got any) // copies values that the model can not know
+	done  func(got any) // copies values that the model cannot know
 }
 
 // one runs one operation, with a method of the store.
@@ -58,7 +58,7 @@ func (m *model) result(o modelOp, got any, err error, want any, wantErr error) {
 	}
 }
 
-// scrub removes from a result the values that the model can not know.
+// scrub removes from a result the values that the model cannot know.
 func scrub(v any) any {
 	switch v := v.(type) {
 	case queue.Enqueued:

@@ -49,7 +49,7 @@ func EnqueueManyOp(name string, messages []NewMessage) OpOf[[]Enqueued] {
 func DequeueOp(name string, opts ...DequeueOption) OpOf[[]Message] {
 	op, wait := dequeueOp(name, opts)
 	if wait != 0 && op.Err == nil {
-		op.Err = engine.Errorf(ErrInvalid, "queue: a transaction can not wait %v for messages", wait)
+		op.Err = engine.Errorf(ErrInvalid, "queue: a transaction cannot wait %v for messages", wait)
 	}
 	return opOf[[]Message](op)
 }

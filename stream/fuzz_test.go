@@ -166,7 +166,7 @@ func FuzzAdmit(f *testing.F) {
 					t.Errorf("a payload of %d bytes got in", len(rec.Payload))
 				}
 				if _, err := engine.OpOf(stream.AppendOp("copy", rec.Message)).Limit(limit); err != nil {
-					t.Errorf("the message %+v got in, and can not be appended: %v", rec.Message, err)
+					t.Errorf("the message %+v got in, and cannot be appended: %v", rec.Message, err)
 				}
 			}
 		}
@@ -201,7 +201,7 @@ func FuzzQuery(f *testing.F) {
 			return
 		}
 		if err := engine.DecodeResults(p.Query(kind), engine.AppendResults(nil, q)); err != nil {
-			t.Errorf("kind %d: the results of %x can not be read: %v", kind, b, err)
+			t.Errorf("kind %d: the results of %x cannot be read: %v", kind, b, err)
 		}
 	})
 }

@@ -109,7 +109,7 @@ func (g *group) holds(d deadline) bool {
 	return f != nil && f.due == d.at
 }
 
-// nextDue drops obsolete deadlines and returns the next due time, 0 if there is none.
+// nextDue drops obsolete deadlines and returns the next due time, 0 if none exists.
 func (g *group) nextDue() int64 {
 	for len(g.due) > 0 {
 		if g.holds(g.due[0]) {

@@ -192,7 +192,7 @@ func (l *look) records() (int, error) {
 }
 
 // next returns the offset of the first new record of a partition, or the offset after its last
-// record if there is none.
+// record if none exists.
 func (l *look) next(p int, part *partition) (uint64, error) {
 	if part.records() == 0 {
 		return part.last + 1, nil

@@ -82,7 +82,7 @@ func (m *machine) membersChanged(tx *engine.Tx, g *group) {
 }
 
 // hold reports whether the consumer is the holder of an exclusive group. It makes the consumer the
-// holder if there is none, or if the current one is silent.
+// holder if none exists, or if the current one is silent.
 func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) bool {
 	if g.mode != Exclusive || g.holder == consumer {
 		return true

@@ -248,7 +248,7 @@ func getterOf(tx *engine.Tx) getter {
 }
 
 // offsetOf returns the offset of the first record in [from, last] with an ID of at least id, or
-// last+1 if there is none.
+// last+1 if none exists.
 func offsetOf(get getter, gen uint64, partition int, from, last uint64, id ID) (uint64, error) {
 	lo, hi := from, last+1
 	for lo < hi {

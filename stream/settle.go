@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// with returns the batch of a delivery that is with a consumer, nil if there is none.
+// with returns the batch of a delivery that is with a consumer, nil if none exists.
 func (g *group) with(ref Ref) *batch {
 	if b := g.delivered(ref); b != nil && g.members[b.consumer].end == stays {
 		return b
@@ -16,7 +16,7 @@ func (g *group) with(ref Ref) *batch {
 	return nil
 }
 
-// delivered returns the batch of a delivery, nil if there is none. The delivery may be about to be
+// delivered returns the batch of a delivery, nil if none exists. The delivery may be about to be
 // taken back.
 func (g *group) delivered(ref Ref) *batch {
 	if ref.Partition >= len(g.parts) {

@@ -21,7 +21,7 @@ import (
 //	'p' | incarnation | tag | value | series u32                           -> (empty): posting
 //	'v' | incarnation | tag | value                                        -> number of series that have it
 //	'd' | incarnation | tag                                                -> number of distinct values, and of series that have the tag
-//	'f' | incarnation | series u32 / pageSeries (u32)                      -> fingerprints of so many series, u64 each; 0: there is none
+//	'f' | incarnation | series u32 / pageSeries (u32)                      -> fingerprints of so many series, u64 each; 0: none
 //	'b' | incarnation | LSN u64 | n u16                                    -> block, see block
 //	'q' | incarnation | tier u16 | partition i64                           -> what a partition holds, see partitionRow
 //	'g' | incarnation | tier u16 | partition i64 | field u16 | column u8 | generation u64 | series u32 | time i64 -> chunk

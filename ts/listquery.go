@@ -75,7 +75,7 @@ func (q *measurementQuery) answer(v *engine.View) error {
 	return err
 }
 
-// measurementNow reads all rows of a measurement, or returns false if there is none.
+// measurementNow reads all rows of a measurement, or returns false if none exists.
 func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok bool, err error) {
 	o, ok, err := openView(v, ns, name)
 	if err != nil || !ok {
@@ -177,7 +177,7 @@ func (s *span) without(r erasedRange) bool {
 	return true
 }
 
-// openView reads a measurement for a query or a duty, or returns false if there is none.
+// openView reads a measurement for a query or a duty, or returns false if none exists.
 func openView(v *engine.View, ns uint32, name string) (o *open, ok bool, err error) {
 	o = new(open)
 	if o.inc, ok, err = incarnationNow(v, ns, name); err != nil || !ok {

@@ -63,7 +63,7 @@ func (s *session) setRetention(p *policy) error {
 	return nil
 }
 
-// number returns the number of the tier with buckets of a length, rawTier if there is none.
+// number returns the number of the tier with buckets of a length, rawTier if none exists.
 func (p *policy) number(every int64) tierID {
 	for _, t := range p.tiers {
 		if t.every == every {
@@ -73,7 +73,7 @@ func (p *policy) number(every int64) tierID {
 	return rawTier
 }
 
-// find returns the tier with a number, nil if there is none.
+// find returns the tier with a number, nil if none exists.
 func (p *policy) find(id tierID) *tier {
 	for i := range p.tiers {
 		if p.tiers[i].id == id {

@@ -367,7 +367,7 @@ func (s *sectionWrite) addBlock(b block, n int) {
 // full reports whether the blocks should be sealed now, regardless of their age.
 func (w *waiting) full() bool { return w.points >= sealPoints || w.bytes >= sealBytes }
 
-// print returns the fingerprint of a series, 0 if there is none.
+// print returns the fingerprint of a series, 0 if none exists.
 func (m *machine) print(tx *engine.Tx, inc incarnation, id seriesID) uint64 {
 	return m.printsPage(tx, inc, uint32(id)/pageSeries)[uint32(id)%pageSeries]
 }

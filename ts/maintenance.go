@@ -180,7 +180,7 @@ func (m *maintainer) open(v *engine.View, inc incarnation) (*maintenance, bool, 
 	return &maintenance{maintainer: m, open: o, view: v, ns: ns, wakeAt: engine.NoTimer}, true, nil
 }
 
-// others searches for work other than sealing; if there is none, it records that.
+// others searches for work other than sealing; if none exists, it records that.
 func (m *maintenance) others() (*step, error) {
 	for _, work := range []func() (*step, error){m.purge, m.rollup, m.merge, m.count, m.retire} {
 		if s, err := work(); err != nil || s != nil {

@@ -15,11 +15,11 @@ import (
 // feed provides the points of one column of a field, from one generation of a partition or from one
 // block. Callers must seek series in ascending order.
 type feed interface {
-	// seek moves to the first run of a series, and returns false if there is none.
+	// seek moves to the first run of a series, and returns false if none exists.
 	seek(id seriesID) (bool, error)
 	// read returns the current run, valid until the feed moves.
 	read() (times []int64, values []float64)
-	// next moves to the next run of the series, and returns false if there is none.
+	// next moves to the next run of the series, and returns false if none exists.
 	next() (bool, error)
 	close() error
 }

@@ -24,7 +24,7 @@ func shown(r *floql.Result) string {
 }
 
 // TestRollupsReplacePoints: once points are gone, a query returns the same result from rollups, or
-// an error that it can not.
+// an error that it cannot.
 func TestRollupsReplacePoints(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {

@@ -186,7 +186,7 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 		again := new(readQuery)
 		if err := engine.DecodeResults(again, engine.AppendResults(nil, q)); err != nil {
-			t.Fatalf("what was decoded can not be encoded: %v", err)
+			t.Fatalf("what was decoded cannot be encoded: %v", err)
 		}
 	})
 }

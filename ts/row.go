@@ -111,7 +111,7 @@ type content struct {
 	blocks     waiting
 	sealed     uint64 // LSN: blocks up to it are in chunks
 	last       uint64 // LSN of the last write
-	oldest     int64  // lowest and highest time ever written, ms; oldest is greater if there is none
+	oldest     int64  // lowest and highest time ever written, ms; oldest is greater if none exists
 	newest     int64
 	shape      uint64 // LSN of the last change of chunks other than additions
 	rolled     uint64 // LSN of the view of the last rollup
@@ -233,7 +233,7 @@ func (n *content) closesBetween(before, after uint64) bool {
 type waiting struct {
 	points int64
 	bytes  int64
-	since  int64 // stamp of the oldest block, 0: there is none
+	since  int64 // stamp of the oldest block, 0: none
 	// No point of a block up to the LSN turn is before oldest, and no point of a later one before
 	// later. The two marks alternate and follow the blocks as they are sealed, without reading all
 	// of them.
@@ -386,7 +386,7 @@ func (l tagList) identity() (hash [hashLen]byte, fingerprint uint64) {
 	return hash, max(binary.BigEndian.Uint64(sum[hashLen:]), 1)
 }
 
-// get returns the value of a tag, "" if there is none.
+// get returns the value of a tag, "" if none exists.
 func (l tagList) get(name string) string {
 	i, ok := slices.BinarySearchFunc(l, name, func(t tag, name string) int { return cmpString(t.name, name) })
 	if !ok {

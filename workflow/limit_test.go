@@ -71,12 +71,12 @@ func TestEndlessLoop(t *testing.T) {
 // that start work count too. Meanwhile the shard serves others.
 func TestLoopOverRefusals(t *testing.T) {
 	for name, do := range map[string]workflow.Work{
-		"a missing action":            calling("@actions/none"),
-		"a disabled action":           calling("@actions/off"),
-		"a missing workflow":          calling("@workflow/none"),
-		"a child that ends at once":   calling("@workflow/blink"),
-		"a branch that can not begin": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}}},
-		"a branch that ends at once":  workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@workflow/blink")}}},
+		"a missing action":           calling("@actions/none"),
+		"a disabled action":          calling("@actions/off"),
+		"a missing workflow":         calling("@workflow/none"),
+		"a child that ends at once":  calling("@workflow/blink"),
+		"a branch that cannot begin": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}}},
+		"a branch that ends at once": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@workflow/blink")}}},
 		"a branch and too few of them": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")},
 			{"b", calling("@actions/off")}}, Any: 1},
 		"no branch":            workflow.Each{Array: "$.input", Call: calling("@actions/none")},

@@ -72,7 +72,7 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 		return r, engine.Errorf(ErrConflict, "run %s was never at step %q", l.name(), name)
 	}
 	if l.rests(r.visit) {
-		return r, engine.Errorf(ErrConflict, "run %s can not go on from step %q: what steps before it have done was compensated", l.name(),
+		return r, engine.Errorf(ErrConflict, "run %s cannot resume at step %q: earlier steps were compensated", l.name(),
 			name)
 	}
 	r.undone = r.visit == l.ending.undone || slices.ContainsFunc(l.voided, func(s span) bool { return s.undone == r.visit })

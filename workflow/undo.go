@@ -24,7 +24,7 @@ func (l *live) beginUndo() {
 	l.changed = true
 }
 
-// undoNext compensates the next visit, or ends the run if there is none.
+// undoNext compensates the next visit, or ends the run if none exists.
 func (l *live) undoNext() {
 	visit, u, ok := l.nextUndo(l.ending.visit)
 	if !ok {

@@ -140,7 +140,7 @@ func (r *auditedRun) check() error {
 	for visit, step := range r.undone {
 		if visit > r.history.visits || step < 0 || step >= len(w.definitions[h.number].Steps) ||
 			w.definitions[h.number].Steps[step].Compensate == nil {
-			r.Reportf("workflow: %s: visit %d, to step %d, can not be compensated", r.who, visit, step)
+			r.Reportf("workflow: %s: visit %d, to step %d, cannot be compensated", r.who, visit, step)
 		}
 	}
 	r.checkWait()

@@ -22,7 +22,7 @@ type Site struct {
 }
 
 // New returns the console. frameAncestors are the origins that may show it in a frame, as
-// Content-Security-Policy writes them; without any, nobody may.
+// Content-Security-Policy writes them; without any, no site may.
 func New(frameAncestors ...string) *Site {
 	s := &Site{files: files(), policy: policy(frameAncestors)}
 	if len(s.files) == 0 {

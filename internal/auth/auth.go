@@ -86,7 +86,7 @@ func (k *Key) check() error {
 	case k.Role < Read || k.Role > Admin:
 		return engine.Errorf(engine.ErrInvalid, "key: role %d is not one of read, write, admin", k.Role)
 	case k.Role == Admin && len(k.Namespaces) > 0:
-		return engine.Errorf(engine.ErrInvalid, "key: an admin key is for all namespaces")
+		return engine.Errorf(engine.ErrInvalid, "key: an admin key cannot be limited to namespaces")
 	case len(k.Namespaces) > MaxNamespaces:
 		return engine.Errorf(engine.ErrInvalid, "key: %d namespaces, the limit is %d", len(k.Namespaces), MaxNamespaces)
 	}

@@ -134,7 +134,7 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 		"a key without a store":   {false, withKey(create, Key{ID: other, Role: Admin}), engine.ErrConflict, "no key store", true},
 		"a first key of no admin": {false, withKey(bootstrap, Key{ID: other, Role: Write}), engine.ErrInvalid, "admin", true},
 		"a first key that expires": {false, withKey(bootstrap, Key{ID: other, Role: Admin, Expires: now.Add(time.Hour)}),
-			engine.ErrInvalid, "can not expire", true},
+			engine.ErrInvalid, "cannot expire", true},
 		"a first key":                   {false, withKey(bootstrap, Key{ID: other, Role: Admin}), nil, "", true},
 		"a revocation without a store":  {false, commandOf(revoke, id, engine.Nothing{}), engine.ErrConflict, "no key store", true},
 		"a revocation of the last key":  {true, commandOf(revoke, id, engine.Nothing{}), engine.ErrConflict, "last admin", true},
@@ -191,7 +191,7 @@ func TestVerifyReportsKeys(t *testing.T) {
 		"key of another id": {rowKeys, func(row machinetest.Row) ([]byte, []byte) {
 			return append([]byte{rowKeys}, "f123456789abcdef"...), row.Value
 		}, `row "kf123456789abcdef" is of key "` + id},
-		"key that can not be": {rowKeys, func(row machinetest.Row) ([]byte, []byte) {
+		"key that cannot be": {rowKeys, func(row machinetest.Row) ([]byte, []byte) {
 			var k storedKey
 			mustDecode(row.Value, k.code)
 			k.Role = 9
@@ -239,7 +239,7 @@ func TestVerifyReportsKeys(t *testing.T) {
 			if said := strings.Join(r.Problems(0), "\n"); !strings.Contains(said, c.want) {
 				t.Errorf("Verify reports\n%s\nwant %q", said, c.want)
 			}
-			if name == "key that can not be" {
+			if name == "key that cannot be" {
 				return // its role has no name in JSON
 			}
 			var q keysQuery

@@ -166,7 +166,7 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 	g.state.Store(s)
 	if old == nil {
 		close(g.known)
-		g.waiting.end(engine.Errorf(engine.ErrUnavailable, "it was not known yet whether there are keys"))
+		g.waiting.end(engine.Errorf(engine.ErrUnavailable, "API keys were not loaded yet"))
 		return
 	}
 	clear(g.sessions)
@@ -181,9 +181,9 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 }
 
 var (
-	errKeysNow  = engine.Errorf(engine.ErrUnauthorized, "there is a key store now: show a key")
+	errKeysNow  = engine.Errorf(engine.ErrUnauthorized, "authentication required: no API key given")
 	errWrongKey = engine.Errorf(engine.ErrUnauthorized, "unknown or wrong API key")
-	errNoKey    = engine.Errorf(engine.ErrUnauthorized, "an API key is needed")
+	errNoKey    = engine.Errorf(engine.ErrUnauthorized, "authentication required: no API key given")
 	errToken    = engine.Errorf(engine.ErrUnauthorized, "missing, invalid or expired session token")
 )
 
@@ -205,7 +205,7 @@ func (g *Gate) await(ctx context.Context) (*state, error) {
 	case <-g.over:
 		return nil, engine.Errorf(engine.ErrClosed, "closed")
 	case <-ctx.Done():
-		return nil, engine.Errorf(engine.ErrUnavailable, "whether there are keys is not known yet: %v", ctx.Err())
+		return nil, engine.Errorf(engine.ErrUnavailable, "cannot check API keys yet: %v", ctx.Err())
 	}
 }
 
@@ -228,7 +228,7 @@ func (g *Gate) Wait() *Grant {
 // can be found and the local replica, which answers them, has no keys.
 func (g *Gate) MayLook() bool { return !g.Known() && g.unkeyed.Load() }
 
-// Enter authenticates a caller by its key. from is the caller's address, "" if there is none; near
+// Enter authenticates a caller by its key. from is the caller's address, "" if none exists; near
 // means that the caller is on this machine. Errors: ErrUnauthorized; ErrBusy after too many wrong
 // keys from the address; ErrUnavailable before the keys are known.
 func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*Grant, error) {
@@ -322,7 +322,7 @@ func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, ti
 		return "", time.Time{}, err
 	}
 	if !s.exists {
-		return "", time.Time{}, engine.Errorf(engine.ErrUnauthorized, "there is no key store: everything is open, and no key is good")
+		return "", time.Time{}, engine.Errorf(engine.ErrUnauthorized, "no key store: access is open, and API keys are not accepted")
 	}
 	grant, secret, err := g.holder(ctx, key, from)
 	if err != nil {
@@ -487,7 +487,7 @@ func (g *Gate) Revoke(ctx context.Context, id string) error {
 		id = whole
 	}
 	if strings.HasPrefix(id, keyPrefix) {
-		return engine.Errorf(engine.ErrInvalid, "key: that is no id: of floe_sk_<id>_<secret> it is the middle")
+		return engine.Errorf(engine.ErrInvalid, "key: invalid id: use the middle part of floe_sk_<id>_<secret>")
 	}
 	return g.change(ctx, revoke.Op(id, engine.Nothing{}, nil))
 }

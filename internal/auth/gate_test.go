@@ -507,7 +507,7 @@ func TestUnknownForGood(t *testing.T) {
 	}
 	for name, call := range calls {
 		if err := call(ctx); !errors.Is(err, engine.ErrUnavailable) ||
-			err.Error() != "whether there are keys is not known yet: context canceled" {
+			err.Error() != "cannot check API keys yet: context canceled" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -90,7 +90,7 @@ func (g *Grant) About(namespace string) error {
 	case g.open || g.key.Role == Admin:
 		return nil
 	case engine.IsSystem(namespace):
-		return engine.Errorf(engine.ErrUnauthorized, "namespace %.255q is for admins", namespace)
+		return engine.Errorf(engine.ErrUnauthorized, "namespace %.255q requires the role admin", namespace)
 	case !g.restricted():
 		return nil
 	}
@@ -109,7 +109,7 @@ func (g *Grant) restricted() bool { return len(g.key.Namespaces) > 0 }
 func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 	g.use()
 	if g.restricted() && wire.Reaches(cmd) {
-		return engine.Errorf(engine.ErrUnauthorized, "key %s is for some namespaces only, and a definition can reach into others", g.key.ID)
+		return engine.Errorf(engine.ErrUnauthorized, "key %s is limited to some namespaces, and a definition can reach others", g.key.ID)
 	}
 	if g.unknown != nil {
 		return g.unknown
@@ -121,7 +121,7 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 		return g.About(cmd.Namespace)
 	}
 	if g.open && cmd.Kind == kindBootstrap && !g.local {
-		return engine.Errorf(engine.ErrUnauthorized, "a key store is made from the machine of the node only")
+		return engine.Errorf(engine.ErrUnauthorized, "a key store can only be created from the node's own machine")
 	}
 	return g.Require(Admin)
 }
@@ -161,7 +161,7 @@ func (g *Grant) Query(q engine.Query) error {
 		return g.About(ns)
 	}
 	if g.restricted() {
-		return engine.Errorf(engine.ErrUnauthorized, "key %s is for some namespaces only, and this is about all", g.key.ID)
+		return engine.Errorf(engine.ErrUnauthorized, "key %s is limited to some namespaces, and this call covers all", g.key.ID)
 	}
 	return nil
 }

@@ -117,9 +117,9 @@ func (c *change) add(k *storedKey, first bool) error {
 	case !first && !exists:
 		return errNoStore
 	case first && k.Role != Admin:
-		return engine.Errorf(engine.ErrInvalid, "the first key has to be an admin's")
+		return engine.Errorf(engine.ErrInvalid, "the first key must have the role admin")
 	case first && !k.Expires.IsZero():
-		return engine.Errorf(engine.ErrInvalid, "the first key can not expire")
+		return engine.Errorf(engine.ErrInvalid, "the first key cannot expire")
 	case !k.Expires.IsZero() && k.Expires.UnixMilli() <= tx.Now():
 		return engine.Errorf(engine.ErrInvalid, "key: expiry %s is not in the future", k.Expires.UTC().Format(time.RFC3339))
 	case s.keys >= MaxKeys:
@@ -138,9 +138,9 @@ func (c *change) add(k *storedKey, first bool) error {
 	return nil
 }
 
-var errStore = engine.Errorf(engine.ErrExists, "there is a key store already: its admins create further keys")
+var errStore = engine.Errorf(engine.ErrExists, "a key store already exists: create further keys with an admin key")
 
-var errNoStore = engine.Errorf(engine.ErrConflict, "there is no key store yet: make one with floe server bootstrap")
+var errNoStore = engine.Errorf(engine.ErrConflict, "no key store yet: create one with floe server bootstrap")
 
 func (c *change) revoke(_ *engine.Nothing) error {
 	tx := c.tx

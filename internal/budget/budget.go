@@ -171,7 +171,7 @@ func Found() (total int64, from string) {
 }
 
 // cgroupLimit returns the least memory limit of the process's cgroup and its ancestors, in version
-// 2 or the memory controller of version 1. It returns 0 if there is none.
+// 2 or the memory controller of version 1. It returns 0 if none exists.
 func cgroupLimit(root string) int64 {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {

@@ -99,7 +99,7 @@ func location(name string) (*time.Location, error) {
 }
 
 // Next returns the first tick after a time, in UTC and in whole milliseconds. It is the zero time
-// if there is none before the year 10000.
+// if none exists before the year 10000.
 func (s *Schedule) Next(after time.Time) time.Time {
 	var next time.Time
 	if s.expr == nil {

@@ -33,7 +33,7 @@ const (
 type Due struct {
 	Run    []time.Time // ascending; at most one, except for CatchUpAll
 	Missed int         // ticks that do not run; for an expression, not all beyond 10,000 are counted
-	Next   time.Time   // the first tick afterwards; zero if there is none
+	Next   time.Time   // the first tick afterwards; zero if none exists
 }
 
 // Due returns the ticks after one time and up to another, by a catch-up rule. n is the maximum

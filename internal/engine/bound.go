@@ -107,7 +107,7 @@ func (tx *Tx) Worked(rows int) {
 func (tx *Tx) checkFull(m MachineID) {
 	w := tx.budget.spent.minus(tx.budget.before)
 	if w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
-		panic(fmt.Sprintf("shard %d, index %d: a timer of machine %d goes on although the command is full: %d rows with %d bytes",
+		panic(fmt.Sprintf("shard %d, index %d: a timer of machine %d continues although the command is full: %d rows with %d bytes",
 			tx.x.shard, tx.index, m, w.rows, w.bytes))
 	}
 }

@@ -73,7 +73,7 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	}
 	// Due work is done in parts: a Fire or a settlement is Full, and takes one more step.
 	if due := cmd.Machine == machineEngine && cmd.Kind == kindFire; due && w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
-		panic(fmt.Sprintf("shard %d, index %d: %s goes on although it is full: %d rows with %d bytes", x.shard, tx.index, name, w.rows,
+		panic(fmt.Sprintf("shard %d, index %d: %s continues although it is full: %d rows with %d bytes", x.shard, tx.index, name, w.rows,
 			w.bytes))
 	}
 }

@@ -191,7 +191,7 @@ func (it *Iter) Prev() bool {
 // fullKey returns a key of the machine as stored in the state.
 func (it *Iter) fullKey(k []byte) []byte {
 	if it.tx != nil {
-		panic("engine: rows of a batch can not be sought")
+		panic("engine: rows of a batch cannot be sought")
 	}
 	it.seek = append(append(it.seek[:0], it.front...), k...)
 	return it.seek

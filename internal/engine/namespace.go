@@ -309,7 +309,7 @@ func checkDeletable(name string) error {
 		return err
 	}
 	if name == DefaultNamespace {
-		return Errorf(ErrInvalid, "namespace %q can not be deleted: it always exists", name)
+		return Errorf(ErrInvalid, "namespace %q cannot be deleted: it always exists", name)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (r *Router) Scope(namespace string, maxPayload int) Scope {
 	return Scope{r, r.Place(namespace), maxPayload}
 }
 
-// handle returns the store of a primitive in a namespace, and makes it if there is none. A store
+// handle returns the store of a primitive in a namespace, and creates it if needed. A store
 // requested for each call is the same one each time and costs no memory. All stores of a primitive
 // must have one type.
 func handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {

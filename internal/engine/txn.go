@@ -168,7 +168,7 @@ func CheckWritable(namespace string) error {
 		return err
 	}
 	if IsSystem(namespace) {
-		return Errorf(ErrInvalid, "namespace %q is a system namespace and can not be written", namespace)
+		return Errorf(ErrInvalid, "namespace %q is a system namespace and cannot be written", namespace)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func (a *Audit) verifyRows() (rows int64, err error) {
 		}
 	}
 	for id, n := range foreign {
-		a.Reportf("%d rows of machine %d, which can not be", n, id)
+		a.Reportf("%d rows of machine %d, which cannot exist", n, id)
 	}
 	own.end(rows)
 	return rows, nil

@@ -133,7 +133,7 @@ func TestVerifyReports(t *testing.T) {
 		"receipt of nobody": {func(r *rig) { r.set(own+"s\x00\x05", []byte{1, 0}) }, "of shard 5: there are 2 shards"},
 		"unknown kind":      {func(r *rig) { r.set(own+"zz", nil) }, "is of no known kind"},
 		"unknown machine":   {func(r *rig) { r.set("\x00\x00\x03zz", nil) }, "1 rows of machine 3, which this program does not know"},
-		"impossible number": {func(r *rig) { r.set("\x00\x00\x63zz", nil) }, "1 rows of machine 99, which can not be"},
+		"impossible number": {func(r *rig) { r.set("\x00\x00\x63zz", nil) }, "1 rows of machine 99, which cannot exist"},
 		"short row":         {func(r *rig) { r.set("\x00\x00", nil) }, "row 0000 is too short"},
 	} {
 		t.Run(name, func(t *testing.T) {

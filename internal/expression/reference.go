@@ -26,7 +26,7 @@ var OperatorDocs = [][2]string{
 		"of numbers; + also joins two strings. Integers that leave 64 bits, and division by zero, are errors; / and ** give a number " +
 			"with a fraction"},
 	{"x[i], x.name, x[a:b]",
-		"an element or member, null if there is none; an index below 0 counts from the end; slices of strings count characters"},
+		"an element or member, null if none exists; an index below 0 counts from the end; slices of strings count characters"},
 	{"[a, b], {name: a}", "arrays and objects"},
 }
 
@@ -48,7 +48,7 @@ var functionDocs = map[string]string{
 	"join":        "the strings of an array in one, with the second argument between",
 	"min":         "the least of numbers, or of an array of numbers", "max": "the greatest of numbers, or of an array of numbers",
 	"mean":  "the mean of an array of numbers",
-	"first": "the first element, null if there is none", "last": "the last element, null if there is none",
+	"first": "the first element, null if none exists", "last": "the last element, null if none exists",
 	"keys":   "the names of the members of an object",
 	"values": "the values of the members of an object", "all": "whether the predicate holds for all elements",
 	"any":  "whether it holds for any",

@@ -31,7 +31,7 @@ var _ vfs.FS = (*FS)(nil)
 // name.
 type node struct {
 	dir       bool
-	below     string // name of the file under the pages; "" if there is none
+	below     string // name of the file under the pages; "" if none exists
 	belowSize int64
 
 	mu       sync.RWMutex // guards what follows
@@ -54,7 +54,7 @@ func (o *FS) Unwrap() vfs.FS { return nil }
 
 func notExist(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist} }
 
-// findLocked returns the node of a name; if there is none yet, it creates one from the file below.
+// findLocked returns the node of a name; if none exists yet, it creates one from the file below.
 func (o *FS) findLocked(op, name string) (*node, error) {
 	if n, known := o.nodes[name]; known {
 		if n == nil {

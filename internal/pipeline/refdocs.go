@@ -5,7 +5,7 @@ var tableDocs = map[string]string{
 	"job":               "The definition as a whole.",
 	"sources":           "Where records come from: each has one of `stream` and `ts`. One source may stand alone, without a list.",
 	"sources.stream":    "A stream of the job's namespace; its name alone is enough.",
-	"sources.watermark": "How event time of the source goes on.",
+	"sources.watermark": "How event time of the source advances.",
 	"sources.ts": "A field of a measurement. Points come as `{\"measurement\", \"value\", \"timestamp_ms\", \"tags\"}`, in " +
 		"the order of their times.",
 	"operators.filter": "Keeps the records for which a condition holds.",
@@ -19,7 +19,7 @@ var tableDocs = map[string]string{
 	"operators.aggregates": "One of several values that an `aggregate` computes: `value` is an object of them by their names, and " +
 		"`count` counts the records that have the field of one of them.",
 	"operators.kv_lookup": "Joins records with what KV has under a key.",
-	"operators.classify": "Gives records the tags of all rules that hold. A rule that can not be evaluated does not hold; no " +
+	"operators.classify": "Gives records the tags of all rules that hold. A rule that cannot be evaluated does not hold; no " +
 		"record is dropped. Rules that take too long with a record (see Expressions) do not hold either, and are an error of the " +
 		"record beside.",
 	"operators.rules": "A rule of `classify`.",
@@ -42,7 +42,7 @@ var keyDocs = map[string]string{
 	"job.description": "text", "job.version": "accepted, without effect",
 	"job.parallelism": "processors of a tick, 1-64; default 1; results do not depend on it",
 	"job.batch_size":  "records read at a time, 1-10,000; default 100",
-	"job.on_error":    "`stream` (default): a record that can not be worked with goes to `<job>.errors`; `fail`: it ends the job",
+	"job.on_error":    "`stream` (default): a record that cannot be processed goes to `<job>.errors`; `fail`: the job fails",
 	"job.stop_at": "`latest`: the job is completed when it has read what there was when it was submitted, or restored last; " +
 		"event time ends then, so all windows fire. Restored, it reads on: a window that gets more records fires again, with those " +
 		"alone; default `never`",

@@ -213,7 +213,7 @@ type Counts struct{ In, Out, Errors, Late, Dropped int64 }
 // first two bytes of a key are the number of the operator that was passed to Compile, big endian.
 // So the state of one operator can be dropped. Keys have at most 4 KiB.
 type State interface {
-	// Get returns a value, nil if there is none. It must not be changed and is valid until the end
+	// Get returns a value, nil if none exists. It must not be changed and is valid until the end
 	// of the tick.
 	Get(k []byte) ([]byte, error)
 	// Put and Delete do not keep k or v.

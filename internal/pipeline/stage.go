@@ -111,7 +111,7 @@ func (s *Stage) NewTick(state State, lookup Lookup, limits Limits, watermark int
 	return t
 }
 
-// Next returns the earliest watermark for which Advance has work. waits is false if there is none.
+// Next returns the earliest watermark for which Advance has work. waits is false if none exists.
 // Advance need not be called before that.
 func (s *Stage) Next(state State) (at int64, waits bool, err error) {
 	at = EndOfTime

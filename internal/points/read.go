@@ -234,7 +234,7 @@ func (c *Cursor) timesAt() int {
 }
 
 // Seek moves to the first run with at least the given series, which may be the current run. It
-// returns false if there is none.
+// returns false if none exists.
 func (c *Cursor) Seek(series uint32) bool {
 	if c.i < 0 && !c.Next() {
 		return false

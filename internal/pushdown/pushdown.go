@@ -39,7 +39,7 @@ type Partial[Series any] interface {
 	// follow the last rollup.
 	TakesRollups(everyMillis int64) bool
 	// Split returns the first time at or after t at which a bucket of the query begins, or the end
-	// of its range if there is none: rollups may replace the points before it.
+	// of its range if none exists: rollups may replace the points before it.
 	Split(t int64) int64
 	// Series returns a PartialSeries for s, and keeps nothing of s. The series counts as soon as it
 	// has a point. It returns a *StageError if the stages before the aggregation cost too much for

@@ -72,7 +72,7 @@ func (s *Shard) FirstIndex() uint64 {
 	return s.compacted.Index + 1
 }
 
-// LastIndex returns the index of the last entry, or the compacted index if there is none.
+// LastIndex returns the index of the last entry, or the compacted index if none exists.
 func (s *Shard) LastIndex() uint64 {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()

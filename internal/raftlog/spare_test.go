@@ -279,7 +279,7 @@ func (f noZerosFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// TestFailedRename: a spare file can not be made, or not be used. Nothing is lost, and the next
+// TestFailedRename: a spare file cannot be made, or not be used. Nothing is lost, and the next
 // attempt does without.
 func TestFailedRename(t *testing.T) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpRename, errorfs.OpReuseForWrite} {

@@ -21,7 +21,7 @@ func Valid(raw []byte) bool {
 	return end >= 0 && SkipSpace(raw, end) == len(raw)
 }
 
-// Member returns the value of an object's member, nil if there is none. Among several with the same
+// Member returns the value of an object's member, nil if none exists. Among several with the same
 // name the last one counts, as in most languages.
 func Member(raw []byte, name string) []byte {
 	if !Valid(raw) {
@@ -208,10 +208,10 @@ func TrimSpace(raw []byte) []byte { return bytes.Trim(raw, " \t\n\r") }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// SkipValue returns the end of the value that begins at i, -1 if there is none.
+// SkipValue returns the end of the value that begins at i, -1 if none exists.
 func SkipValue(raw []byte, i int) int { return skipValueIn(raw, i, 0) }
 
-// skipValueIn returns the end of the value that begins at i, -1 if there is none.
+// skipValueIn returns the end of the value that begins at i, -1 if none exists.
 func skipValueIn(raw []byte, i, depth int) int {
 	if i >= len(raw) || depth > MaxDepth {
 		return -1

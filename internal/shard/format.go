@@ -150,14 +150,14 @@ const unknownBuild = "an unnamed build"
 func (f *format) agree(c *Config) error {
 	var bad []string
 	if c.Shards != 0 && c.Shards != f.Shards {
-		bad = append(bad, fmt.Sprintf("was created with %d shards, not %d: the number can not be changed", f.Shards, c.Shards))
+		bad = append(bad, fmt.Sprintf("was created with %d shards, not %d: the number cannot be changed", f.Shards, c.Shards))
 	}
 	if c.NodeID != f.NodeID {
 		bad = append(bad, fmt.Sprintf("belongs to node %d, not %d", f.NodeID, c.NodeID))
 	}
 	have, want := slices.Sorted(slices.Values(f.Voters)), slices.Sorted(slices.Values(c.Voters))
 	if !slices.Equal(have, want) {
-		bad = append(bad, fmt.Sprintf("belongs to a cluster of the nodes %v, not %v: members can not be changed", have, want))
+		bad = append(bad, fmt.Sprintf("belongs to a cluster of the nodes %v, not %v: members cannot be changed", have, want))
 	}
 	if len(bad) > 0 {
 		return engine.Errorf(engine.ErrInvalid, "data directory %s %s", c.Dir, strings.Join(bad, "; "))

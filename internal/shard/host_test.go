@@ -308,7 +308,7 @@ func TestOpenRefuses(t *testing.T) {
 			must(t, writeFormat(fsys, "node", format{Version: 1, Shards: 2, NodeID: 1, Voters: []uint64{1}}))
 		}, "has format 1, a layout before the first release, written by an unnamed build; this program reads formats 2 to 3"},
 		{"other shards and node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards, c.NodeID = 3, 7 },
-			"was created with 2 shards, not 3: the number can not be changed; belongs to node 1, not 7; belongs"},
+			"was created with 2 shards, not 3: the number cannot be changed; belongs to node 1, not 7; belongs"},
 		{"damaged format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFile(fsys, "node/FORMAT", []byte("{")))
 		}, "FORMAT is damaged"},

@@ -182,7 +182,7 @@ func (h *Host) Meet(other Introduction) error {
 	switch {
 	case known && met.Directory != other.Directory:
 		return engine.Errorf(engine.ErrConflict,
-			"node %d comes with another data directory than before: it was wiped or exchanged, so it can not "+
+			"node %d comes with another data directory than before: it was wiped or exchanged, so it cannot "+
 				"know what it has promised; put the old one back", other.Node)
 	case known && met.Identity != other.Identity &&
 		(other.Boot <= met.Boot || !slices.Contains(shownTo(i.format.NodeID, other.Shown), shortRun(met.Run))):
@@ -206,7 +206,7 @@ func (h *Host) Meet(other Introduction) error {
 
 func olderCopy(other *Introduction, known uint64) error {
 	return engine.Errorf(engine.ErrConflict,
-		"node %d comes with an older copy of its data directory (start %d, start %d is known): it can not "+
+		"node %d comes with an older copy of its data directory (start %d, start %d is known): it cannot "+
 			"know what it has promised since; put the newest one back", other.Node, other.Boot, known)
 }
 

@@ -183,7 +183,7 @@ func TestForkedHistory(t *testing.T) {
 			for range c.forked {
 				three.start()
 				if err := three.meet(two); err != nil {
-					t.Fatalf("node 2 can not know: %v", err)
+					t.Fatalf("node 2 cannot know: %v", err)
 				}
 			}
 			one.start()

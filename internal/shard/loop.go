@@ -155,7 +155,7 @@ func (l *loop) goThrough(wakeAt int64) int64 {
 		s.host.fail(err)
 		return wakeAt
 	}
-	runtime.Gosched() // to the caller, who has the outcome
+	runtime.Gosched() // to the caller, which has the outcome
 	return wakeAt
 }
 

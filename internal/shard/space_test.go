@@ -370,7 +370,7 @@ func TestQuota(t *testing.T) {
 			continue
 		}
 		if n > 0 {
-			t.Errorf("the node left read-only though it can not write: %d bytes of ballast are missing", n)
+			t.Errorf("the node left read-only though it cannot write: %d bytes of ballast are missing", n)
 		}
 		f.try()
 	}

@@ -16,7 +16,7 @@ import (
 // a seed, so is a run. It is for simulators and offline checks, and for use by one goroutine.
 type Stepper struct{ host *Host }
 
-// OpenStepper opens a host that does nothing by itself. It has neither replayed the log into the
+// OpenStepper opens a host without goroutines. It has neither replayed the log into the
 // state nor campaigned for election.
 func OpenStepper(c Config) (*Stepper, error) {
 	c.manual = true

@@ -77,7 +77,7 @@ func (n *node) cut(s *raftStream, err error, lasting bool) {
 	n.mu.Unlock()
 	switch {
 	case tell:
-		n.peer.log.Warn("a node can not be reached", "node", n.member.ID, "addr", n.member.Addr, "reason", why, "unsaid", unsaid)
+		n.peer.log.Warn("a node cannot be reached", "node", n.member.ID, "addr", n.member.Addr, "reason", why, "unsaid", unsaid)
 	case ended:
 		n.peer.log.Info("a stream to a node has ended", "node", n.member.ID, "addr", n.member.Addr, "reason", why, "unsaid", unsaid)
 	}
@@ -102,7 +102,7 @@ func (n *node) refuses(from string, err error) {
 
 // silent is why a node counts as not alive although its stream is open: it may not know how to
 // reach this one.
-const silent = "nothing is heard of it"
+const silent = "no heartbeat from it"
 
 // listen logs once if a reachable node is silent, and once when it is well again.
 func (n *node) listen() {
@@ -128,7 +128,7 @@ func (n *node) listen() {
 	case again:
 		n.peer.log.Info("a node can be reached again", "node", n.member.ID, "addr", n.member.Addr, "unsaid", unsaid)
 	case tell:
-		n.peer.log.Warn("a node can not be heard", "node", n.member.ID, "addr", n.member.Addr, "reason", silent, "unsaid", unsaid)
+		n.peer.log.Warn("a node is silent", "node", n.member.ID, "addr", n.member.Addr, "reason", silent, "unsaid", unsaid)
 	}
 }
 
@@ -144,7 +144,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// isRefusal reports whether one of two nodes refuses the other: that does not resolve by itself.
+// isRefusal reports whether one of two nodes refuses the other: that does not resolve without an operator.
 func isRefusal(err error) bool {
 	var refusal *engine.Error
 	return errors.As(err, &refusal) || isFinal(err)
@@ -160,9 +160,9 @@ func (p *Peer) Problem(id uint64) string {
 	defer n.mu.Unlock()
 	switch r := &n.reach; {
 	case !r.open && r.failing != "":
-		return fmt.Sprintf("it can not be reached at %s: %s", n.member.Addr, r.failing)
+		return fmt.Sprintf("it cannot be reached at %s: %s", n.member.Addr, r.failing)
 	case !r.open:
-		return fmt.Sprintf("it can not be reached at %s yet", n.member.Addr)
+		return fmt.Sprintf("it cannot be reached at %s yet", n.member.Addr)
 	case n.left:
 		return "it has left"
 	case time.Since(n.heard) < aliveTime:

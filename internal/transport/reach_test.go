@@ -39,7 +39,7 @@ func TestReachIsToldOnce(t *testing.T) {
 			n.refuses("x", reasons[0])
 		}
 		if got := lines(); got != 2 {
-			t.Errorf("%d lines about a node that is refused and can not be reached, want 2", got)
+			t.Errorf("%d lines about a node that is refused and cannot be reached, want 2", got)
 		}
 		wait(t.Context(), time.Minute)
 		for i := range 600 {
@@ -84,7 +84,7 @@ func TestSilentNodeIsTold(t *testing.T) {
 		wait(t.Context(), 10*time.Minute)
 		p.Close()
 		wait(t.Context(), time.Minute) // the dial in progress outlasts it
-		if got := log.String(); !strings.Contains(got, "node=2") || !strings.Contains(got, "can not be reached") {
+		if got := log.String(); !strings.Contains(got, "node=2") || !strings.Contains(got, "cannot be reached") {
 			t.Errorf("after ten minutes of silence the log says %q", got)
 		}
 	})

@@ -266,7 +266,7 @@ type visitor struct {
 	grant *auth.Grant // of a client; nil: all permissions
 	from  string      // its address
 	near  bool        // the client is on this machine
-	whose string      // the key, or the address if there is none: the holder of shares
+	whose string      // the key, or the address if none exists: the holder of shares
 	tally *tally      // its calls
 	out   *outbox
 

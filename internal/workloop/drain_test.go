@@ -142,7 +142,7 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// TestDrainInAnOutage: the loop ends though it can not say what has become of a piece, and says
+// TestDrainInAnOutage: the loop ends though it cannot say what has become of a piece, and says
 // that. It had returned nil, long after its grace.
 func TestDrainInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -247,7 +247,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestOutage: a source that is away for hours is asked now and then, handlers whose leases can not
+// TestOutage: a source that is away for hours is asked now and then, handlers whose leases cannot
 // be renewed are cancelled, and what they have done is said when it is back, if it is still theirs.
 func TestOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -193,7 +193,7 @@ const (
 	MissingPass OnMissing = "pass" // leave the record as it is
 	MissingDrop OnMissing = "drop"
 	MissingNull OnMissing = "null" // the field is null
-	MissingFail OnMissing = "fail" // the record is one that the operator can not work with
+	MissingFail OnMissing = "fail" // the record is one that the operator cannot process
 )
 
 // Classify adds the tags of all matching rules to a record. It drops none.

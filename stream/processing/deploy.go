@@ -84,7 +84,7 @@ func (s *Store) apply(ctx context.Context, name string, definition []byte, opts 
 	return done, false, nil
 }
 
-// only returns the job of a name that is not cancelled, "" if there is none. Errors: ErrConflict if
+// only returns the job of a name that is not cancelled, "" if none exists. Errors: ErrConflict if
 // there are several.
 func (s *Store) only(ctx context.Context, name string) (id JobID, err error) {
 	for j, err := range s.All(ctx, Named(name)) {

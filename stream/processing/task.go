@@ -372,7 +372,7 @@ func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*st
 	if t.crowd.is {
 		most = min(most, t.crowded().records)
 	}
-	spoiled := "" // why the one record that a step reads can not be worked with
+	spoiled := "" // why the one record that a step reads cannot be processed
 	for limit := most; ; limit = max(limit/2, 1) {
 		s, err := t.try(ctx, v, stg, in, limit, spoiled)
 		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {

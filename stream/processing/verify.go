@@ -243,7 +243,7 @@ func (v *verifier) verifySavepoints() error {
 	}
 	err = v.Scan([]byte{rowChunk}, []byte{rowChunk + 1}, func(k, value []byte) error {
 		if len(k) != 1+refLen+8+4 || readChunk(value, func(byte, []byte, []byte) {}) != nil {
-			v.Reportf("processing: chunk %x can not be read", k)
+			v.Reportf("processing: chunk %x cannot be read", k)
 			return nil
 		}
 		chunks[string(k[1:len(k)-4])]--

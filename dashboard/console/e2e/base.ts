@@ -326,7 +326,7 @@ test('refresh: it stops for a dialog, for selected text, in a hidden tab and whe
   await expect.poll(() => p.url()).not.toContain('refresh')
 })
 
-test('an update: what the tab can not load any more says so, and a reload goes on where one is', async () => {
+test('an update: what the tab cannot load any more says so, and a reload goes on where one is', async () => {
   const p = await open(at.root + '#/shop/overview')
   await settled(p)
   allow(/ERR_FAILED|dynamically imported|Failed to load/)
@@ -339,7 +339,7 @@ test('an update: what the tab can not load any more says so, and a reload goes o
   expect(p.url()).toBe(at.root + '#/shop/kv')
 })
 
-test('freshness: a node that can not be reached leaves what was read, and comes back', async () => {
+test('freshness: a node that cannot be reached leaves what was read, and comes back', async () => {
   const screens = [
     ['#/shop/ts/cpu?range=15m', 'usage'],
     ['#/shop/queues', 'mail'],

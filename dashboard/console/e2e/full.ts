@@ -18,7 +18,7 @@ test('every screen: a link to it opens it, and it is the same after a reload', {
   expect(wrong).toEqual([])
 })
 
-test('every screen: a node that can not be reached blanks nothing, what is shown says its age, and it comes back', { timeout: 240_000 }, async () => {
+test('every screen: a node that cannot be reached blanks nothing, what is shown says its age, and it comes back', { timeout: 240_000 }, async () => {
   const wrong: string[] = []
   for (const [name, hash] of views.filter(([, h]) => h.startsWith('#/shop/'))) {
     const p = await open(at.root + (await address(hash)), { clock: true })

@@ -61,7 +61,7 @@ test('kv: write, edit with its expiry kept, conflict, delete', async () => {
   expect((await api('/kv/namespaces/shop/keys/e2e%2Fone%20two')).status).toBe(404)
 })
 
-test('kv: bytes that are no text, keys that paths can not hold, awkward keys', async () => {
+test('kv: bytes that are no text, keys that paths cannot hold, awkward keys', async () => {
   const p = await open(at.root + '#/shop/kv/picture.png')
   await p.getByText('89 50 4e 47').waitFor()
   expect(await p.getByRole('button', { name: 'Edit' }).isDisabled()).toBe(true)

@@ -147,7 +147,7 @@ test('workflows: a run with its path and timeline, start, cancel, disable and en
   for (const verb of ['Disable', 'Enable']) {
     await p.getByRole('button', { name: verb, exact: true }).click()
     await p.getByRole('dialog').getByRole('button', { name: verb, exact: true }).click()
-    await p.getByText(`Workflow order is ${verb.toLowerCase()}d.`).waitFor()
+    await p.getByText(`Workflow order ${verb.toLowerCase()}d.`).waitFor()
   }
 })
 

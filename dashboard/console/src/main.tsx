@@ -34,7 +34,7 @@ async function boot() {
       if (!token.get() && !atLogin()) replace(formatRoute({ ns: '', screen: 'login', id: [], query: { next: location.hash } }))
     } else void joinTabs(sessionOver)
   } catch {
-    // A node that can not be reached, or does not know of keys: the screens say so, or are open.
+    // A node that cannot be reached, or has no keys: the screens report the one and open for the other.
   }
   render(
     <QueryClientProvider client={client}>

@@ -345,7 +345,7 @@ export const strings = {
     seen: 'Seen',
     message: 'Message',
     deadline: 'Deadline',
-    nobody: 'none',
+    noConsumer: 'none',
     over: 'over',
     part: 'Part.',
     follow: 'Follow',

@@ -55,7 +55,7 @@ func parseTag(b []byte) (Tag, error) {
 	return Tag{unescaped(b[:end], true), unescaped(value, true)}, nil
 }
 
-// partEnd returns the index of the first unescaped c, or len(b) if there is none.
+// partEnd returns the index of the first unescaped c, or len(b) if none exists.
 func partEnd(b []byte, c byte) int {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {

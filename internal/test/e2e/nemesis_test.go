@@ -60,7 +60,7 @@ func newNemesis(c *cluster, seed uint64) *nemesis {
 
 func (n *nemesis) node() uint64 { return nodes[n.rng.IntN(len(nodes))] }
 
-// leader returns the leader of some shard, or any node if there is none.
+// leader returns the leader of some shard, or any node if none exists.
 func (n *nemesis) leader() uint64 {
 	if node := n.cluster.leader(engine.ShardID(n.rng.IntN(n.cluster.shards)), 0); node != 0 {
 		return node

@@ -42,7 +42,7 @@ func TestMisconfiguredNode(t *testing.T) {
 	}{
 		"wrong addresses": {func(t *testing.T, c *floe.Config) {
 			c.Peers[0].Addr, c.Peers[1].Addr = machinetest.FreeAddr(t), machinetest.FreeAddr(t)
-		}, "connection refused", "nothing is heard of it"},
+		}, "connection refused", "no heartbeat from it"},
 		"swapped addresses": {func(_ *testing.T, c *floe.Config) {
 			c.Peers[0].Addr, c.Peers[1].Addr = c.Peers[1].Addr, c.Peers[0].Addr
 		}, "this is node 2, not 1", "this is node 1, not 2"},

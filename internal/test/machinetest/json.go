@@ -16,7 +16,7 @@ func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 	of := p.Command(cmd.Kind)
 	shown, err := of.Show(nil, cmd, true)
 	if err != nil {
-		t.Errorf("%s %s: %x can not be shown: %v", p.Name, of.Name, cmd.Body, err)
+		t.Errorf("%s %s: %x cannot be shown: %v", p.Name, of.Name, cmd.Body, err)
 		return
 	}
 	if !utf8.Valid(cmd.Body) && bytes.Contains(shown, []byte("\uFFFD")) {

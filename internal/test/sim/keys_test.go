@@ -155,7 +155,7 @@ func (c *keyClient) txn(store *kv.Store, register, number string) {
 	}
 	res, err := engine.NewTxn(c.router, store.Namespace(), maxValue).Do(ops...).Commit(ctx)
 	if err == nil && fails {
-		c.sim.failf("a transaction with an operation that can not succeed was committed")
+		c.sim.failf("a transaction with an operation that cannot succeed was committed")
 	}
 	e := kv.Event{Type: kv.EventPut, Key: register, Value: []byte(v)}
 	if err != nil {

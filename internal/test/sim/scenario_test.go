@@ -146,7 +146,7 @@ func ignoring(err, ignored error) error {
 	return err
 }
 
-// latestLeader returns the leader of a shard in the latest term, nil if there is none.
+// latestLeader returns the leader of a shard in the latest term, nil if none exists.
 func (s *sim) latestLeader(id engine.ShardID) (leader *node) {
 	term := uint64(0)
 	for _, n := range s.nodes {

@@ -258,7 +258,7 @@ func (c *actionClient) noted(e *check.RunEnd, err error) error {
 	return err
 }
 
-// one returns a run invoked by the client, "" if there is none.
+// one returns a run invoked by the client, "" if none exists.
 func (c *actionClient) one(which int) action.RunID {
 	if len(c.mine[which]) == 0 {
 		return ""

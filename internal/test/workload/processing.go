@@ -113,7 +113,7 @@ func (p *pipeClient) create(name string, partitions int) bool {
 	})
 }
 
-// theJob returns the job with a name, "" if there is none. A submission of unknown outcome may
+// theJob returns the job with a name, "" if none exists. A submission of unknown outcome may
 // create several; all but the first are cancelled.
 func theJob(jobs *processing.Store, name string) (first processing.JobID, err error) {
 	ctx := context.Background()

@@ -39,7 +39,7 @@ export interface Call {
 export interface Answer<T> {
   data: T
   lossy: boolean // bytes that are no UTF-8 were replaced
-  next: string // the parameter and value that go on behind this, "after=..."; '': that is all
+  next: string // the parameter and value of the next page, "after=..."; '': that is all
   hint: string
   at: number // when it was read, by this clock
 }

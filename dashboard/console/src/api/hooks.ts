@@ -81,7 +81,7 @@ export interface ReadOptions extends Pick<Call, 'raw'> {
   body?: string // of a read that is a POST: a query
 }
 
-/** Reads an endpoint now and every so many ms while somebody looks. */
+/** Reads an endpoint now, and every so many ms while the page is visible. */
 export function useRead<K extends keyof Routes & string>(
   route: K,
   args: Record<string, string | number | boolean | undefined>,
@@ -133,7 +133,7 @@ export interface WriteArgs {
   body?: string
 }
 
-/** Makes a write: once, never again by itself. Then what it may have changed is read again. */
+/** Makes a write once, without retries. Then everything it may have changed is read again. */
 export function useWrite<K extends keyof Routes & string>(route: K, touched: readonly string[], done?: (data: Routes[K], w: WriteArgs) => void) {
   const queries = useQueryClient()
   return useMutation<Answer<Routes[K]>, ApiError, WriteArgs>({
@@ -153,10 +153,10 @@ export function invalidate(queries: QueryClient, parts: readonly string[]) {
   return queries.invalidateQueries({ predicate: q => parts.some(p => String(q.queryKey[0]).includes(p)) })
 }
 
-/** How often somebody has asked for everything to be read again: for what is no read of useRead. */
+/** Counts requests to read everything again, for readers that do not use useRead. */
 export const refreshes = store(0)
 
-/** Goes on after a session has ended. What the key before has read stays on the screen until it is read again: dialogs hang on it, with what was typed in them. */
+/** Continues after a session has ended. Data read with the previous key stays on screen until it is read again, because open dialogs depend on it. */
 export function resume() {
   client.removeQueries({ type: 'inactive' })
   asking.set(false)

@@ -1,6 +1,6 @@
 // JSON as it was written: the spelling of numbers, the order of members and members that are there twice survive.
 
-/** A part of an answer that is somebody's own JSON, as its source text. */
+/** User JSON within a response, as its source text. */
 export class RawJSON {
   constructor(readonly text: string) {}
   toString() {
@@ -44,7 +44,7 @@ class Cursor {
 
 /**
  * Parses an answer of the API. What stands at one of the paths ("output", "step_results.*.output", "*.input") becomes a RawJSON; null there stays null.
- * Integers that a number can not hold become strings with their digits.
+ * Integers that a number cannot hold become strings with their digits.
  */
 export function parseRaw(text: string, paths: readonly string[] = []): unknown {
   const patterns = paths.map(p => p.split('.'))
@@ -121,7 +121,7 @@ function expect(c: Cursor, of: string): string {
   return got
 }
 
-/** Goes over one value. It only counts brackets: the node has made the answer, and what somebody has stored may be nested as deeply as they like. */
+/** Goes over one value. It only counts brackets: the node has made the answer, and stored values may be nested to any depth. */
 function skip(c: Cursor) {
   let depth = 0
   do {

@@ -36,7 +36,7 @@ function decode(part: string): string {
   try {
     return decodeURIComponent(part)
   } catch {
-    return part // somebody has typed a lone %
+    return part // a lone % was typed
   }
 }
 

@@ -11,7 +11,7 @@ export type Wait = 'signal' | 'timer' | 'poll' | 'child'
 
 export interface Segment {
   from: number
-  to: number // of what goes on: now
+  to: number // of an open interval: now
   kind: 'work' | 'wait' | 'retry' | 'undo'
 }
 
@@ -123,7 +123,7 @@ export interface Stretch {
   folded: boolean
 }
 
-/** Cuts the axis: a stretch that is longer than a fifth of the whole is folded if nothing happens in it and nobody works. */
+/** Cuts the axis: a stretch that is longer than a fifth of the whole is folded if nothing happens in it and no step is working. */
 export function fold(events: readonly { timestamp: number }[], from: number, to: number, all: readonly Bar[] = []): Stretch[] {
   const works = (a: number, b: number) => all.some(bar => bar.segments.some(s => s.kind !== 'wait' && s.kind !== 'retry' && s.from < b && s.to > a))
   const span = to - from

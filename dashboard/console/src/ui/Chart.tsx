@@ -82,7 +82,7 @@ function axisTimes(splits: readonly number[], zone: 'local' | 'utc'): string[] {
   })
 }
 
-/** While nobody points at a time, the legend has the newest values. */
+/** Without a pointer over the chart, the legend shows the newest values. */
 function showLast(u: uPlot) {
   const last = (u.data[0]?.length ?? 0) - 1
   if ((u.cursor.left ?? -1) < 0 && last >= 0) u.setLegend({ idx: last }, false)

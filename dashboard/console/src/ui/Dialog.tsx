@@ -70,7 +70,7 @@ export function Dialog({
   )
 }
 
-/** Asks before something that can not be undone. The focus is on Cancel. */
+/** Asks before something that cannot be undone. The focus is on Cancel. */
 export function Confirm(p: {
   title: string
   children: ComponentChildren

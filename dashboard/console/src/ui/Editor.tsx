@@ -63,7 +63,7 @@ const look = EditorView.theme({
   '.q-comment': { color: 'var(--text-2)' },
 })
 
-/** What is put in the place of selected text; null: nothing that the browser would do by itself. */
+/** What is put in the place of selected text; null: nothing that the browser would do anyway. */
 function replacement(e: InputEvent): string | null {
   if (e.inputType === 'insertParagraph' || e.inputType === 'insertLineBreak') return '\n'
   if (e.inputType.startsWith('delete')) return ''

@@ -57,7 +57,7 @@ interface QueryProps<T> {
   children: (data: T, answer: Answer<T>) => ComponentChildren
   empty?: (data: T) => boolean
   whenEmpty?: ComponentChildren
-  missing?: ComponentChildren // instead of the error when there is none such
+  missing?: ComponentChildren // instead of the error if the thing does not exist
 }
 
 /** What a read has brought, with everything that may have come between: see Condition. */

@@ -24,7 +24,7 @@ interface Props {
   file?: string
 }
 
-/** Bytes that somebody has stored, as they are: JSON by its tokens, text, hex or base64. */
+/** Stored bytes as they are: JSON by its tokens, text, hex or base64. */
 export function Payload({ text, label, size, lossy, base64, file = 'payload' }: Props) {
   const [mode, setMode] = useState<Mode>('auto')
   const [wrap, setWrap] = useState(true)

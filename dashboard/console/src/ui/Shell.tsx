@@ -77,7 +77,7 @@ export function Shell() {
     if (!active || active === document.body || active.closest('.side')) requestAnimationFrame(focus)
   }, [route.screen])
 
-  // Whoever is sent the address sees what is seen here, at rest if it is at rest.
+  // The address reproduces this view for others, paused if it is paused.
   const usual = useStore(cadence)
   const mode = useMode()
   useEffect(() => {

@@ -12,7 +12,7 @@ const words = strings.words
 interface Props {
   events: readonly Event[]
   from: number
-  to: number // 0: it goes on
+  to: number // 0: still open
   failed: ReadonlySet<string> // steps whose last outcome is no success: events do not say it
   selected: string
   select: (step: string) => void

@@ -8,7 +8,7 @@ export const useShards = () => useRead('GET /api/v1/console/shards', {}, 5000)
 
 export const unled = (shards: readonly Shard[]) => shards.filter(s => s.leader === 0)
 
-/** Of which shards nobody can read or write anything: said on every screen, as what it shows may be of one of them. */
+/** Shards without a leader, shown on every screen, because its data may be in one of them. */
 export function Unled() {
   const shards = useShards().data?.data ?? []
   const without = unled(shards).map(s => s.id)

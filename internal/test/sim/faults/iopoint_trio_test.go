@@ -148,7 +148,7 @@ func (t *trio) deliver(m trioMessage) {
 	var err error
 	switch {
 	case lost:
-		err = errors.New("the receiver can not be reached")
+		err = errors.New("the receiver cannot be reached")
 	case m.rows == nil:
 		err = to.call(func() error {
 			to.stepper.Host().Receive(m.shard, []*raftpb.Message{m.msg})

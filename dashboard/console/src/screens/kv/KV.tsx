@@ -45,7 +45,7 @@ function grouped(items: readonly Item[], prefix: string, separator: string): Row
   return rows
 }
 
-/** Pages behind the first one, as far as somebody has scrolled. */
+/** Pages behind the first one, as far as the list was scrolled. */
 function usePages(ns: string, prefix: string, first: Routes['GET /api/v1/kv/namespaces/:namespace/keys'] | undefined) {
   const [more, setMore] = useState<{ keys: Item[]; cursor: string; start: string } | null>(null)
   const [problem, setProblem] = useState<ApiError | null>(null)

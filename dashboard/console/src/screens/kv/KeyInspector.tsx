@@ -27,7 +27,7 @@ const words = strings.words
 export type KeyDetail = Routes['GET /api/v1/kv/namespaces/:namespace/keys/:key']
 
 const keyRoute = 'GET /api/v1/kv/namespaces/:namespace/keys/:key'
-/** Paths can not hold these: browsers take them for steps in the path. */
+/** Paths cannot hold these: browsers treat them as path segments. */
 const unopenable = (key: string) => key === '.' || key === '..'
 
 export function KeyInspector({ ns, name, close }: { ns: string; name: string; close: () => void }) {

@@ -5,7 +5,7 @@ import { useStore } from '../../lib/store'
 import { strings } from '../../strings'
 import { KeyForm } from './Login'
 
-/** Asks for a key over what is open. It is hidden for that long, as whoever comes now may not be who has opened it, but nothing of it is lost. */
+/** Asks for a key on top of the open page. The page is hidden meanwhile, because another person may sign in, but keeps its state. */
 export default function Again() {
   const ref = useRef<HTMLDialogElement>(null)
   const signedIn = useStore(token) !== ''

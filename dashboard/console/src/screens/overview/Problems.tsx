@@ -35,7 +35,7 @@ function reasons(missing: List['partial']): string {
   return [...whats].map(([error, what]) => `${what.join(', ')} (${error})`).join('; ')
 }
 
-/** What the node finds wrong in a namespace: what somebody who was woken up wants to read first. */
+/** Problems in a namespace: what an operator on call reads first. */
 export function Problems({ ns }: { ns: string }) {
   const q = useRead('GET /api/v1/console/problems', { namespace: ns }, 5000, { keep: true })
   const n = q.data?.data.problems.length ?? 0

@@ -141,7 +141,7 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
                   <td class="mono">
                     <a href={link('streams', [stream], { msg: `${m.id_ms}-${m.id_seq}` })}>{`${m.id_ms}-${m.id_seq}`}</a>
                   </td>
-                  <td class="mono">{m.consumer || <span class="dim">{words.nobody}</span>}</td>
+                  <td class="mono">{m.consumer || <span class="dim">{words.noConsumer}</span>}</td>
                   <td class={m.deliveries > 1 ? 'num warn' : 'num'}>{count(m.deliveries)}</td>
                   <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">{words.over}</span>}</td>
                 </tr>

@@ -26,7 +26,7 @@ const preview = 400
 
 /** Partitions are appended to beside each other: what has an earlier id than the last one seen may come a little after it. */
 const overlapMillis = 2000
-const mostPages = 5 // in a row while following: then it is drawn, and goes on
+const mostPages = 5 // in a row while following: then it is drawn, and reading continues
 
 /** The read of the last messages, which the tape shares. */
 export const lastMessages = (name: string, ns: string, partition: string) => ({
@@ -168,7 +168,7 @@ function useFollow(
     if (gap === false || !begun) return
     const leave = new AbortController()
     let timer: ReturnType<typeof setTimeout>
-    let next = '' // where to go on, if there is more than was read in a row
+    let next = '' // where to continue, if more is left than one batch
     const read = async () => {
       try {
         let at: { from: string } | { after: string } = next ? { after: next } : { from: `${Math.max(0, last.current - overlapMillis)}-0` }

@@ -24,7 +24,7 @@ export type Worker = Routes['GET /api/v1/workers'][number]
 const amber = 30_000
 const red = 90_000
 
-/** How long ago a worker was heard of, with a warning when that is long. */
+/** Time since the last heartbeat of a worker, with a warning if it is long. */
 export function Heartbeat({ at }: { at: number }) {
   useNow()
   const age = serverNow() - at

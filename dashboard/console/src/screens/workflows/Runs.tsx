@@ -41,7 +41,7 @@ export function Took({ run }: { run: { status: string; started_at: number; durat
   return <>{duration(isOver(run.status) ? run.duration_ms : Math.max(0, serverNow() - run.started_at))}</>
 }
 
-/** The runs of a workflow, or of all: the newest first, more as somebody scrolls. */
+/** The runs of a workflow, or of all: the newest first, more on scrolling. */
 export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
   const { query } = useRoute()
   const status = query['status'] ?? ''

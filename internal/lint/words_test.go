@@ -1,0 +1,87 @@
+package lint
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// phrases must not come back. Each has the words to use instead.
+var phrases = []struct{ pattern, instead string }{
+	{`(of|by|to|for) whom`, "name the actor: the caller, the consumer"},
+	{`whoever`, "name the actor: any client, the caller"},
+	{`(some|no|every|any)body`, "name the actor: a client, no worker, all members"},
+	{`there is none`, "if it does not exist; or nil, zero, empty"},
+	{`(is|are|was|were|be) told`, "receives, is notified of, is set to"},
+	{`(hears?|heard) (of|from)`, "receives, last heartbeat"},
+	{`who (has|asks|wants|is|may|can)`, "name the actor"},
+	{`what (there is|is to be|is had)`, "name the thing"},
+	{`goes on`, "continues, proceeds"},
+	{`go on`, "continue, proceed, resume"},
+	{`by itself`, "automatically; alone"},
+	{`died of`, "reason"},
+	{`can not`, "cannot"},
+	{`as far as it is`, "if"},
+	{`said every`, "sent every"},
+}
+
+// TestWords: documents, comments, errors and help texts, and the texts of the console, do not use
+// phrases that read as if translated.
+func TestWords(t *testing.T) {
+	var all []string
+	for _, p := range phrases {
+		all = append(all, p.pattern)
+	}
+	any := regexp.MustCompile(`(?i)\b(` + strings.Join(all, "|") + `)\b`)
+	for _, name := range tracked(t) {
+		if !worded(name) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			found := any.FindString(line)
+			if found == "" {
+				continue
+			}
+			for _, p := range phrases {
+				if regexp.MustCompile(`(?i)^` + p.pattern + `$`).MatchString(found) {
+					t.Errorf("%s:%d: %q: write %s", name, i+1, found, p.instead)
+				}
+			}
+		}
+	}
+}
+
+// worded reports whether the texts of a file are checked: documents, product code and the console.
+func worded(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "dashboard/console/dist/"), name == "CHANGELOG.md", strings.HasPrefix(name, "internal/test/"),
+		strings.HasPrefix(name, "dashboard/console/e2e/"), strings.HasPrefix(name, "dashboard/console/test/"),
+		strings.HasSuffix(name, "_test.go"), strings.Contains(name, "/testdata/"), strings.HasPrefix(name, "internal/lint/"):
+		return false
+	}
+	switch path.Ext(name) {
+	case ".go", ".md", ".ts", ".tsx":
+		return true
+	}
+	return false
+}
+
+// tracked returns the files that git tracks.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	git := exec.Command("git", "ls-files", "-z")
+	git.Dir = root
+	out, err := git.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+}
