@@ -29,7 +29,7 @@ func TestNodeGoes(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if err := s.run(ctx, quiet); err != nil {
+			if err := together(ctx, 1, func(ctx context.Context, _ int) error { return s.run(ctx, quiet) }); err != nil {
 				t.Errorf("node %d: %v", i+1, err)
 			}
 		}()
@@ -38,6 +38,7 @@ func TestNodeGoes(t *testing.T) {
 			<-ended
 		}
 		t.Cleanup(stops[i])
+		until(t, func() bool { return listens(s.addr) })
 	}
 
 	v := newVisitor(t)
@@ -59,6 +60,15 @@ func TestNodeGoes(t *testing.T) {
 	until(t, func() bool { return status(node3, lamp.ID) == paid })
 	v.post(node3+"/admin/orders/"+sofa+"/decision", url.Values{"decision": {"approve"}}, http.StatusOK, new(map[string]string))
 	until(t, func() bool { return status(node2, sofa) == paid })
+}
+
+// listens reports whether a program accepts connections at an address.
+func listens(addr string) bool {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
 }
 
 // freeAddr returns an address that no program listens on.
