@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// adminPage is what the shop's staff sees.
+// adminPage is the page for the shop's staff.
 type adminPage struct {
 	Node    uint64   `json:"node"`
 	Revenue chart    `json:"revenue"`
@@ -47,7 +47,7 @@ func (s *shop) getAdmin(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, "admin", view{Title: "Admin", Data: page})
 }
 
-// postDecision approves or rejects a large order: the signal that its workflow waits for.
+// postDecision approves or rejects a large order, by the signal that its workflow waits for.
 func (s *shop) postDecision(w http.ResponseWriter, r *http.Request) error {
 	payload := `{"outcome":"success"}`
 	switch r.PostFormValue("decision") {

@@ -30,7 +30,7 @@ type offer struct {
 	Stock int `json:"stock"`
 }
 
-// catalog is the assortment of a new shop.
+// catalog has the products of a new shop.
 var catalog = []offer{
 	{product{"cup", "Cup", "Stoneware, 300 ml, glazed by hand.", 1200}, 40},
 	{product{"lamp", "Lamp", "A desk lamp of brass and linen.", 8900}, 10},
@@ -54,8 +54,8 @@ func (s *shop) stockUp(ctx context.Context) error {
 	return nil
 }
 
-// offers returns the catalog as this node's replica has it. A visitor gets it even while the
-// cluster has no leader; the checkout decides what is in stock.
+// offers returns the catalog from the node's own replica, which may lag but answers without a
+// leader. The checkout does not rely on it.
 func (s *shop) offers(ctx context.Context) (all []offer, err error) {
 	var keys []string
 	for e, err := range kv.JSON[product](s.replica()).Scan(ctx, kv.Prefix(productKey(""))) {

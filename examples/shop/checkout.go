@@ -34,23 +34,23 @@ const (
 	cancelled = "cancelled"
 )
 
-// event is a record of the stream orders: what has happened to an order.
+// event is a record of the stream orders: an order has reached a state.
 type event struct {
-	Type  string `json:"type"` // the new state
+	Type  string `json:"type"` // the state
 	Order string `json:"order"`
 	Lines []line `json:"lines"`
 }
 
 const orderStream = "orders"
 
-// told returns the operation that appends an event.
-func told(o order) (stream.OpOf[stream.Appended], error) {
+// eventOp returns the operation that appends the event of an order's state.
+func eventOp(o order) (stream.OpOf[stream.Appended], error) {
 	payload, err := json.Marshal(event{o.Status, o.ID, o.Lines})
 	return stream.AppendOp(orderStream, stream.Message{Key: o.ID, Payload: payload}), err
 }
 
-// started returns the operation that starts the workflow of an order.
-func started(o order, card string) (workflow.OpOf[workflow.Started], error) {
+// startOp returns the operation that starts the workflow of an order.
+func startOp(o order, card string) (workflow.OpOf[workflow.Started], error) {
 	input, err := json.Marshal(map[string]any{"order": o.ID, "email": o.Email, "cents": o.Total, "card": card})
 	return workflow.StartOp("order", input, workflow.UseID(workflow.RunID(o.ID))), err
 }
@@ -72,12 +72,12 @@ func (s *shop) checkout(ctx context.Context, id, email, card string, total cents
 // the event, starts the workflow and takes the goods from the stock, or does nothing. It is refused
 // with ErrConflict if the cart, a price or the order has changed since it was read.
 func (s *shop) place(ctx context.Context, id, email, card string, total cents) (order, error) {
-	if o, err := s.orders().Get(ctx, orderKey(id)); !errors.Is(err, floe.ErrNotFound) {
-		return o, err
-	}
 	q, err := s.quote(ctx, id)
 	if err != nil {
 		return order{}, err
+	}
+	if o, err := s.orders().Get(ctx, orderKey(id)); !errors.Is(err, floe.ErrNotFound) {
+		return o, err // it is a repeat
 	}
 	if len(q.Lines) == 0 {
 		return order{}, &refusal{http.StatusConflict, "The cart is empty."}
@@ -86,11 +86,11 @@ func (s *shop) place(ctx context.Context, id, email, card string, total cents) (
 		return order{}, &refusal{http.StatusConflict, fmt.Sprintf("The cart now costs %v. Please look at it again.", q.Total)}
 	}
 	o := order{ID: id, Email: email, Lines: q.Lines, Total: q.Total, Status: placed, PlacedAt: time.Now()}
-	appended, err := told(o)
+	appended, err := eventOp(o)
 	if err != nil {
 		return order{}, err
 	}
-	run, err := started(o, card)
+	run, err := startOp(o, card)
 	if err != nil {
 		return order{}, err
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/floedb/floe"
 )
 
-// TestNodeGoes: three nodes serve one shop. One of them closes while an order waits for approval;
-// the others take orders and finish the one that waits.
-func TestNodeGoes(t *testing.T) {
+// TestNodeCloses: three nodes serve one shop. One of them closes while an order waits for approval.
+// The others take orders and complete the waiting one.
+func TestNodeCloses(t *testing.T) {
 	var at []string
 	var peers []floe.Peer
 	for i := range 3 {

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// task is the input of the actions; each uses some of it. See order.yaml.
+// task is the input of all actions; each uses some of its fields. See order.yaml.
 type task struct {
 	Order    string `json:"order"`
 	Cents    cents  `json:"cents"`
@@ -87,7 +87,7 @@ func (s *shop) end(ctx context.Context, id string, change func(*order) []floe.Op
 	}
 	o := e.Value
 	effects := change(&o)
-	appended, err := told(o)
+	appended, err := eventOp(o)
 	if err != nil {
 		return err
 	}

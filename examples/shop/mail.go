@@ -11,7 +11,7 @@ const mailQueue = "mail"
 
 // mail is a message of the queue.
 type mail struct {
-	ID      string `json:"id"` // as the Message-ID, by which mail servers drop repeats
+	ID      string `json:"id"` // for the Message-ID, by which a mail server detects repeats
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 }
@@ -24,8 +24,8 @@ func mailOf(o order) mail {
 	return m
 }
 
-// deliver sends mails until ctx ends. A mail that fails is retried with a back-off, and is a dead
-// letter after 10 attempts, which the dashboard shows and requeues.
+// deliver sends mails until ctx ends. A failed mail is retried with a back-off and becomes a dead
+// letter after 10 attempts. The dashboard lists dead letters and requeues them.
 func (s *shop) deliver(ctx context.Context) error {
 	return s.mails().Consume(ctx, mailQueue, func(ctx context.Context, m queue.MessageOf[mail]) error {
 		return s.send(ctx, m.Value)

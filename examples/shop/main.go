@@ -51,7 +51,7 @@ func (s site) run(ctx context.Context, log *slog.Logger) (err error) {
 	if s.node.NodeID != 0 {
 		log = log.With("node", s.node.NodeID)
 	}
-	listener, err := net.Listen("tcp", s.addr)
+	listener, err := net.Listen("tcp", s.addr) // first: it fails at once if the port is taken
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (s site) run(ctx context.Context, log *slog.Logger) (err error) {
 	return shop.run(ctx, listener)
 }
 
-// together calls f for 0 to n-1 concurrently and returns when all calls have returned. The first
-// one to return ends the context of the others.
+// together calls f concurrently for 0 to n-1 and returns when all calls have returned. The first to
+// return cancels the context of the others.
 func together(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -81,7 +81,7 @@ func together(ctx context.Context, n int, f func(ctx context.Context, i int) err
 	}
 	var all error
 	for range n {
-		if err := <-ended; !errors.Is(err, context.Canceled) { // which is a stop before the shop was open
+		if err := <-ended; !errors.Is(err, context.Canceled) { // stopped before the shop was open
 			all = errors.Join(all, err)
 		}
 		stop()

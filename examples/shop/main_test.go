@@ -83,7 +83,7 @@ func (s *open) wantStock(t *testing.T, v visitor, sku string, want int) {
 	}
 }
 
-// visitor is a customer with a cart, or somebody of the staff.
+// visitor is a browser with its own cart.
 type visitor struct {
 	t      *testing.T
 	client *http.Client
@@ -100,7 +100,7 @@ func newVisitor(t *testing.T) visitor {
 	return visitor{t, &http.Client{Jar: jar, Transport: transport}}
 }
 
-// do sends a request, again while the shop is unavailable, and decodes its answer.
+// do sends a request and decodes its answer. It repeats the request while the shop is unavailable.
 func (v visitor) do(method, target string, form url.Values, want int, answer any) {
 	v.t.Helper()
 	for {
@@ -196,7 +196,7 @@ func TestOrderIsPaid(t *testing.T) {
 	if v.get(s.url+"/cart", http.StatusOK, &c); len(c.Lines) != 0 {
 		t.Errorf("the cart still has %v", c.Lines)
 	}
-	// The button was clicked twice: the order is the same.
+	// A second click on the button finds the order.
 	if again, err := s.checkout(t.Context(), id, "ada@example.com", "valid", 2400); err != nil || again.ID != id {
 		t.Errorf("the second checkout: %+v, %v", again, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe"
 )
 
-// options are the flags.
+// options are the flags, see main.
 type options struct {
 	addr, dataDir     string
 	peers, secretFile string
@@ -35,8 +35,8 @@ func (o options) sites() ([]site, error) {
 	return []site{{o.addr, floe.Config{DataDir: o.dataDir}}}, nil
 }
 
-// member returns one node of a cluster. It needs a directory: a node that has forgotten its votes
-// is not admitted again under its id.
+// member returns one node of a cluster. It needs a directory: the other nodes do not admit a node
+// again that has lost its log.
 func (o options) member() ([]site, error) {
 	if o.dataDir == "" || o.secretFile == "" || o.nodeID == 0 {
 		return nil, errors.New("-peers needs -node-id, -secret-file and -data")
@@ -77,6 +77,7 @@ func (o options) local() ([]site, error) {
 	return locally(at, peers, o.dataDir), nil
 }
 
+// locally returns the nodes of a cluster, with the addresses of their shops.
 func locally(at []string, peers []floe.Peer, dataDir string) []site {
 	secret := []byte(rand.Text())
 	sites := make([]site, len(peers))

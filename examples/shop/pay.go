@@ -24,8 +24,8 @@ var (
 // never sees the number.
 var cards = []string{"valid", "declined", "stolen"}
 
-// charge charges a card. It may run more than once: an external service takes no part in
-// transactions of the shop. A real client passes on action.TaskOf(ctx).IdempotencyKey, which is the
+// charge charges a card. It may run more than once, because an external service takes no part in
+// the shop's transactions. A real client passes on action.TaskOf(ctx).IdempotencyKey, which is the
 // same in all attempts, so that the card is charged once.
 func (p provider) charge(_ context.Context, t task) (any, error) {
 	if slices.Contains(p.declines, t.Card) {

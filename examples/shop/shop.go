@@ -50,8 +50,8 @@ var orderDefinition []byte
 //go:embed revenue.yaml
 var revenueDefinition []byte
 
-// setUp creates what the shop needs. Each node does it at each start: repeating it changes nothing.
-// While the other nodes of a cluster are not up, it waits for them.
+// setUp creates the actions, the workflow, the job, the queue and the catalog. Each node does so at
+// each start; repeating it changes nothing. setUp waits while the cluster has no quorum.
 func (s *shop) setUp(ctx context.Context) error {
 	for {
 		err := s.define(ctx)
@@ -86,14 +86,14 @@ func (s *shop) define(ctx context.Context) error {
 }
 
 // run serves the shop, executes the actions of the workflow and sends mails until ctx ends. It
-// returns when what had begun is finished.
+// returns when the requests, actions and mails in progress are finished.
 func (s *shop) run(ctx context.Context, l net.Listener) error {
 	parts := []func(context.Context) error{s.work, s.deliver, func(ctx context.Context) error { return s.serve(ctx, l) }}
 	return together(ctx, len(parts), func(ctx context.Context, i int) error { return parts[i](ctx) })
 }
 
-// grace is how long requests may take when the shop stops. Then they are cancelled, among them the
-// long polls of the dashboard.
+// grace is how long requests in flight may take when the shop stops. Then they are cancelled, as
+// are the long polls of the dashboard.
 const grace = 3 * time.Second
 
 func (s *shop) serve(ctx context.Context, l net.Listener) error {

@@ -13,8 +13,6 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// The handlers for visitors of the shop.
-
 func (s *shop) getOffers(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.offers(r.Context())
 	if err != nil {
@@ -35,7 +33,7 @@ func (s *shop) getOffer(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, "offer", view{Title: all[i].Name, Data: all[i]})
 }
 
-// cartCookie has the id of the cart, which becomes that of the order.
+// cartCookie holds the id of the cart, which becomes the id of the order.
 const cartCookie = "cart"
 
 func cartID(r *http.Request) string {
@@ -103,7 +101,7 @@ func (s *shop) postCheckout(w http.ResponseWriter, r *http.Request) error {
 	return s.next(w, r, "/orders/"+o.ID, o)
 }
 
-// orderPage is an order and where its workflow is.
+// orderPage is an order and the state of its workflow.
 type orderPage struct {
 	order
 	Steps []workflow.StepResult `json:"-"`

@@ -21,7 +21,7 @@ var pages = template.Must(template.New("").Parse(pagesText))
 // maxBody limits the bodies of forms, in bytes.
 const maxBody = 64 << 10
 
-// handler returns the shop, with the dashboard of its node under /admin/floe/. A real shop demands
+// handler returns the shop, with the dashboard of its node under /admin/floe/. A real shop requires
 // a login for everything under /admin/.
 func (s *shop) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -66,11 +66,11 @@ func (s *shop) render(w http.ResponseWriter, r *http.Request, status int, page s
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // a client that has gone needs no answer
+	_, _ = w.Write(body.Bytes()) // it fails only if the client has disconnected
 	return nil
 }
 
-// next answers a form: a browser goes to the next page, other clients get the data.
+// next answers a form: a browser is redirected to the next page, other clients get the data.
 func (s *shop) next(w http.ResponseWriter, r *http.Request, url string, data any) error {
 	if wantsJSON(r) {
 		return s.render(w, r, http.StatusOK, "", view{Data: data})
@@ -105,7 +105,7 @@ var failures = []struct {
 }
 
 func (s *shop) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil { // the client has gone, or the shop stops
+	if r.Context().Err() != nil { // the client has disconnected, or the shop stops
 		return
 	}
 	refused := &refusal{http.StatusInternalServerError, "Something went wrong."}
