@@ -49,7 +49,7 @@ type site struct {
 // run serves the shop until ctx ends. The node is the last to stop.
 func (s site) run(ctx context.Context, log *slog.Logger) (err error) {
 	if s.node.NodeID != 0 {
-		log = log.With("node", s.node.NodeID)
+		log = log.With("self", s.node.NodeID)
 	}
 	listener, err := net.Listen("tcp", s.addr) // first: it fails at once if the port is taken
 	if err != nil {

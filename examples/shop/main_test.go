@@ -196,11 +196,29 @@ func TestOrderIsPaid(t *testing.T) {
 	if v.get(s.url+"/cart", http.StatusOK, &c); len(c.Lines) != 0 {
 		t.Errorf("the cart still has %v", c.Lines)
 	}
-	// A second click on the button finds the order.
-	if again, err := s.checkout(t.Context(), id, "ada@example.com", "valid", 2400); err != nil || again.ID != id {
-		t.Errorf("the second checkout: %+v, %v", again, err)
-	}
 	s.wantStock(t, v, "cup", 38)
+}
+
+// TestLostAnswer: the answer to a checkout is lost, so the browser keeps the cookie of the cart.
+func TestLostAnswer(t *testing.T) {
+	s, v := openShop(t), newVisitor(t)
+	base, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := v.fill(s.url, "cup", 2)
+	cookies := v.client.Jar.Cookies(base)
+	var first, again order
+	v.post(s.url+"/checkout", payment("valid", total), http.StatusOK, &first)
+	v.client.Jar.SetCookies(base, cookies)
+	if v.post(s.url+"/checkout", payment("valid", total), http.StatusOK, &again); again.ID != first.ID {
+		t.Errorf("the repeated checkout made the order %s besides %s", again.ID, first.ID)
+	}
+	v.client.Jar.SetCookies(base, cookies)
+	if next := v.buy(s.url, "cup", 1, "valid"); next.ID == first.ID || next.Total != 1200 {
+		t.Errorf("the next order is %+v", next)
+	}
+	s.wantStock(t, v, "cup", 37)
 }
 
 func TestSoldOut(t *testing.T) {

@@ -42,7 +42,6 @@ func orderKey(id string) string         { return "order/" + id }
 func cartKey(id string) string          { return "cart/" + id }
 func productKey(sku string) string      { return "product/" + sku }
 func stockKey(sku string) string        { return "stock/" + sku }
-func unavailable(err error) bool        { return errors.Is(err, floe.ErrUnavailable) }
 
 //go:embed order.yaml
 var orderDefinition []byte
@@ -55,7 +54,7 @@ var revenueDefinition []byte
 func (s *shop) setUp(ctx context.Context) error {
 	for {
 		err := s.define(ctx)
-		if !unavailable(err) {
+		if !errors.Is(err, floe.ErrUnavailable) {
 			return err
 		}
 		s.log.Info("waiting for the cluster", "error", err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"net/http"
@@ -72,7 +71,14 @@ func (s *shop) postCart(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return &refusal{http.StatusBadRequest, "The quantity is not a number."}
 	}
-	id := cmp.Or(cartID(r), rand.Text())
+	id := cartID(r)
+	used, err := s.store().Exists(r.Context(), orderKey(id)) // its answer did not reach the browser
+	if err != nil {
+		return err
+	}
+	if id == "" || used {
+		id = rand.Text()
+	}
 	if err := s.put(r.Context(), id, r.PostFormValue("sku"), quantity); err != nil {
 		return err
 	}
