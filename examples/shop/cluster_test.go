@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestNodeCloses: three nodes serve one shop. One of them closes while an order waits for approval.
@@ -19,8 +20,8 @@ func TestNodeCloses(t *testing.T) {
 	var at []string
 	var peers []floe.Peer
 	for i := range 3 {
-		at = append(at, freeAddr(t))
-		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(t)})
+		at = append(at, machinetest.FreeAddr(t))
+		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: machinetest.FreeAddr(t)})
 	}
 	sites := locally(at, peers, "")
 	stops := make([]func(), len(sites))
@@ -38,7 +39,7 @@ func TestNodeCloses(t *testing.T) {
 			<-ended
 		}
 		t.Cleanup(stops[i])
-		until(t, func() bool { return listens(s.addr) })
+		until(t, func() bool { return listens(s.addr) || closed(ended) })
 	}
 
 	v := newVisitor(t)
@@ -62,6 +63,15 @@ func TestNodeCloses(t *testing.T) {
 	until(t, func() bool { return status(node2, sofa) == paid })
 }
 
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // listens reports whether a program accepts connections at an address.
 func listens(addr string) bool {
 	c, err := net.Dial("tcp", addr)
@@ -69,17 +79,6 @@ func listens(addr string) bool {
 		return false
 	}
 	return c.Close() == nil
-}
-
-// freeAddr returns an address that no program listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func TestFlags(t *testing.T) {
