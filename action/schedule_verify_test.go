@@ -29,7 +29,7 @@ func TestVerifyFindsDamagedSchedules(t *testing.T) {
 		"not a row":             {rowSchedule, func(b []byte) []byte { return b[:3] }, "is no schedule"},
 		"nothing to run":        {rowPlan, gone, "what it runs has 0 bytes"},
 		"other things to run":   {rowPlan, func(b []byte) []byte { return append(b, 1) }, "is not what a schedule runs"},
-		"never due":             {rowDue, gone, "nobody would look at it"},
+		"never due":             {rowDue, gone, "no timer is due"},
 		"due with a value":      {rowDue, func([]byte) []byte { return []byte{1} }, "is not when a schedule is due"},
 		"due at another time":   {rowSchedule, change(func(r *scheduleRow) { r.next++ }), "is looked at when it is not due"},
 		"decided in the future": {rowSchedule, change(func(r *scheduleRow) { r.last += 1e9; r.next += 1e9 }), "it is"},
