@@ -97,6 +97,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/test/floqltest": {"floql internal/pushdown", "the tests of the language run on any source"},
 	"internal/test/workload": {"internal/auth internal/engine internal/test/check " + primitives,
 		"works use what users use, and say what is checked of it"},
+	"internal/test/lesson":      {"", "a lesson is a program that prints; its test needs nothing of floe"},
 	"internal/test/mutants":     {"", "it changes sources, and knows none of them"},
 	"internal/test/quota":       {"", "any suite may count its rounds"},
 	"internal/test/machinetest": {"internal/engine internal/shard internal/test/quota " + helpers, "a rig runs machines of any kind"},
