@@ -1,5 +1,5 @@
-// Command streams appends orders to a stream and consumes them in groups of all three modes: with
-// failures, dead letters and a replay.
+// Command 03-streams appends orders to a partitioned stream, reads them in several ways, and
+// limits what the stream keeps.
 package main
 
 import (
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/floedb/floe"
@@ -15,19 +14,10 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// shop is a store of streams and what the parts of the example print to. They end at the first
-// error.
-type shop struct {
-	*stream.Store
-	out io.Writer
 }
 
 func run(ctx context.Context, out io.Writer) error {
@@ -36,34 +26,41 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer node.Close()
-	s := &shop{node.Stream("shop"), out}
-	for _, part := range []func(context.Context) error{s.produce, s.shared, s.exclusive, s.keyShared, s.fail, s.replay} {
-		if err := part(ctx); err != nil {
+	s := node.Stream("shop")
+	for _, part := range []func(context.Context, *stream.Store, io.Writer) error{produce, partitions, position, follow, trim} {
+		if err := part(ctx, s, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// produce appends four orders of each of three customers.
-func (s *shop) produce(ctx context.Context) error {
+// produce appends three orders of each customer, and repeats an append whose response was lost.
+func produce(ctx context.Context, s *stream.Store, out io.Writer) error {
 	if err := s.Create(ctx, "orders", stream.Partitions(3), stream.MaxLen(1_000_000)); err != nil {
 		return err
 	}
-	for n := range 4 {
-		for _, customer := range []string{"ann", "bob", "cyn"} {
+	for n := range 3 {
+		for _, customer := range []string{"ann", "bob", "cyn", "dan"} {
 			order := stream.Message{Key: customer, Payload: fmt.Appendf(nil, "%s/%d", customer, n+1)}
 			if _, err := s.Append(ctx, "orders", order, stream.Dedup("till-"+customer, uint64(n))); err != nil {
 				return err
 			}
 		}
 	}
+	again, err := s.Append(ctx, "orders", stream.Message{Key: "ann", Payload: []byte("ann/3")}, stream.Dedup("till-ann", 2))
+	fmt.Fprintf(out, "repeated append: duplicate %t, offset %d\n", again.Duplicate, again.Offset)
+	return err
+}
+
+// partitions reads each partition. All records of a key are in one of them, in order.
+func partitions(ctx context.Context, s *stream.Store, out io.Writer) error {
 	for p := range 3 {
 		records, err := s.Read(ctx, "orders", stream.Partition(p))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "partition %d: %s\n", p, payloads(records))
+		fmt.Fprintf(out, "partition %d: %s\n", p, payloads(records))
 	}
 	return nil
 }
@@ -76,55 +73,41 @@ func payloads(records []stream.Record) string {
 	return strings.Join(all, " ")
 }
 
-// consume takes records for a consumer, prints them and says that they are done.
-func (s *shop) consume(ctx context.Context, group, consumer string, opts ...stream.GroupReadOption) error {
-	deliveries, err := s.ReadGroup(ctx, "orders", group, consumer, opts...)
+// position reads a page, and the next one after the ID of its last record.
+func position(ctx context.Context, s *stream.Store, out io.Writer) error {
+	first, err := s.Read(ctx, "orders", stream.Limit(4))
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s: %s got %s\n", group, consumer, deliveryText(deliveries))
-	if len(deliveries) == 0 {
-		return nil
-	}
-	_, err = s.Ack(ctx, "orders", group, stream.RefsOf(deliveries)...)
+	next, err := s.Read(ctx, "orders", stream.After(first[3].ID), stream.Limit(2))
+	fmt.Fprintf(out, "first page: %s\nnext page: %s\n", payloads(first), payloads(next))
 	return err
 }
 
-func deliveryText(deliveries []stream.Delivery) string {
-	var records []stream.Record
-	for _, d := range deliveries {
-		records = append(records, d.Record)
+// follow reads to the end of the stream, and on as it grows.
+func follow(ctx context.Context, s *stream.Store, out io.Writer) error {
+	last, err := s.Read(ctx, "orders", stream.Tail(), stream.Limit(1))
+	if err != nil {
+		return err
 	}
-	if len(records) == 0 {
-		return "nothing"
-	}
-	return payloads(records)
-}
-
-// shared has several consumers who split the work: each record goes to one of them.
-func (s *shop) shared(ctx context.Context) error {
-	for _, consumer := range []string{"mail-1", "mail-2", "mail-1"} {
-		if err := s.consume(ctx, "mail", consumer, stream.Limit(4)); err != nil {
+	for record, err := range s.Follow(ctx, "orders", stream.From(last[0].ID)) {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "follow: %s\n", record.Payload)
+		if string(record.Payload) == "eve/1" {
+			break
+		}
+		if _, err := s.Append(ctx, "orders", stream.Message{Key: "eve", Payload: []byte("eve/1")}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// exclusive has one consumer at a time. When it leaves, the next one takes over what it had not
-// done.
-func (s *shop) exclusive(ctx context.Context) error {
-	mode := stream.InMode(stream.Exclusive)
-	taken, err := s.ReadGroup(ctx, "orders", "ledger", "first", mode)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(s.out, "ledger: first got %d records, and dies\n", len(taken))
-	if err := s.consume(ctx, "ledger", "second", mode); err != nil {
-		return err
-	}
-	if err := s.Leave(ctx, "orders", "ledger", "first"); err != nil {
-		return err
-	}
-	return s.consume(ctx, "ledger", "second", mode)
+// trim keeps the newest two records of each partition.
+func trim(ctx context.Context, s *stream.Store, out io.Writer) error {
+	removed, err := s.Trim(ctx, "orders", stream.MaxLen(2))
+	fmt.Fprintf(out, "trim removed %d records\n", removed)
+	return err
 }
