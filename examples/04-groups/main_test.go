@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/test/lesson"
+)
+
+func TestGroups(t *testing.T) { lesson.Run(t, run) }
