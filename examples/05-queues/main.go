@@ -1,5 +1,5 @@
-// Command queues gives jobs to two workers: urgent ones first, one for later, and one that fails
-// until the program is mended.
+// Command 05-queues sends jobs through a queue: by priority and delay, under leases, and with
+// retries that end in a dead letter.
 package main
 
 import (
@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe"
@@ -18,26 +15,10 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// office has a queue of jobs.
-type office struct {
-	*queue.Store
-	mu     sync.Mutex // guards out
-	out    io.Writer
-	mended atomic.Bool // the printer works
-}
-
-func (o *office) say(format string, args ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	fmt.Fprintf(o.out, format+"\n", args...)
 }
 
 func run(ctx context.Context, out io.Writer) error {
@@ -46,120 +27,84 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer node.Close()
-	o := &office{Store: node.Queue("office"), out: out}
-	for _, part := range []func(context.Context) error{o.fill, o.work, o.lookAtDead, o.redrive, o.work, o.figures} {
-		if err := part(ctx); err != nil {
+	q := node.Queue("office")
+	for _, part := range []func(context.Context, *queue.Store, io.Writer) error{fill, lease, work, requeue} {
+		if err := part(ctx, q, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fill enqueues jobs. The first payment is enqueued twice, since its customer was impatient.
-func (o *office) fill(ctx context.Context) error {
-	settings := queue.Settings{MaxAttempts: 3, BackoffMin: 20 * time.Millisecond, MaxLen: 1000}
-	if err := o.Configure(ctx, "jobs", settings); err != nil {
+// fill enqueues jobs. The dedup key makes the repeated payment one message.
+func fill(ctx context.Context, q *queue.Store, out io.Writer) error {
+	settings := queue.Settings{MaxAttempts: 3, BackoffMin: queue.NoBackoff, MaxLen: 1000}
+	if err := q.Configure(ctx, "jobs", settings); err != nil {
 		return err
 	}
 	for _, job := range []struct {
 		name string
 		opts []queue.EnqueueOption
 	}{
-		{"report", []queue.EnqueueOption{queue.Priority(200)}},
-		{"letter", nil},
-		{"payment 1", []queue.EnqueueOption{queue.Priority(10), queue.DedupKey("payment 1")}},
-		{"payment 1", []queue.EnqueueOption{queue.Priority(10), queue.DedupKey("payment 1")}},
-		{"payment 2", []queue.EnqueueOption{queue.Priority(10)}},
-		{"reminder", []queue.EnqueueOption{queue.Delay(100 * time.Millisecond)}},
+		{"letter", nil}, // priority 100
+		{"payment", []queue.EnqueueOption{queue.Priority(10), queue.DedupKey("payment-7")}},
+		{"payment", []queue.EnqueueOption{queue.Priority(10), queue.DedupKey("payment-7")}},
+		{"reminder", []queue.EnqueueOption{queue.Priority(200), queue.Delay(50 * time.Millisecond)}},
 	} {
-		added, err := o.Enqueue(ctx, "jobs", []byte(job.name), job.opts...)
+		added, err := q.Enqueue(ctx, "jobs", []byte(job.name), job.opts...)
 		if err != nil {
 			return err
 		}
-		if added.Duplicate {
-			o.say("%s is there already, as number %d", job.name, added.Seq)
-		}
-	}
-	for m, err := range o.Messages("jobs").All(ctx) {
-		if err != nil {
-			return err
-		}
-		o.say("number %d, priority %d, %s: %s", m.Seq, m.Priority, m.State, m.Payload)
+		fmt.Fprintf(out, "enqueued %s as number %d, duplicate %t\n", job.name, added.Seq, added.Duplicate)
 	}
 	return nil
 }
 
-// work has two workers until there is nothing more to do.
-func (o *office) work(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 2)
-	for _, name := range []string{"ann", "bob"} {
-		go func() { ended <- o.worker(ctx, name) }()
+// lease shows what happens when a worker crashes: the lease of its job expires, and another worker
+// gets the job. The receipt of the first delivery is no longer valid.
+func lease(ctx context.Context, q *queue.Store, out io.Writer) error {
+	if _, err := q.Enqueue(ctx, "backups", []byte("disk 1")); err != nil {
+		return err
 	}
-	err := o.awaitEnd(ctx)
-	stop()
-	return errors.Join(err, <-ended, <-ended)
+	crashed, err := q.Dequeue(ctx, "backups", queue.Lease(50*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	next, err := q.Dequeue(ctx, "backups", queue.Wait(time.Minute))
+	if err != nil {
+		return err
+	}
+	_, err = q.Ack(ctx, "backups", crashed[0].Receipt)
+	fmt.Fprintf(out, "%s: attempt %d, late ack is a conflict: %t\n", next[0].Payload, next[0].Attempts, errors.Is(err, floe.ErrConflict))
+	_, err = q.Ack(ctx, "backups", next[0].Receipt)
+	return err
 }
 
-// worker does one job after the other, until ctx ends. A job that fails is delivered again, after a
-// back-off, until it is a dead letter.
-func (o *office) worker(ctx context.Context, name string) error {
-	return o.Consume(ctx, "jobs", func(ctx context.Context, job queue.Message) error {
-		if err := o.do(job); err != nil {
-			o.say("%s: attempt %d of %s: %v", name, job.Attempts, job.Payload, err)
-			return err
+// work processes the jobs until the reminder, which is the last one. The printer fails every time.
+func work(ctx context.Context, q *queue.Store, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	return q.Consume(ctx, "jobs", func(_ context.Context, job queue.Message) error {
+		fmt.Fprintf(out, "%s, attempt %d\n", job.Payload, job.Attempts)
+		switch string(job.Payload) {
+		case "letter":
+			return errors.New("printer out of order")
+		case "reminder":
+			stop()
 		}
-		o.say("%s: %s is done", name, job.Payload)
 		return nil
 	}, queue.Lease(10*time.Second))
 }
 
-// awaitEnd waits until nothing is left to do.
-func (o *office) awaitEnd(ctx context.Context) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		stats, err := o.Get(ctx, "jobs")
-		if err != nil || stats.Ready+stats.Delayed+stats.Inflight == 0 {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (o *office) do(job queue.Message) error {
-	if string(job.Payload) == "letter" && !o.mended.Load() {
-		return errors.New("the printer is out of order")
-	}
-	return nil
-}
-
-// lookAtDead prints the dead letters.
-func (o *office) lookAtDead(ctx context.Context) error {
-	for m, err := range o.DeadLetters("jobs").All(ctx) {
+// requeue lists the dead letters and makes them ready again.
+func requeue(ctx context.Context, q *queue.Store, out io.Writer) error {
+	for m, err := range q.DeadLetters("jobs").All(ctx) {
 		if err != nil {
 			return err
 		}
-		o.say("dead after %d attempts: %s: %s", m.Attempts, m.Payload, m.LastError)
+		fmt.Fprintf(out, "dead after %d attempts: %s: %s\n", m.Attempts, m.Payload, m.LastError)
 	}
-	return nil
-}
-
-// redrive makes those ready again that failed for a reason that is gone.
-func (o *office) redrive(ctx context.Context) error {
-	o.mended.Store(true)
-	n, err := o.DeadLetters("jobs").RequeueAll(ctx, queue.Contains("printer"))
-	o.say("the printer is mended: %d requeued", n)
-	return err
-}
-
-func (o *office) figures(ctx context.Context) error {
-	s, err := o.Get(ctx, "jobs")
-	o.say("%d enqueued, %d delivered, %d done, %d dead", s.Enqueued, s.Dequeued, s.Acked, s.Dead)
+	n, err := q.DeadLetters("jobs").RequeueAll(ctx, queue.Contains("printer"))
+	fmt.Fprintf(out, "requeued %d\n", n)
 	return err
 }
