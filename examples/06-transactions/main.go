@@ -1,6 +1,5 @@
-// Command outbox-free consumes orders from a queue. Each one takes something from the stock and is
-// told to others, in one transaction, so that neither a crash nor a conflict leaves anything half
-// done.
+// Command 06-transactions sells pieces from a stock. Consuming an order, changing the stock and
+// emitting an event are one transaction, so a killed worker leaves nothing half done.
 package main
 
 import (
@@ -10,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
+	"os/exec"
 	"time"
 
 	"github.com/floedb/floe"
@@ -20,15 +19,13 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	dataDir := flag.String("work", "", "be the worker that is killed, on the node in this `directory`")
+	worker := flag.String("worker", "", "run a worker on the node in this `directory`, and crash with the tenth order")
 	flag.Parse()
 	var err error
-	if *dataDir != "" {
-		err = worker(ctx, os.Stdout, *dataDir)
+	if *worker != "" {
+		err = withNode(*worker, func(node *floe.Node) error { return work(context.Background(), node, 10) })
 	} else {
-		err = inTemporary(func(dir string) error { return run(ctx, os.Stdout, dir) })
+		err = run(context.Background(), os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -36,70 +33,65 @@ func main() {
 	}
 }
 
-func inTemporary(do func(dir string) error) error {
-	dir, err := os.MkdirTemp("", "floe-outbox-free-")
+func run(ctx context.Context, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "floe-transactions-")
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(dir), os.RemoveAll(dir))
-}
-
-// What there is in the beginning.
-const (
-	orders = 300
-	stock  = 250
-)
-
-func run(ctx context.Context, out io.Writer, dir string) error {
-	if err := onNode(dir, func(node *floe.Node) error { return prepare(ctx, node) }); err != nil {
+	defer os.RemoveAll(dir)
+	if err := withNode(dir, func(node *floe.Node) error { return prepare(ctx, node) }); err != nil {
 		return err
 	}
-	for kills := 1; kills <= 3; kills++ {
-		if err := workAndDie(ctx, dir); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "worker %d was killed\n", kills)
-		if err := onNode(dir, func(node *floe.Node) error { return look(ctx, out, node) }); err != nil {
-			return err
-		}
-	}
-	return onNode(dir, func(node *floe.Node) error {
-		if err := conflict(ctx, out, node); err != nil {
-			return err
-		}
-		if err := consume(ctx, io.Discard, node, time.Second); err != nil {
-			return err
-		}
-		return look(ctx, out, node)
+	crashed := exec.CommandContext(ctx, os.Args[0], "-worker", dir).Run()
+	fmt.Fprintf(out, "first worker: %v\n", crashed)
+	return withNode(dir, func(node *floe.Node) error {
+		err := errors.Join(report(ctx, out, node), work(ctx, node, 0))
+		fmt.Fprintln(out, "second worker: finished")
+		return errors.Join(err, report(ctx, out, node))
 	})
 }
 
-func onNode(dir string, do func(*floe.Node) error) error {
+func withNode(dir string, f func(*floe.Node) error) error {
 	node, err := floe.Open(floe.Config{DataDir: dir})
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(node), node.Close())
+	return errors.Join(f(node), node.Close())
 }
 
+// prepare puts 100 orders into the queue, and 80 pieces into the stock.
 func prepare(ctx context.Context, node *floe.Node) error {
-	if err := node.Queue("shop").Configure(ctx, "orders", queue.Settings{BackoffMin: queue.NoBackoff, MaxAttempts: 10}); err != nil {
-		return err
+	orders := make([]queue.NewMessage, 100)
+	for i := range orders {
+		orders[i].Payload = fmt.Appendf(nil, "order %d", i+1)
 	}
-	messages := make([]queue.NewMessage, orders)
-	for i := range messages {
-		messages[i].Payload = fmt.Appendf(nil, "order %d", i+1)
-	}
-	_, err := node.Queue("shop").EnqueueMany(ctx, "orders", messages)
-	if err != nil {
-		return err
-	}
-	_, err = node.KV("shop").Put(ctx, "stock", fmt.Append(nil, stock))
+	_, err := node.Txn("shop").Do(kv.PutOp("stock", []byte("80")), queue.EnqueueManyOp("orders", orders)).Commit(ctx)
 	return err
 }
 
-// sell deals with an order: the message is consumed, the stock is smaller and an event is told, or
-// nothing has happened.
+// work sells until no order is left. It crashes when it has order number crash, but has not sold it.
+func work(ctx context.Context, node *floe.Node, crash uint64) error {
+	for {
+		stats, err := node.Queue("shop").Get(ctx, "orders")
+		if err != nil || stats.Ready+stats.Delayed+stats.Inflight == 0 {
+			return err
+		}
+		orders, err := node.Queue("shop").Dequeue(ctx, "orders", queue.Lease(2*time.Second), queue.Wait(time.Minute))
+		if err != nil {
+			return err
+		}
+		for _, order := range orders {
+			if order.Seq == crash {
+				os.Exit(3) // without Close, as in a crash
+			}
+			if err := sell(ctx, node, order); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sell consumes the order, takes a piece from the stock and emits an event, or does nothing.
 func sell(ctx context.Context, node *floe.Node, order queue.Message) error {
 	_, err := node.Txn("shop").
 		Do(
@@ -108,16 +100,19 @@ func sell(ctx context.Context, node *floe.Node, order queue.Message) error {
 			stream.AppendOp("sold", stream.Message{Payload: order.Payload}),
 		).
 		Commit(ctx)
+	if bound := (*kv.BoundError)(nil); errors.As(err, &bound) { // the stock is 0
+		_, err = node.Queue("shop").Nack(ctx, "orders", []queue.Receipt{order.Receipt}, queue.ToDLQ(), queue.Reason("sold out"))
+	}
+	if errors.Is(err, floe.ErrConflict) { // the lease had ended: the order will be delivered again
+		return nil
+	}
 	return err
 }
 
-// refuse is what happens to an order when there is no stock.
-func refuse(ctx context.Context, node *floe.Node, order queue.Message) error {
-	_, err := node.Txn("shop").
-		Do(
-			queue.NackOp("orders", []queue.Receipt{order.Receipt}, queue.ToDLQ(), queue.Reason("sold out")),
-			stream.AppendOp("refused", stream.Message{Payload: order.Payload}),
-		).
-		Commit(ctx)
-	return err
+func report(ctx context.Context, out io.Writer, node *floe.Node) error {
+	stock, err := node.KV("shop").Get(ctx, "stock")
+	orders, queueErr := node.Queue("shop").Get(ctx, "orders")
+	sold, streamErr := node.Stream("shop").Get(ctx, "sold")
+	fmt.Fprintf(out, "  %d orders consumed, %d events, %s in stock, %d sold out\n", orders.Acked, sold.Records(), stock.Value, orders.Dead)
+	return errors.Join(err, queueErr, streamErr)
 }
