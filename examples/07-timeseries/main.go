@@ -1,125 +1,112 @@
-// Command metrics collects what this machine does, processor, memory, disks and network, into time
-// series, and asks questions about them in FloQL.
+// Command 07-timeseries writes an hour of measurements, corrects and deletes some of them, queries
+// the rest, and sets limits on what the node keeps.
 package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/ts"
 )
 
 func main() {
-	length := flag.Duration("for", time.Minute, "how long to collect")
-	every := flag.Duration("every", time.Second, "time between two collections")
-	data := flag.String("data", "", "directory that keeps the series; in memory if empty")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, options{*length, *every, *data, "/proc"}); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-type options struct {
-	length, every time.Duration
-	data, proc    string
-}
+// start is the beginning of the hour in which the measurements were made.
+var start = time.Now().Truncate(time.Hour).Add(-time.Hour)
 
-func run(ctx context.Context, out io.Writer, o options) error {
-	node, err := floe.Open(floe.Config{DataDir: o.data})
+func run(ctx context.Context, out io.Writer) error {
+	node, err := floe.Open(floe.Config{})
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	fmt.Fprintf(out, "collecting every %v for %v; ctrl-c asks at once\n", o.every, o.length)
-	if err := collect(ctx, node, o); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx)
-	list, err := node.TS("default").Page(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range list.Items {
-		fmt.Fprintf(out, "%-8s %3d series, %d fields, %d points\n", m.Name, m.Series, len(m.Fields), m.Points)
-	}
-	for _, q := range questions {
-		if err := ask(ctx, node, out, q.question, strings.ReplaceAll(q.query, "STEP", step(o.length))); err != nil {
+	for _, part := range []func(context.Context, *ts.Store, io.Writer) error{retain, write, correct, remove, limit} {
+		if err := part(ctx, node.TS("ops"), out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// collect writes what the machine does until the time is over.
-func collect(ctx context.Context, node *floe.Node, o options) error {
-	over := time.After(o.length)
-	tick := time.NewTicker(o.every)
-	defer tick.Stop()
-	for {
-		points, err := sample(o.proc, time.Now())
-		if err != nil {
-			return err
-		}
-		if _, err := node.TS("default").Write(context.WithoutCancel(ctx), points...); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-over:
-			return nil
-		case <-ctx.Done():
-			return nil
+// retain keeps points for a week, and summaries of five minutes for 90 days.
+func retain(ctx context.Context, series *ts.Store, _ io.Writer) error {
+	const day = 24 * time.Hour
+	return series.SetRetention(ctx, "cpu", ts.Retention{
+		RawTTL: 7 * day, Downsample: []ts.Downsample{{Every: 5 * time.Minute, TTL: 90 * day}}})
+}
+
+// write stores a point per minute for each of two hosts, in one call.
+func write(ctx context.Context, series *ts.Store, out io.Writer) error {
+	var points []ts.Point
+	for minute := range 60 {
+		for host, percent := range map[string]float64{"web-01": 40, "web-02": 20} {
+			points = append(points, ts.Point{
+				Measurement: "cpu",
+				Tags:        map[string]string{"host": host},
+				Fields:      map[string]float64{"percent": percent + float64(minute/15)},
+				Time:        start.Add(time.Duration(minute) * time.Minute),
+			})
 		}
 	}
+	written, err := series.Write(ctx, points...)
+	fmt.Fprintf(out, "wrote %d points\n", written.Written)
+	return errors.Join(err, written.Err(), query(ctx, series, out))
 }
 
-// step is a sixth of the time, in whole seconds.
-func step(length time.Duration) string {
-	return fmt.Sprintf("%ds", max(1, int(length.Seconds()/6)))
-}
-
-// questions are what one may want to know. Counters of the kernel only grow, so rate makes speeds
-// of them.
-var questions = []struct{ question, query string }{
-	{"How busy was the whole machine, in percent of one processor?",
-		`cpu{mode!=idle,mode!=iowait} | rate(STEP) | sum() | math(value * 100) | round(1)`},
-	{"What did the processors do?", `cpu | rate(STEP) | group_by(mode) | avg() | math(value * 100) | round(1) | topk(3)`},
-	{"How much memory was in use at most, in MiB?", `memory | field(used) | window(STEP) | max() | math(value / 1048576) | round(0)`},
-	{"Which disks wrote most, in KiB a second?",
-		`disk | field(written) | rate(STEP) | group_by(device) | sum() | math(value / 1024) | round(1) | topk(2)`},
-	{"What came in from the network, in KiB a second?",
-		`network{interface!=lo} | field(received) | rate(STEP) | group_by(interface) | sum() | math(value / 1024) | round(1)`},
-}
-
-func ask(ctx context.Context, node *floe.Node, out io.Writer, question, query string) error {
-	result, err := node.FloQL(ctx, "default", query)
+// query prints the average of each host per half hour.
+func query(ctx context.Context, series *ts.Store, out io.Writer) error {
+	result, err := series.Query(ctx, fmt.Sprintf(`cpu{host=~"web-*"}[%d..%d] | window(30m) | group_by(host) | avg()`,
+		start.UnixMilli(), start.Add(time.Hour).UnixMilli()))
 	if err != nil {
-		return fmt.Errorf("%s: %w", query, err)
+		return err
 	}
-	fmt.Fprintf(out, "\n%s\n  %s\n", question, query)
 	for _, s := range result.Series {
-		fmt.Fprintf(out, "  %-24s", name(&s))
+		fmt.Fprintf(out, "  %s:", s.Tags[0].Value)
 		for _, p := range s.Points {
-			fmt.Fprintf(out, " %8v", p.Value)
+			fmt.Fprintf(out, "  %v %.1f", p.Time.Sub(start), p.Value)
 		}
 		fmt.Fprintln(out)
 	}
 	return nil
 }
 
-func name(s *floql.ResultSeries) string {
-	for _, t := range s.Tags {
-		return t.Value
+// correct writes a point again, in line protocol. The later write replaces the value.
+func correct(ctx context.Context, series *ts.Store, out io.Writer) error {
+	line := fmt.Sprintf("cpu,host=web-01 percent=100 %d", start.UnixMilli())
+	written, err := series.WriteLine(ctx, strings.NewReader(line), ts.Milliseconds)
+	fmt.Fprintf(out, "corrected %d point\n", written.Written)
+	return errors.Join(err, written.Err(), query(ctx, series, out))
+}
+
+// remove deletes the second half hour of one host.
+func remove(ctx context.Context, series *ts.Store, out io.Writer) error {
+	n, err := series.DeleteRange(ctx, "cpu", start.Add(30*time.Minute), start.Add(time.Hour), map[string]string{"host": "web-02"})
+	fmt.Fprintf(out, "deleted a range of %d series\n", n)
+	return errors.Join(err, query(ctx, series, out))
+}
+
+// limit bounds the number of series: a tag with too many values cannot fill the node.
+func limit(ctx context.Context, series *ts.Store, out io.Writer) error {
+	if err := series.SetSeriesLimit(ctx, 2); err != nil {
+		return err
 	}
-	return s.Key
+	_, err := series.Write(ctx, ts.Point{Measurement: "cpu", Tags: map[string]string{"host": "web-03"},
+		Fields: map[string]float64{"percent": 1}, Time: start})
+	var full *ts.LimitError
+	if !errors.As(err, &full) {
+		return fmt.Errorf("a third series: %w", err)
+	}
+	fmt.Fprintf(out, "limit of %d series, most values: tag %s\n", full.Limit, full.Tag)
+	return nil
 }
