@@ -1,5 +1,5 @@
-// Command floql asks a day of measurements of a small data centre, which it makes up, in FloQL: no
-// node, no storage, only the language.
+// Command 08-floql queries a day of invented measurements in FloQL. It opens no node: package floql
+// works on any source of points.
 package main
 
 import (
@@ -23,25 +23,19 @@ func main() {
 	}
 }
 
-// now is when everything is asked: in Berlin, the day on which summer time began.
+// now is the time of all queries. In Berlin, summer time began on that day.
 var now = time.Date(2024, 3, 31, 22, 0, 0, 0, time.UTC)
 
-// lesson is a question and a query that answers it.
-type lesson struct{ question, query string }
-
-var lessons = []lesson{
-	{"Which temperatures came in the last half hour?", `temperature[30m]`},
-	{"How warm is it in each room, by the quarter of an hour?", `temperature[30m] | window(15m) | group_by(room) | avg() | round(1)`},
-	{"Only in rooms on the first floor?", `temperature{room=~1*}[30m] | window(30m) | max() | round(1)`},
-	{"How many requests a second does each server take, though b restarted?", `requests[1h] | rate(30m) | round(2)`},
-	{"And all of them together, at most?", `requests[3h] | rate(30m) | sum() | window(3h) | max() | round(2)`},
-	{"On how much of the day was there light? The day had 23 hours.",
-		`light[23h] | where(value > 0.5) | window(1d, tz=Europe/Berlin) | count() | math(value * 10 / 60)`},
-	{"How full are the disks, in percent, now and an hour ago?",
-		`used[10m] | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},
-	{"", `used[10m] | shift(1h) | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},
-	{"Which disk is the fullest?", `used[10m] | topk(1, last) | limit(1)`},
-	{"What if one mistypes?", `temperature[30m] | window(15m) | agv()`},
+var questions = []struct{ question, query string }{
+	{"average temperature per room and quarter of an hour", `temperature[30m] | window(15m) | group_by(room) | avg() | round(1)`},
+	{"the same, first floor only", `temperature{room=~1*}[30m] | window(15m) | avg() | round(1)`},
+	{"requests per second and server; b restarted during the day", `requests[1h] | rate(30m) | round(2)`},
+	{"peak of all servers together", `requests[3h] | rate(30m) | sum() | window(3h) | max()`},
+	{"hours of light; the day had 23 hours",
+		`light[23h] | where(value > 0.45) | window(1d, tz=Europe/Berlin) | count() | math(value / 6) | round(1)`},
+	{"percent of each disk in use", `used[10m] | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},
+	{"fullest disk an hour ago", `used[10m] | shift(1h) | topk(1, last)`},
+	{"a typing error", `temperature[30m] | window(15m) | agv()`},
 }
 
 func run(ctx context.Context, out io.Writer) error {
@@ -49,27 +43,24 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range lessons {
-		if l.question != "" {
-			fmt.Fprintf(out, "\n%s\n", l.question)
-		}
-		fmt.Fprintf(out, "  %s\n", l.query)
-		result, err := floql.Eval(ctx, points, l.query, floql.Options{Now: now})
+	for _, q := range questions {
+		fmt.Fprintf(out, "# %s\n%s\n", q.question, q.query)
+		result, err := floql.Eval(ctx, points, q.query, floql.Options{Now: now})
 		if e, ok := errors.AsType[*floql.Error](err); ok {
-			fmt.Fprintf(out, "%s\n    %v\n", strings.Repeat(" ", e.Col+1)+"^", e)
+			fmt.Fprintf(out, "%s\n  %v\n", strings.Repeat(" ", e.Col-1)+"^", e)
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		for _, s := range result.Series {
-			fmt.Fprintln(out, "    "+line(s))
+			fmt.Fprintln(out, " ", line(s))
 		}
 	}
 	return nil
 }
 
-// line writes a series on one line.
+// line formats a series.
 func line(s floql.ResultSeries) string {
 	var b strings.Builder
 	b.WriteString(s.Key)
@@ -83,7 +74,7 @@ func line(s floql.ResultSeries) string {
 	return b.String()
 }
 
-// day makes up measurements, one every ten minutes, up to now.
+// day invents a measurement every ten minutes, up to now.
 func day() (*floql.Slice, error) {
 	points := new(floql.Slice)
 	var failed error
@@ -93,16 +84,15 @@ func day() (*floql.Slice, error) {
 	for i := range 24 * 6 {
 		at := now.Add(time.Duration(i-24*6) * 10 * time.Minute)
 		sun := math.Sin(2 * math.Pi * (at.Sub(now).Hours() + 18) / 24)
-		for room, warmth := range map[string]float64{"101": 20, "102": 21.5, "201": 19} {
-			add("temperature", "room", room, "celsius", at, math.Round(100*(warmth+2*sun))/100)
-		}
+		add("temperature", "room", "101", "celsius", at, 20+2*sun)
+		add("temperature", "room", "201", "celsius", at, 19+2*sun)
 		add("light", "room", "101", "part", at, max(sun, 0))
 		add("requests", "server", "a", "count", at, float64(600*i))
 		add("requests", "server", "b", "count", at, float64(900*(i%70))) // restarts every 700 minutes
-		for server, perPoint := range map[string]float64{"a": 10e6, "b": 40e6} {
-			add("used", "server", server, "bytes", at, 1e9+perPoint*float64(i))
-			add("size", "server", server, "bytes", at, 8e9)
-		}
+		add("used", "server", "a", "bytes", at, 1e9+1e7*float64(i))
+		add("used", "server", "b", "bytes", at, 1e9+4e7*float64(i))
+		add("size", "server", "a", "bytes", at, 8e9)
+		add("size", "server", "b", "bytes", at, 8e9)
 	}
 	return points, failed
 }
