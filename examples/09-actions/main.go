@@ -1,5 +1,5 @@
-// Command actions has orders handled: by a function that is retried when it fails, one customer
-// after the other, and once however often it is asked for.
+// Command 09-actions charges orders with an action: a worker executes it, with typed input and
+// output, retries, and one run for repeated invocations.
 package main
 
 import (
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"sync"
 	"time"
 
 	"github.com/floedb/floe"
@@ -17,38 +15,20 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// order is the input of the action charge, receipt its output.
-type order struct {
-	Number   int
-	Customer string
-	Cents    int
-}
-
-type receipt struct {
-	Order int
-	Paid  int
-}
-
-// shop charges orders.
-type shop struct {
-	*action.Store
-	mu  sync.Mutex // guards out
-	out io.Writer
-}
-
-func (s *shop) say(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fmt.Fprintf(s.out, format+"\n", args...)
-}
+// Order is the input of the action charge, and Receipt is its output.
+type (
+	Order struct {
+		Number, Cents int
+		Customer      string
+	}
+	Receipt struct{ Order, Paid, Attempt int }
+)
 
 func run(ctx context.Context, out io.Writer) error {
 	node, err := floe.Open(floe.Config{})
@@ -56,87 +36,76 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer node.Close()
-	s := &shop{Store: node.Action("shop"), out: out}
-	if _, err := s.Register(ctx, "charge", action.Timeout(10*time.Second), action.MaxAttempts(3),
-		action.Backoff(20*time.Millisecond, time.Second), action.MaxRunningPerKey(1)); err != nil {
+	actions := node.Action("shop")
+	if _, err := actions.Register(ctx, "charge", action.Timeout(10*time.Second), action.MaxAttempts(3),
+		action.Backoff(10*time.Millisecond, time.Second), action.MaxRunningPerKey(1)); err != nil {
 		return err
 	}
 
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- s.work(working) }()
-	err = errors.Join(s.trade(ctx), s.figures(ctx))
+	go func() { ended <- work(working, actions) }()
+	err = invoke(ctx, actions, out)
 	stop()
 	return errors.Join(err, <-ended)
 }
 
-// work is a worker: here in the same program, elsewhere behind floe.Dial. It ends with ctx, when
-// the handlers that run have returned.
-func (s *shop) work(ctx context.Context) error {
-	w := s.Worker(action.WorkerConfig{ID: "till-1", Concurrency: 4})
-	action.Handle(w, "charge", s.charge)
+// work executes runs until ctx ends, and then finishes those it has started.
+func work(ctx context.Context, actions *action.Store) error {
+	w := actions.Worker(action.WorkerConfig{ID: "till-1", Concurrency: 4})
+	action.Handle(w, "charge", charge)
 	return w.Run(ctx)
 }
 
-// charge is the handler. The card of order 2 works the second time only, and a stolen
-// card never works.
-func (s *shop) charge(ctx context.Context, o order) (receipt, error) {
-	switch attempt := action.TaskOf(ctx).Attempt; {
+// charge fails once for bob and always for mallory.
+func charge(ctx context.Context, o Order) (Receipt, error) {
+	attempt := action.TaskOf(ctx).Attempt
+	switch {
 	case o.Customer == "mallory":
-		return receipt{}, action.Permanent(action.Code("stolen_card", errors.New("the card is stolen")))
-	case o.Number == 2 && attempt == 1:
-		return receipt{}, errors.New("the bank does not answer")
-	case o.Number == 2:
-		s.say("order 2 is charged in attempt %d", attempt)
+		return Receipt{}, action.Permanent(action.Code("stolen_card", errors.New("the card is stolen")))
+	case o.Customer == "bob" && attempt == 1:
+		return Receipt{}, errors.New("bank unreachable")
 	}
-	return receipt{o.Number, o.Cents}, nil
+	return Receipt{o.Number, o.Cents, attempt}, nil
 }
 
-// trade has orders charged: typed and waited for, and by their JSON.
-func (s *shop) trade(ctx context.Context) error {
-	for _, o := range []order{{1, "ada", 1000}, {2, "bob", 250}} {
-		r, err := action.Invoke[receipt](ctx, s.Store, "charge", o, action.ConcurrencyKey(o.Customer))
+func invoke(ctx context.Context, actions *action.Store, out io.Writer) error {
+	for _, o := range []Order{{1, 1000, "ann"}, {2, 250, "bob"}} {
+		r, err := action.Invoke[Receipt](ctx, actions, "charge", o, action.ConcurrencyKey(o.Customer))
 		if err != nil {
 			return err
 		}
-		s.say("order %d: %d cents paid", r.Order, r.Paid)
+		fmt.Fprintf(out, "order %d: paid %d cents in attempt %d\n", r.Order, r.Paid, r.Attempt)
 	}
-	_, err := action.Invoke[receipt](ctx, s.Store, "charge", order{3, "mallory", 99})
+
+	_, err := action.Invoke[Receipt](ctx, actions, "charge", Order{3, 99, "mallory"})
 	var failed *action.RunError
 	if !errors.As(err, &failed) {
 		return fmt.Errorf("order 3: %w", err)
 	}
-	s.say("order 3 is %s after %d attempt: %s (%s)", failed.Run.Status, failed.Run.Attempt, failed.Run.Error, failed.Run.Code)
+	fmt.Fprintf(out, "order 3: %s after %d attempt: %s (%s)\n", failed.Run.Status, failed.Run.Attempt, failed.Run.Error, failed.Run.Code)
 
-	// The customer presses the button twice; it is one run.
-	input := []byte(`{"Number": 4, "Customer": "eve", "Cents": 5}`)
-	for range 2 {
-		i, err := s.Invoke(ctx, "charge", input, action.IdempotencyKey("order 4"), action.Priority(10))
+	input := []byte(`{"Number": 4, "Cents": 5, "Customer": "eve"}`)
+	for range 2 { // the customer clicks twice
+		invoked, err := actions.Invoke(ctx, "charge", input, action.IdempotencyKey("order-4"))
 		if err != nil {
 			return err
 		}
-		run, err := s.Wait(ctx, i.Run)
+		run, err := actions.Wait(ctx, invoked.Run)
 		if err != nil {
 			return err
 		}
-		s.say("order 4: a duplicate: %t, %s with %s", i.Duplicate, run.Status, run.Output)
+		fmt.Fprintf(out, "order 4: duplicate %t, %s: %s\n", invoked.Duplicate, run.Status, run.Output)
 	}
 
-	// What is for later can be taken back.
-	i, err := s.Invoke(ctx, "charge", input, action.Delay(24*time.Hour))
+	later, err := actions.Invoke(ctx, "charge", input, action.Delay(24*time.Hour))
 	if err != nil {
 		return err
 	}
-	return s.Cancel(ctx, i.Run, "ordered by mistake")
-}
-
-// figures prints what has become of all runs.
-func (s *shop) figures(ctx context.Context) error {
-	info, err := s.Get(ctx, "charge")
-	if err != nil {
+	if err := actions.Cancel(ctx, later.Run, "ordered by mistake"); err != nil {
 		return err
 	}
-	r := info.Runs
-	s.say("%d runs: %d completed, %d failed, %d cancelled", r.Total, r.Completed, r.Failed, r.Cancelled)
-	return nil
+	info, err := actions.Get(ctx, "charge")
+	fmt.Fprintf(out, "%d completed, %d failed, %d cancelled\n", info.Runs.Completed, info.Runs.Failed, info.Runs.Cancelled)
+	return err
 }
