@@ -1,5 +1,5 @@
-// Command workflows takes orders through their life: paid for with one of two banks, approved by a
-// person, sent in parcels, and undone when that fails.
+// Command 10-workflows runs orders through a workflow: paid with one of two banks, approved by a
+// person, shipped in parallel, and undone if a step fails.
 package main
 
 import (
@@ -10,30 +10,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strings"
-	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/workflow"
 )
 
-// The definitions: of an order, of a job of every morning, and of what customers send back.
-//
 //go:embed order.yaml
-var orderDefinition string
-
-//go:embed report.yaml
-var reportDefinition []byte
-
-//go:embed returns.yaml
-var returnsDefinition []byte
+var definition []byte
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -45,15 +32,28 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer node.Close()
-	s := &shop{node: node, flows: node.Workflow("shop"), out: out}
-	if err := s.register(ctx); err != nil {
+	worker := node.Action("shop").Worker(action.WorkerConfig{ID: "clerk-1"})
+	for name, f := range handlers(out) {
+		if _, err := node.Action("shop").Register(ctx, name); err != nil {
+			return err
+		}
+		action.Handle(worker, name, f)
+	}
+	flows := node.Workflow("shop")
+	if _, err := flows.Create(ctx, definition); err != nil {
 		return err
 	}
+
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- s.work(working) }()
-	for _, part := range []func(context.Context) error{s.trade, s.approve, s.update, s.jobs, s.figures} {
-		if err = part(ctx); err != nil {
+	go func() { ended <- worker.Run(working) }()
+	for _, o := range []order{
+		{ID: "1", Cents: 1200, Items: []string{"cup", "saucer"}},
+		{ID: "2", Cents: 800, Items: []string{"anvil"}},
+		{ID: "3", Cents: 25000, Items: []string{"lamp"}, decision: `{"by":"eve"}`},
+		{ID: "4", Cents: 99000, Items: []string{"sofa"}, decision: `{"by":"eve","outcome":"rejected"}`},
+	} {
+		if err = process(ctx, flows, o, out); err != nil {
 			break
 		}
 	}
@@ -61,168 +61,59 @@ func run(ctx context.Context, out io.Writer) error {
 	return errors.Join(err, <-ended)
 }
 
-// order is the input of the workflow.
+// task is the input of all actions, and handler is a function that executes one.
+type (
+	task    struct{ Order, Item string }
+	handler = func(context.Context, task) (string, error)
+)
+
+// handlers returns the functions that the worker executes, by action.
+func handlers(out io.Writer) map[string]handler {
+	does := func(what string) handler {
+		return func(_ context.Context, t task) (string, error) {
+			fmt.Fprintf(out, "  order %s: %s\n", t.Order, what)
+			return "", nil
+		}
+	}
+	return map[string]handler{
+		"reserve": does("reserve the items"), "release": does("release the items"), "refund": does("refund the money"),
+		"charge-northbank": func(context.Context, task) (string, error) {
+			return "", action.Permanent(errors.New("bank closed"))
+		},
+		"charge-southbank": func(context.Context, task) (string, error) { return "southbank", nil },
+		"ship": func(_ context.Context, t task) (string, error) {
+			if t.Item == "anvil" {
+				return "", action.Permanent(errors.New("too heavy"))
+			}
+			return "parcel with " + t.Item, nil
+		},
+	}
+}
+
+// order is the input of the workflow. The decision is the payload of the signal for large orders.
 type order struct {
 	ID       string   `json:"id"`
-	Customer string   `json:"customer"`
 	Cents    int      `json:"cents"`
 	Items    []string `json:"items"`
+	decision string
 }
 
-// start starts the run of an order. However often that is done, it is one run.
-func (s *shop) start(ctx context.Context, o order) (workflow.RunID, error) {
+// process starts a run, sends the decision, and waits for the end.
+func process(ctx context.Context, flows *workflow.Store, o order, out io.Writer) error {
 	input, err := json.Marshal(o)
 	if err != nil {
-		return "", err
+		return err
 	}
-	started, err := s.flows.Start(ctx, "order", input, workflow.IdempotencyKey("order "+o.ID))
-	return started.Run, err
-}
-
-// tell prints what has become of a run.
-func (s *shop) tell(ctx context.Context, id workflow.RunID) error {
-	r, err := s.flows.Wait(ctx, id)
+	started, err := flows.Start(ctx, "order", input, workflow.IdempotencyKey("order-"+o.ID)) // repeated: still one run
 	if err != nil {
 		return err
 	}
-	var outcomes []string
-	for _, step := range r.Steps {
-		outcomes = append(outcomes, step.Step+" "+step.Outcome)
-	}
-	if r.Output != nil {
-		outcomes = append(outcomes, string(r.Output))
-	}
-	s.say("%s: %s", r.Status, strings.Join(outcomes, ", "))
-	if r.Error != "" {
-		s.say("  %s", r.Error)
-	}
-	return nil
-}
-
-// trade makes the workflow known and has two small orders carried out: nobody can send the anvil.
-func (s *shop) trade(ctx context.Context) error {
-	if _, err := s.flows.Create(ctx, []byte(orderDefinition)); err != nil {
-		return err
-	}
-	for _, o := range []order{{"1", "ada", 1200, []string{"cup", "saucer"}}, {"2", "bob", 800, []string{"spoon", "anvil"}}} {
-		id, err := s.start(ctx, o)
-		if err != nil {
-			return err
-		}
-		if err := s.tell(ctx, id); err != nil {
+	if o.decision != "" {
+		if _, err := flows.Signal(ctx, started.Run, "approval", []byte(o.decision)); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// approve has two large orders decided on, by a signal each.
-func (s *shop) approve(ctx context.Context) error {
-	for _, d := range []struct {
-		order
-		decision string
-	}{
-		{order{"3", "cyn", 25000, []string{"lamp"}}, `{"by":"eve"}`},
-		{order{"4", "ada", 99000, []string{"sofa"}}, `{"by":"eve","outcome":"rejected"}`},
-	} {
-		id, err := s.start(ctx, d.order)
-		if err != nil {
-			return err
-		}
-		if _, err := s.flows.Signal(ctx, id, "approval", []byte(d.decision)); err != nil {
-			return err
-		}
-		if err := s.tell(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// update changes the workflow while a run of it waits, which keeps the definition that it has. Runs
-// from now on wait for a moment only.
-func (s *shop) update(ctx context.Context) error {
-	patient, err := s.start(ctx, order{"5", "bob", 10000, []string{"bed"}})
-	if err != nil {
-		return err
-	}
-	impatient := strings.NewReplacer(`"1.0.0"`, `"2.0.0"`, "timeoutMs: 3600000", "timeoutMs: 50").Replace(orderDefinition)
-	if _, err := s.flows.Create(ctx, []byte(impatient)); err != nil {
-		return err
-	}
-	hasty, err := s.start(ctx, order{"6", "bob", 10000, []string{"desk"}})
-	if err != nil {
-		return err
-	}
-	if err := s.tell(ctx, hasty); err != nil {
-		return err
-	}
-	if _, err := s.flows.Signal(ctx, patient, "approval", []byte(`{"by":"eve"}`)); err != nil {
-		return err
-	}
-	return s.tell(ctx, patient)
-}
-
-// jobs runs the two workflows without a waiting caller. Two records of a stream start one of them.
-// The other has a schedule, and can be started by hand too.
-func (s *shop) jobs(ctx context.Context) error {
-	for _, definition := range [][]byte{reportDefinition, returnsDefinition} {
-		if _, err := s.flows.Create(ctx, definition); err != nil {
-			return err
-		}
-	}
-	_, err := s.node.Stream("shop").AppendMany(ctx, "returns", []stream.Message{
-		{Key: "ada", Payload: []byte(`{"order":"1","item":"cup"}`)}, {Key: "cyn", Payload: []byte(`{"order":"3","item":"lamp"}`)},
-	})
-	if err != nil {
-		return err
-	}
-	triggered, err := s.firstRun(ctx, "returns")
-	if err != nil {
-		return err
-	}
-	if err := s.tell(ctx, triggered); err != nil {
-		return err
-	}
-	started, err := s.flows.Start(ctx, "report", []byte(`{"of":"order"}`))
-	if err != nil {
-		return err
-	}
-	return s.tell(ctx, started.Run)
-}
-
-// firstRun waits for a run of a workflow that something else starts.
-func (s *shop) firstRun(ctx context.Context, name string) (workflow.RunID, error) {
-	for {
-		page, err := s.flows.Runs().Page(ctx, workflow.Of(name))
-		if err != nil {
-			return "", err
-		}
-		if len(page.Items) > 0 {
-			return page.Items[0].ID, nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-}
-
-// figures prints what has become of the runs of all workflows, and the orders of one customer, the
-// newest first.
-func (s *shop) figures(ctx context.Context) error {
-	for info, err := range s.flows.All(ctx) {
-		if err != nil {
-			return err
-		}
-		s.say("%s %s: %d completed, %d failed", info.Name, info.Version, info.Runs.Completed, info.Runs.Failed)
-	}
-	for r, err := range s.flows.Runs().All(ctx, workflow.Has("customer", "bob")) {
-		if err != nil {
-			return err
-		}
-		s.say("bob's: version %s, %s", r.Version, r.Status)
-	}
-	return nil
+	r, err := flows.Wait(ctx, started.Run)
+	fmt.Fprintf(out, "%s: %s%s\n", r.Status, r.Output, r.Error)
+	return err
 }
