@@ -1,24 +1,16 @@
-// Command processing tells how many lines of Go are written in an hour, and by whom: it appends an
-// event for each file of the Go standard library to a stream, and a job makes sums of them.
+// Command 11-processing computes the revenue per region and hour with a stream-processing job. It
+// reads a stream of orders, and writes a stream, keys, a queue and a time series.
 package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/floedb/floe"
@@ -26,158 +18,97 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// The definitions: of the job, and of one that the job can not be changed to without losing
-// something.
-//
-//go:embed lines.yaml
-var lines []byte
-
-//go:embed two-hours.yaml
-var twoHours []byte
+//go:embed revenue.yaml
+var definition []byte
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	src := flag.String("src", "", "`directory` of Go packages (default the src of go env GOROOT)")
-	flag.Parse()
-	dir, err := *src, error(nil)
-	if dir == "" {
-		dir, err = goSource()
-	}
-	if err == nil {
-		err = run(ctx, os.DirFS(dir), os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "processing:", err)
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func goSource() (string, error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOROOT: %w: name a directory with -src", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(root)), "src"), nil
-}
-
-func run(ctx context.Context, src fs.FS, out io.Writer) (err error) {
+func run(ctx context.Context, out io.Writer) error {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, node.Close()) }()
-	for name, team := range map[string]string{"net": "network", "crypto": "security", "encoding": "formats", "archive": "formats"} {
-		if _, err := node.KV("code").Put(ctx, "owner:"+name, fmt.Appendf(nil, `{"team":%q}`, team)); err != nil {
-			return err
-		}
-	}
-	if err := write(ctx, node.Stream("code"), src, out); err != nil {
+	defer node.Close()
+	if err := prepare(ctx, node); err != nil {
 		return err
 	}
-	jobs := node.Processing("code")
-	made, err := jobs.Submit(ctx, lines)
+	jobs := node.Processing("shop")
+	submitted, err := jobs.Submit(ctx, definition)
 	if err != nil {
 		return err
 	}
-	job, err := ended(ctx, jobs, made.Job)
+	job, err := completed(ctx, jobs, submitted.Job)
 	if err != nil {
 		return err
 	}
-	if err := tell(ctx, node, job, out); err != nil {
+	fmt.Fprintf(out, "%v: %d records in, %d out, %d errors\n", job.Status, job.Metrics.RecordsIn, job.Metrics.RecordsOut, job.Metrics.Errors)
+	for _, o := range job.Metrics.Operators {
+		fmt.Fprintf(out, "  %-8s %3d in %3d out\n", o.Name, o.In, o.Out)
+	}
+	if err := results(ctx, node, out); err != nil {
 		return err
 	}
-	plan, err := jobs.Plan(ctx, made.Job, processing.ReplaceDefinition(twoHours))
-	fmt.Fprintf(out, "windows of two hours: keeps %v, drops %v\n", plan.Kept, plan.Dropped)
+
+	wider := bytes.ReplaceAll(definition, []byte("window_size: 1h"), []byte("window_size: 2h"))
+	plan, err := jobs.Plan(ctx, submitted.Job, processing.ReplaceDefinition(wider))
+	fmt.Fprintf(out, "with windows of two hours: keeps %v, drops %v\n", plan.Kept, plan.Dropped)
 	return err
 }
 
-// event says that a file was written.
-type event struct {
-	Path    string `json:"path"`
-	Package string `json:"package"` // the first part of the path
-	Lines   int    `json:"lines"`
-	At      int64  `json:"at"` // ms
+// order is a record of the stream orders.
+type order struct {
+	Customer string `json:"customer"`
+	Cents    int    `json:"cents"`
+	Test     bool   `json:"test"`
+	At       int64  `json:"at"` // ms
 }
 
-// write appends an event for each file, as if they had been written one after the other in a night,
-// one in ten seconds.
-func write(ctx context.Context, files *stream.Store, src fs.FS, out io.Writer) error {
-	at := time.Date(2025, 1, 1, 20, 0, 0, 0, time.UTC)
-	var batch []stream.Message
-	n := 0
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
+// prepare stores the customers, and appends an order of each for every minute of two hours.
+func prepare(ctx context.Context, node *floe.Node) error {
+	for name, region := range map[string]string{"ann": "north", "bob": "south"} {
+		if _, err := node.KV("shop").Put(ctx, "customer:"+name, fmt.Appendf(nil, `{"region":%q}`, region)); err != nil {
+			return err
 		}
-		n += len(batch)
-		_, err := files.AppendMany(ctx, "files", batch)
-		batch = nil
-		return err
 	}
-	err := fs.WalkDir(src, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
+	start := time.Date(2025, 1, 1, 8, 0, 0, 0, time.UTC)
+	var messages []stream.Message
+	for minute := range 120 {
+		at := start.Add(time.Duration(minute) * time.Minute).UnixMilli()
+		for _, o := range []order{{"ann", 100, false, at}, {"bob", 2 * minute, false, at}, {"ann", 999, true, at}, {"stranger", 50, false, at}} {
+			payload, err := json.Marshal(o)
+			if err != nil {
+				return err
+			}
+			messages = append(messages, stream.Message{Key: o.Customer, Payload: payload})
 		}
-		content, err := fs.ReadFile(src, name)
-		if err != nil {
-			return err
-		}
-		first, _, _ := strings.Cut(path.Dir(name), "/")
-		text, err := json.Marshal(event{name, first, bytes.Count(content, []byte("\n")), at.UnixMilli()})
-		at = at.Add(10 * time.Second)
-		if batch = append(batch, stream.Message{Key: first, Payload: text}); len(batch) < 1000 {
-			return err
-		}
-		return errors.Join(err, flush())
-	})
-	err = cmp.Or(err, flush())
-	fmt.Fprintf(out, "%d files\n", n)
+	}
+	_, err := node.Stream("shop").AppendMany(ctx, "orders", messages)
 	return err
 }
 
-// ended returns a job that runs no more.
-func ended(ctx context.Context, jobs *processing.Store, id processing.JobID) (processing.Detail, error) {
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for {
+// completed waits until the job has ended.
+func completed(ctx context.Context, jobs *processing.Store, id processing.JobID) (processing.Detail, error) {
+	for tick := time.Tick(10 * time.Millisecond); ; <-tick {
 		job, err := jobs.Get(ctx, id)
 		if err != nil || job.Status != processing.Running {
 			return job, err
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return job, ctx.Err()
-		}
 	}
 }
 
-// tell prints what the job has written.
-func tell(ctx context.Context, node *floe.Node, job processing.Detail, out io.Writer) error {
-	m := job.Metrics
-	fmt.Fprintf(out, "%v: %d records in, %d out, %d errors\n", job.Status, m.RecordsIn, m.RecordsOut, m.Errors)
-	for _, o := range m.Operators {
-		fmt.Fprintf(out, "  %-6s %6d in %6d out\n", o.Name, o.In, o.Out)
-	}
-	recs, err := node.Stream("code").Read(ctx, "lines-per-team", stream.Limit(5))
-	if err != nil {
-		return err
-	}
-	for _, r := range recs {
+func results(ctx context.Context, node *floe.Node, out io.Writer) error {
+	records, err := node.Stream("shop").Read(ctx, "revenue")
+	for _, r := range records {
 		fmt.Fprintf(out, "%s\n", r.Payload)
 	}
-	review, err := node.Queue("code").Get(ctx, "review")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%d hours to review\n", review.Ready)
-	latest, err := node.KV("code").Get(ctx, "lines:network")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "network, last: %s\n", latest.Value)
-	history, err := node.TS("code").Get(ctx, "lines")
-	fmt.Fprintf(out, "%d points of %d teams\n", history.Points, history.Series)
-	return err
+	review, queueErr := node.Queue("shop").Get(ctx, "review")
+	latest, keyErr := node.KV("shop").Get(ctx, "latest:south")
+	history, seriesErr := node.TS("shop").Get(ctx, "revenue")
+	fmt.Fprintf(out, "%d hour to review\nlatest:south %s\n%d points of %d regions\n", review.Ready, latest.Value, history.Points, history.Series)
+	return errors.Join(err, queueErr, keyErr, seriesErr)
 }
