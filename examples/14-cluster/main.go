@@ -1,17 +1,15 @@
-// Command cluster runs three nodes in one program, writes to them, takes one down and brings it
-// back: nothing is lost.
+// Command 14-cluster runs three nodes in one program, and stops one of them while it writes.
 package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
@@ -20,116 +18,102 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	writes := flag.Int("writes", 1000, "how many keys are written in each of the three parts")
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "floe-cluster-")
-	if err == nil {
-		err = run(ctx, os.Stdout, dir, *writes)
-		os.RemoveAll(dir)
-	}
-	if err != nil {
+	if err := run(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// secret is what the nodes know each other by. A real one is random, and kept in a file.
-var secret = []byte("known to the three nodes only")
-
-// cluster is three nodes, one of which may be down.
-type cluster struct {
-	dir   string
-	peers []floe.Peer
-	nodes []*floe.Node
-}
-
-// start opens a node. It finds the others by itself.
-func (c *cluster) start(i int) (err error) {
-	c.nodes[i], err = floe.Open(floe.Config{
-		DataDir: filepath.Join(c.dir, fmt.Sprint("node", i+1)),
-		NodeID:  c.peers[i].ID,
-		Peers:   c.peers,
-		Secret:  secret,
-	})
-	return err
-}
-
-func (c *cluster) stop(i int) error {
-	node := c.nodes[i]
-	c.nodes[i] = nil
-	return node.Close()
-}
-
-func run(ctx context.Context, out io.Writer, dir string, writes int) error {
-	c := &cluster{dir: dir, nodes: make([]*floe.Node, 3)}
-	for i := range c.nodes {
-		addr, err := freeAddr()
-		if err != nil {
-			return err
-		}
-		c.peers = append(c.peers, floe.Peer{ID: uint64(i + 1), Addr: addr})
+func run(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "floe-cluster-")
+	if err != nil {
+		return err
 	}
+	defer os.RemoveAll(dir)
+	peers, err := freePeers(3)
+	if err != nil {
+		return err
+	}
+	nodes := make([]*floe.Node, len(peers))
 	defer func() {
-		for i, node := range c.nodes {
+		for _, node := range nodes {
 			if node != nil {
-				_ = c.stop(i)
+				err = errors.Join(err, node.Close())
 			}
 		}
 	}()
-	for i := range c.nodes {
-		if err := c.start(i); err != nil {
+	for i := range nodes {
+		if nodes[i], err = open(dir, peers, i); err != nil {
 			return err
 		}
 	}
 
-	// Each node takes reads and writes, whichever leads the shard of the key.
-	store := c.nodes[0].KV("orders")
-	written := 0
-	write := func(when string) error {
-		start := time.Now()
-		for range writes {
-			if _, err := store.Put(ctx, fmt.Sprintf("order/%05d", written), []byte(when)); err != nil {
-				return err
-			}
-			written++
-		}
-		fmt.Fprintf(out, "%-20s %d keys in %v\n", when, writes, time.Since(start).Round(time.Millisecond))
-		return nil
-	}
-	if err := write("three nodes"); err != nil {
+	// Any node accepts any call and forwards it to the leader of the key's shard.
+	store := nodes[0].KV("shop")
+	if err := write(ctx, out, store, "three nodes"); err != nil {
 		return err
 	}
-	if err := c.stop(1); err != nil {
+	if err := nodes[1].Close(); err != nil {
 		return err
 	}
-	if err := write("node 2 is down"); err != nil {
+	if err := write(ctx, out, store, "node 2 stopped"); err != nil {
 		return err
 	}
-	if err := c.start(1); err != nil {
+	if nodes[1], err = open(dir, peers, 1); err != nil {
 		return err
 	}
-	if err := write("node 2 is back"); err != nil {
+	if err := write(ctx, out, store, "node 2 started"); err != nil {
 		return err
 	}
-
-	for i, node := range c.nodes {
+	for i, node := range nodes {
 		n := 0
-		for _, err := range node.KV("orders").All(ctx, kv.Prefix("order/")) {
+		for _, err := range node.KV("shop").All(ctx, kv.Prefix("order/")) {
 			if err != nil {
 				return err
 			}
 			n++
 		}
-		fmt.Fprintf(out, "node %d shows %d of %d keys\n", i+1, n, written)
+		fmt.Fprintf(out, "node %d: %d keys\n", i+1, n)
 	}
 	return nil
 }
 
-// freeAddr returns an address that nobody listens on.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// open opens a node of the cluster. The secret authenticates the nodes to each other; a real one is
+// random and stored in a file.
+func open(dir string, peers []floe.Peer, i int) (*floe.Node, error) {
+	return floe.Open(floe.Config{
+		DataDir: filepath.Join(dir, fmt.Sprint("node", i+1)),
+		NodeID:  peers[i].ID,
+		Peers:   peers,
+		Secret:  []byte("shared by the three nodes"),
+	})
+}
+
+// write stores 100 orders.
+func write(ctx context.Context, out io.Writer, store *kv.Store, when string) error {
+	for n := range 100 {
+		key := fmt.Sprintf("order/%s/%d", when, n)
+		_, err := store.Put(ctx, key, []byte("1 cup"))
+		for errors.Is(err, floe.ErrUnavailable) { // no leader for 5 s
+			_, err = store.Put(ctx, key, []byte("1 cup"))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return l.Addr().String(), l.Close()
+	fmt.Fprintf(out, "%s: wrote 100 keys\n", when)
+	return nil
+}
+
+// freePeers returns nodes 1 to n, at free ports of this machine.
+func freePeers(n int) (peers []floe.Peer, err error) {
+	for i := range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: l.Addr().String()})
+	}
+	return peers, nil
 }
