@@ -69,7 +69,7 @@ func prepare(ctx context.Context, node *floe.Node) error {
 	return err
 }
 
-// work sells until no order is left. It crashes when it has order number crash, but has not sold it.
+// work sells until no order is left. It crashes before it sells the order with the number crash.
 func work(ctx context.Context, node *floe.Node, crash uint64) error {
 	for {
 		stats, err := node.Queue("shop").Get(ctx, "orders")

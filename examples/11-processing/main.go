@@ -46,8 +46,9 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%v: %d records in, %d out, %d errors\n", job.Status, job.Metrics.RecordsIn, job.Metrics.RecordsOut, job.Metrics.Errors)
-	for _, o := range job.Metrics.Operators {
+	m := job.Metrics
+	fmt.Fprintf(out, "%v: %d records in, %d out, %d errors\n", job.Status, m.RecordsIn, m.RecordsOut, m.Errors)
+	for _, o := range m.Operators {
 		fmt.Fprintf(out, "  %-8s %3d in %3d out\n", o.Name, o.In, o.Out)
 	}
 	if err := results(ctx, node, out); err != nil {
@@ -68,7 +69,7 @@ type order struct {
 	At       int64  `json:"at"` // ms
 }
 
-// prepare stores the customers, and appends an order of each for every minute of two hours.
+// prepare stores the customers, and appends four orders for every minute of two hours.
 func prepare(ctx context.Context, node *floe.Node) error {
 	for name, region := range map[string]string{"ann": "north", "bob": "south"} {
 		if _, err := node.KV("shop").Put(ctx, "customer:"+name, fmt.Appendf(nil, `{"region":%q}`, region)); err != nil {
@@ -79,7 +80,8 @@ func prepare(ctx context.Context, node *floe.Node) error {
 	var messages []stream.Message
 	for minute := range 120 {
 		at := start.Add(time.Duration(minute) * time.Minute).UnixMilli()
-		for _, o := range []order{{"ann", 100, false, at}, {"bob", 2 * minute, false, at}, {"ann", 999, true, at}, {"stranger", 50, false, at}} {
+		for _, o := range []order{
+			{"ann", 100, false, at}, {"bob", 2 * minute, false, at}, {"ann", 999, true, at}, {"unknown", 50, false, at}} {
 			payload, err := json.Marshal(o)
 			if err != nil {
 				return err
@@ -109,6 +111,7 @@ func results(ctx context.Context, node *floe.Node, out io.Writer) error {
 	review, queueErr := node.Queue("shop").Get(ctx, "review")
 	latest, keyErr := node.KV("shop").Get(ctx, "latest:south")
 	history, seriesErr := node.TS("shop").Get(ctx, "revenue")
-	fmt.Fprintf(out, "%d hour to review\nlatest:south %s\n%d points of %d regions\n", review.Ready, latest.Value, history.Points, history.Series)
+	fmt.Fprintf(out, "%d hour to review\nlatest:south %s\n", review.Ready, latest.Value)
+	fmt.Fprintf(out, "%d points of %d regions\n", history.Points, history.Series)
 	return errors.Join(err, queueErr, keyErr, seriesErr)
 }
