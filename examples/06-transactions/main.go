@@ -1,5 +1,5 @@
 // Command 06-transactions sells pieces from a stock. Consuming an order, changing the stock and
-// emitting an event are one transaction, so a killed worker leaves nothing half done.
+// emitting an event are one transaction, so a crash leaves nothing half done.
 package main
 
 import (
@@ -76,7 +76,7 @@ func work(ctx context.Context, node *floe.Node, crash uint64) error {
 		if err != nil || stats.Ready+stats.Delayed+stats.Inflight == 0 {
 			return err
 		}
-		orders, err := node.Queue("shop").Dequeue(ctx, "orders", queue.Lease(2*time.Second), queue.Wait(time.Minute))
+		orders, err := node.Queue("shop").Dequeue(ctx, "orders", queue.Lease(5*time.Second), queue.Wait(time.Minute))
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer node.Close()
 	press := node.Action("press")
-	if _, err := press.Register(ctx, "print", action.Timeout(3*time.Second), action.Backoff(0, 0)); err != nil {
+	if _, err := press.Register(ctx, "print", action.Timeout(5*time.Second), action.Backoff(0, 0)); err != nil {
 		return err
 	}
 	invoked, err := press.Invoke(ctx, "print", []byte(`"a book"`))
