@@ -28,9 +28,9 @@ var now = time.Date(2024, 3, 31, 22, 0, 0, 0, time.UTC)
 
 var questions = []struct{ question, query string }{
 	{"average temperature per room and quarter of an hour", `temperature[30m] | window(15m) | group_by(room) | avg() | round(1)`},
-	{"the same, first floor only", `temperature{room=~1*}[30m] | window(15m) | avg() | round(1)`},
+	{"the same, for the first floor only", `temperature{room=~1*}[30m] | window(15m) | avg() | round(1)`},
 	{"requests per second and server; b restarted during the day", `requests[1h] | rate(30m) | round(2)`},
-	{"peak of all servers together", `requests[3h] | rate(30m) | sum() | window(3h) | max()`},
+	{"peak of the total", `requests[3h] | rate(30m) | sum() | window(3h) | max()`},
 	{"hours of light; the day had 23 hours",
 		`light[23h] | where(value > 0.45) | window(1d, tz=Europe/Berlin) | count() | math(value / 6) | round(1)`},
 	{"percent of each disk in use", `used[10m] | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},

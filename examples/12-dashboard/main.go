@@ -72,8 +72,8 @@ func routes(node *floe.Node) http.Handler {
 		}
 		fmt.Fprintf(w, "welcome, visitor %d\n", visits)
 	})
-	floe := dashboard.New(node, dashboard.Options{ReadOnly: true})
-	mux.Handle("/admin/floe/", administrators(http.StripPrefix("/admin/floe", floe)))
+	console := dashboard.New(node, dashboard.Options{ReadOnly: true})
+	mux.Handle("/admin/floe/", administrators(http.StripPrefix("/admin/floe", console)))
 	return mux
 }
 
