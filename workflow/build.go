@@ -7,8 +7,8 @@ import (
 )
 
 // Definition is the definition of a workflow as a Go value. YAML returns it as text for Create and
-// Validate, which check it like a handwritten one. REFERENCE.md describes the keys of the fields
-// and their values.
+// Validate, which check it like a handwritten one. The keys of the fields and their values
+// are described in docs/reference/workflow.md.
 //
 // A zero field means the default. Durations are rounded up to whole milliseconds. Templates and
 // schemas are free-form JSON: any value that encoding/json can write, or a json.RawMessage. Nil is

@@ -225,7 +225,7 @@ func TestDefinition(t *testing.T) {
 // TestDefinitionIsComplete: built and none have every key of the reference, except alternative
 // spellings.
 func TestDefinitionIsComplete(t *testing.T) {
-	reference, err := os.ReadFile("REFERENCE.md")
+	reference, err := os.ReadFile("../docs/reference/workflow.md")
 	if err != nil {
 		t.Fatal(err)
 	}

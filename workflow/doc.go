@@ -33,7 +33,7 @@
 // When the run fails, is cancelled or times out, compensate undoes its steps, the last one first:
 // the successful steps and those whose effect is unknown.
 //
-// REFERENCE.md, beside this package, lists all keys with their types, defaults and limits, and
+// The page docs/reference/workflow.md lists all keys with their types, defaults and limits, and
 // describes paths and conditions. Definition is a definition as a Go value.
 //
 // # Plans

@@ -1,21 +1,17 @@
 package workflow_test
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/test/reference"
 	"github.com/floedb/floe/workflow"
 )
 
-var rewriteReference = flag.Bool("write-reference", false, "write REFERENCE.md anew")
-
-// TestReference: REFERENCE.md agrees with the parser's tables and the package's limits.
+// TestReference: docs/reference/workflow.md agrees with the parser's tables and the limits.
 func TestReference(t *testing.T) {
 	var outcomes, limits [][2]string
 	for _, outcome := range slices.Sorted(maps.Keys(workflow.Fallbacks)) {
@@ -44,13 +40,5 @@ func TestReference(t *testing.T) {
 		}
 		limits = append(limits, [2]string{l.what, value})
 	}
-	want := flow.Reference(limits, outcomes)
-	if *rewriteReference {
-		if err := os.WriteFile("REFERENCE.md", want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile("REFERENCE.md"); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("REFERENCE.md is not what the tables of the parser say (%v): go test ./workflow -run TestReference -write-reference", err)
-	}
+	reference.Check(t, "workflow.md", flow.Reference(limits, outcomes))
 }

@@ -13,8 +13,8 @@ import (
 
 // A scenario consists of random definitions and all events of a run of the first of them: the
 // result of each call, signals, and a cancel. The expected result is computed twice: by the
-// machine, see TestDefinitions, and by a model that follows REFERENCE.md and has no rows, entries
-// or timers.
+// machine, see TestDefinitions, and by a model that follows docs/reference/workflow.md and has no
+// rows, entries or timers.
 type scenario struct {
 	seed    uint64
 	defs    map[string]*flowGen

@@ -18,7 +18,7 @@ var tableDocs = map[string]string{
 	"call":  "A call of an action, plan or workflow: a branch of a parallel step, or a compensation. The target alone is enough.",
 	"retry": "How often a failed call is repeated. It replaces the retries of the action.",
 	"poll": "How a call whose outcome is `pending` is repeated, with the same idempotency key. After the last poll the outcome is " +
-		"`timeout`. Without `poll`, `pending` is an outcome as " +
+		"`timeout`. Without `poll`, `pending` is an outcome like " +
 		"any other.",
 	"wait_for_signal": "Waits for a signal of the run, whose payload is the output. `outcome` in the payload names the outcome if the " +
 		"step has a transition for it. The type alone is enough.",
@@ -38,7 +38,7 @@ var tableDocs = map[string]string{
 	"health":            "How the health of executors is measured: successes and failures, with older ones fading.",
 	"cache":             "Remembers outputs of the outcome `success`.",
 	"fallback":          "The output of a plan in place of a failure.",
-	"errors":            "What the plan does about errors, by their codes or outcomes.",
+	"errors":            "How the plan treats errors, by their codes or outcomes.",
 	"schedule":          "Starts runs at times: one of `cron` and `interval`.",
 	"trigger":           "Starts runs for records of a stream.",
 	"search_attributes": "A value by which runs are found, taken from the input at the start.",
@@ -83,7 +83,7 @@ var keyDocs = map[string]string{
 		"outcomes of its own",
 	"step.timeout_ms": "of an attempt, from its dispatch; default: that of the action",
 
-	"call.run":           "what is called",
+	"call.run":           "the action, plan or workflow to call",
 	"call.input":         "of the call; default: the input of the run",
 	"call.input_mapping": "the same, as JSON in text",
 	"call.retry":         "see retry; default: the retries of the action",
@@ -197,7 +197,7 @@ var keyDocs = map[string]string{
 	"schema.max_length":            "characters of a string",
 	"schema.min_items":             "elements of an array",
 	"schema.max_items":             "elements of an array",
-	"schema.title":                 "for people",
+	"schema.title":                 "title, for readers",
 	"schema.additional_properties": "whether an object may have other members than `properties`",
 }
 

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -100,11 +99,9 @@ func tables() (all []docTable) {
 // Reference returns the documentation of definitions, paths and expressions in Markdown. It is
 // generated from the parsers' tables. The caller passes the limits and outcomes of runs, which
 // package workflow defines.
-func Reference(limits, outcomes [][2]string) []byte {
-	var b bytes.Buffer
-	b.WriteString("# Definitions of workflows\n\nGenerated from the tables of the parser by `go test ./workflow -run TestReference " +
-		"-write-reference`.\n\n" +
-		"A definition is YAML or JSON. Keys are written in snake_case or camelCase; an unknown key is an error.\n\n" +
+func Reference(limits, outcomes [][2]string) string {
+	var b strings.Builder
+	b.WriteString("# Workflow definitions\n\nA definition is YAML or JSON. Keys are written in snake_case or camelCase; an unknown key is an error.\n\n" +
 		fmt.Sprintf("- A **name** has 1 to %d bytes of UTF-8 without control characters.\n", document.MaxName) +
 		"- A **duration** is a number of milliseconds, or text such as `500ms`, `5m`, `1h30m` or `7d`.\n" +
 		"- A **target** is `@actions/<name>`, `@plan/<name>`, `@workflow/<name>` or `@workflow/<name>:<version>`.\n" +
@@ -122,17 +119,17 @@ func Reference(limits, outcomes [][2]string) []byte {
 		}
 	}
 	b.WriteString("\n# Outcomes\n\nA transition of a step leads from an outcome to a step or terminal. Actions and signals may name " +
-		"other outcomes. An outcome without a transition leads where\n" +
+		"other outcomes. An outcome without a transition leads where " +
 		"its fallback leads; without either the run fails.\n")
 	rows(&b, "outcome | fallback", outcomes)
 	b.WriteString("\n# Paths\n\nA path is a root with members behind it: `.name`, `[\"any name\"]` or `[0]`, " +
 		fmt.Sprintf("at most %d of them. A path to a missing value is null.\n", expression.MaxHops))
 	rows(&b, "root | value", rootDocs)
-	b.WriteString("\n# Expressions\n\nThe conditions of `when`. An expression consists of literals (`1`, `2.5`, `\"text\"`, `true`, " +
-		"`null`, `[1, 2]`), paths with or without `$.`, and operators.\n" +
+	b.WriteString("\n# Expressions\n\nAn expression is the condition of a `when`. It consists of literals (`1`, `2.5`, `\"text\"`, `true`, " +
+		"`null`, `[1, 2]`), paths with or without `$.`, and operators. " +
 		"Integers have 64 bits, and an overflow is an error; other numbers are float64. Strings are compared by their bytes. A type " +
-		"error fails the step.\n" +
-		fmt.Sprintf("An expression has at most %d bytes, %d terms and %d paths; what it costs to evaluate is bounded.\n", MaxExpression,
+		"error fails the step. " +
+		fmt.Sprintf("An expression has at most %d bytes, %d terms and %d paths; the cost of its evaluation is bounded.\n", MaxExpression,
 			expression.MaxTerms, maxPaths))
 	b.WriteString("\n| operator | example | meaning |\n|---|---|---|\n")
 	for _, o := range operatorDocs {
@@ -140,10 +137,10 @@ func Reference(limits, outcomes [][2]string) []byte {
 	}
 	b.WriteString("\n# Limits\n")
 	rows(&b, "limit | value", append(limitsOfDefinitions(), limits...))
-	return b.Bytes()
+	return b.String()
 }
 
-func rows(b *bytes.Buffer, head string, list [][2]string) {
+func rows(b *strings.Builder, head string, list [][2]string) {
 	fmt.Fprintf(b, "\n| %s |\n|---|---|\n", head)
 	for _, row := range list {
 		fmt.Fprintf(b, "| %s | %s |\n", escaped(row[0]), escaped(row[1]))
@@ -156,7 +153,7 @@ func keyDoc(table, key string) string {
 		return doc
 	}
 	if key == "description" {
-		return "for people"
+		return "description, for readers"
 	}
 	if slices.Contains([]string{"step", "parallel", "executors"}, table) {
 		return keyDocs["call."+key]

@@ -100,6 +100,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/test/lesson":      {"", "a lesson is a program that prints; its test needs nothing of floe"},
 	"internal/test/mutants":     {"", "it changes sources, and knows none of them"},
 	"internal/test/quota":       {"", "any suite may count its rounds"},
+	"internal/test/reference":   {"", "a page is made by the test beside its tables"},
 	"internal/test/machinetest": {"internal/engine internal/shard internal/test/quota " + helpers, "a rig runs machines of any kind"},
 	"internal/test/toy":         {"internal/engine " + helpers, "a machine for tests is written like any other"},
 	"internal/test/golden": {"internal/engine internal/shard internal/auth internal/test/workload internal/primitive " + helpers +

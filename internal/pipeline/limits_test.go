@@ -145,7 +145,7 @@ sinks: [{queue: q}]
 		"operators.aggregate.function":      fmt.Sprintf("up to %s values", thousands(maxExact)),
 		"operators.aggregate.percentile":    percentile, "operators.aggregates.percentile": percentile,
 		"operators.aggregate.aggregates": fmt.Sprintf("up to %d,", maxMeasures),
-		"operators.aggregates.field":     "and 0 of `count`",
+		"operators.aggregates.field":     "for `count` and `distinct` 0",
 		"operators.aggregate.slide":      fmt.Sprintf("at most %s panes", thousands(maxPanes)),
 		"operators.classify.rules":       fmt.Sprintf("up to %s rules", thousands(maxRules)),
 		"operators.rules.tag":            fmt.Sprintf("at most %d of a job", MaxTags),

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -77,12 +76,12 @@ var common = []string{"name", "type", "description"}
 
 // Reference returns the documentation of definitions and expressions in Markdown, generated from
 // the parsers' tables.
-func Reference() []byte {
-	var b bytes.Buffer
-	b.WriteString("# Definitions of jobs\n\nMade from the tables of the parser by `go test ./stream/processing -run TestReference " +
-		"-write-reference`. Keys may be written in snake_case or camelCase.\n" +
-		"A duration is a number of milliseconds (of seconds where it says so), or text such as `500ms`, `5m` or `7d`. A path is " +
-		"`$.a.b[0]`, or `a.b`.\n")
+func Reference() string {
+	var b strings.Builder
+	b.WriteString("# Definitions of processing jobs\n\nA definition is YAML or JSON. Keys are written in snake_case or camelCase; an unknown key " +
+		"is an error.\n\n" +
+		"- A **duration** is a number of milliseconds (of seconds where noted), or text such as `500ms`, `5m` or `7d`.\n" +
+		"- A **path** is `$.a.b[0]` or `a.b`.\n")
 	for _, t := range tables() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", t.name, tableDocs[t.name])
 		if len(t.keys) > 0 {
@@ -92,18 +91,16 @@ func Reference() []byte {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", names[0], quoted(names[1:]), escaped(keyDocs[t.name+"."+names[0]]))
 		}
 	}
-	b.WriteString("\n## Conditions\n\nOf `filter` and `classify`: text of the form `name: argument`.\n\n| form | holds for |\n|---|---|\n")
+	b.WriteString("\n## Conditions\n\nA condition of `filter` and `classify` is text of the form `name: argument`.\n\n| form | true for |\n|---|---|\n")
 	for _, c := range conditionDocs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", c[0], escaped(c[1]))
 	}
-	b.WriteString("\n# Expressions\n\nWhat stands behind `expr:` is an expression about one record: members of its JSON value by " +
-		"their names (`amount`, `customer.id`, `items[0]`), `$` for the value as a\n" +
-		"whole, `key`, `event_time` (ms) and `headers.name`. Nothing in it reads a clock. What does not go together is an error of " +
-		"the record; members that are not there are null.\n" +
-		fmt.Sprintf("An expression has up to %d bytes. What it may cost is bounded, by the sizes of the values that it goes over: an "+
-			"evaluation ends within some 10 ms. All expressions, paths and\n"+
-			"conditions that operators without state, one behind the other, evaluate for one record and for what becomes of it, may "+
-			"cost %d times as much; beyond that the record is an error.\n", expression.MaxText, maxEffort/expression.Budget))
+	b.WriteString("\n# Expressions\n\nAn expression follows `expr:`. It reads one record: the members of its JSON value by name " +
+		"(`amount`, `customer.id`, `items[0]`), `$` for the whole value, `key`, `event_time` (ms) and `headers.name`. It cannot " +
+		"read a clock. A missing member is null. A type error is an error of the record.\n\n" +
+		fmt.Sprintf("An expression has at most %d bytes. Its cost is bounded by the sizes of the values that it reads: an evaluation "+
+			"ends within about 10 ms. Consecutive stateless operators share a budget for each source record, which is %d times that "+
+			"of one expression; beyond it the record is an error.\n", expression.MaxText, maxEffort/expression.Budget))
 	b.WriteString("\n| operators | meaning |\n|---|---|\n")
 	for _, o := range expression.OperatorDocs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", escaped(o[0]), escaped(o[1]))
@@ -112,7 +109,7 @@ func Reference() []byte {
 	for _, f := range expression.Functions() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", f.Call, escaped(f.Doc))
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 func quoted(names []string) string {

@@ -17,8 +17,8 @@
 //	    stream: { name: large-orders }
 //	`))
 //
-// A definition can also be written in Go: see Definition. REFERENCE.md, beside this package, lists
-// all keys and describes the expression language.
+// A definition can also be written in Go: see Definition. The page
+// docs/reference/processing.md lists all keys and describes the expression language.
 //
 // # Jobs
 //
