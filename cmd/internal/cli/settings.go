@@ -32,142 +32,151 @@ type setting struct {
 
 // settings are all settings, in the order of their help.
 var settings = []setting{
-	{"data-dir", "data_dir", "dir", "./floe-data", "directory of the data, created when missing", func(c *config, v string) error {
+	{"data-dir", "data_dir", "dir", "./floe-data", "data directory, created if missing", func(c *config, v string) error {
 		c.dataDir = v
 		return notEmpty(v)
 	}},
-	{"shards", "shards", "n", "", "number of shards, 1 to 256, fixed when the directory is created (default 4, or what the directory has)",
+	{"shards", "shards", "n", "",
+		"number of shards, 1 to 256, fixed when the directory is created (default 4, or that of the directory)",
 		func(c *config, v string) (err error) {
 			c.shards, err = integer(v, "number of shards", 256)
 			return err
 		}},
 	{"durability", "durability", "when", "sync",
-		"when a write is acknowledged: sync (it is on the disk) or async (it is written, and on the disk within 100 ms)",
+		"when a write is acknowledged: sync (fsynced) or async (written, fsynced within --sync-interval)",
 		func(c *config, v string) error {
 			return choose(&c.durability, v, map[string]floe.Durability{"sync": floe.Sync, "async": floe.Async})
 		}},
-	{"sync-interval", "sync_interval", "duration", "100ms", "how late a write may be on the disk with the durability async",
+	{"sync-interval", "sync_interval", "duration", "100ms",
+		"maximum time until a write is fsynced with the durability async",
 		func(c *config, v string) (err error) {
 			c.syncInterval, err = positiveDuration(v)
 			return err
 		}},
 	{"clock-catch-up", "clock.catch_up", "duration", "7d",
-		"how far data may be ahead of the clock, because a clock was, to be slowed to half speed until the clock has caught up",
+		"maximum lead of the data over the clock; within it, time runs at half speed until the clock has caught up",
 		func(c *config, v string) (err error) {
 			c.clockCatchUp, err = positiveDuration(v)
 			return err
 		}},
-	{"cache-size", "cache_size", "size", "", "memory for what is read again and again (default a fourth of --memory, or 256MiB)",
+	{"cache-size", "cache_size", "size", "",
+		"memory for cached data (default a quarter of --memory, or 256MiB)",
 		func(c *config, v string) (err error) {
 			c.cacheSize, err = size(v, 1<<20, 1<<40)
 			return err
 		}},
 	{"memory", "memory", "size", "",
-		"what the node may take in all; each cache, queue and connection gets its part, and what is beyond it is refused (default " +
-			"GOMEMLIMIT, or nine tenths of the cgroup's limit, or no bound)",
+		"memory budget of the node, shared by caches, queues and connections; requests beyond it are rejected (default " +
+			"GOMEMLIMIT, or 90 % of the cgroup's limit, or unlimited)",
 		func(c *config, v string) (err error) {
 			c.memory, err = size(v, budget.Least, 1<<45)
 			return err
 		}},
 	{"max-connections", "limits.max_connections", "n", "",
-		"connections of clients and other nodes; of the dashboard as many, 4096 at most (default as --memory allows, 10000 at most)",
+		"maximum number of connections of clients and nodes, and, up to 4096, of the dashboard (default by --memory, at " +
+			"most 10000)",
 		func(c *config, v string) (err error) {
 			c.maxConnections, err = integer(v, "number of connections", 1_000_000)
 			return err
 		}},
 	{"max-in-flight", "limits.max_in_flight", "n", "",
-		"calls of clients that may be under way, of one namespace three fourths (default as --memory allows, 65536 at most)",
+		"maximum number of concurrent client calls; of one namespace three quarters of it (default by --memory, at most 65536)",
 		func(c *config, v string) (err error) {
 			c.maxInFlight, err = integer(v, "number of calls", 1_000_000)
 			return err
 		}},
 	{"max-waiting", "limits.max_waiting", "n", "",
-		"calls of clients that may wait for something to happen (default as --memory allows, 100000 at most)", func(c *config,
-			v string) (err error) {
+		"maximum number of waiting client calls, such as watches and long polls (default by --memory, at most 100000)",
+		func(c *config, v string) (err error) {
 			c.maxWaiting, err = integer(v, "number of calls", 100_000)
 			return err
 		}},
 	{"max-requests", "limits.max_requests", "n", "",
-		"requests of the dashboard that may be under way; more get 429 (default as --memory allows, 1024 at most)", func(c *config,
-			v string) (err error) {
+		"maximum number of concurrent dashboard requests; more are rejected with 429 (default by --memory, at most 1024)",
+		func(c *config, v string) (err error) {
 			c.maxRequests, err = integer(v, "number of requests", 1_000_000)
 			return err
 		}},
-	{"max-value-size", "max_value_size", "size", "1MiB", "largest value or payload, at most 16MiB", func(c *config, v string) (err error) {
-		c.maxValueSize, err = size(v, 1, 16<<20)
-		return err
-	}},
+	{"max-value-size", "max_value_size", "size", "1MiB",
+		"maximum size of a value or payload, at most 16MiB",
+		func(c *config, v string) (err error) {
+			c.maxValueSize, err = size(v, 1, 16<<20)
+			return err
+		}},
 	{"port", "listen_port", "port", "",
-		"port for clients and other nodes, 0 for any that is free (default 9000, in a cluster the node's own in --peers)",
+		"port for clients and nodes, 0 for any free port (default 9000, in a cluster that of the node in --peers)",
 		func(c *config, v string) (err error) {
 			c.port, err = port(v)
 			return err
 		}},
 	{"bind", "bind", "ip", "",
-		"address for clients and other nodes; whoever can reach it can read and write everything (default 127.0.0.1, in a cluster the " +
-			"node's own in --peers)",
+		"bind address for clients and nodes; clients on other machines are rejected until there are keys (default " +
+			"127.0.0.1, in a cluster that of the node in --peers)",
 		func(c *config, v string) error {
 			c.bind = v
 			return address(v)
 		}},
-	{"node-id", "cluster.node_id", "n", "", "which of --peers this node is", func(c *config, v string) error {
+	{"node-id", "cluster.node_id", "n", "", "ID of this node in --peers", func(c *config, v string) error {
 		id, err := nodeID(v)
 		c.nodeID = id
 		return err
 	}},
 	{"peers", "cluster.peers", "id=host:port,...", "",
-		"all nodes of the cluster, this one too; fixed when the directory is created (default: the node is alone)",
+		"all nodes of the cluster, including this one; fixed when the directory is created (default a single node)",
 		func(c *config, v string) (err error) {
 			c.peers, err = peers(v)
 			return err
 		}},
 	{"secret-file", "cluster.secret_file", "file", "",
-		"file with the secret by which the nodes of a cluster know each other, at least 16 bytes",
+		"file with the shared secret of the cluster's nodes, at least 16 bytes",
 		func(c *config, v string) error {
 			c.secretFile = v
 			return notEmpty(v)
 		}},
 	{"tls-cert", "tls.cert", "file", "",
-		"encrypt the port for clients and other nodes with the certificate in this file; the dashboard has --dashboard-tls-cert",
+		"file with the TLS certificate of the port for clients and nodes; the dashboard has --dashboard-tls-cert",
 		func(c *config, v string) error {
 			c.tls.cert.name = v
 			return notEmpty(v)
 		}},
-	{"tls-key", "tls.key", "file", "", "file with the key of the certificate", func(c *config, v string) error {
+	{"tls-key", "tls.key", "file", "", "file with the key of that certificate", func(c *config, v string) error {
 		c.tls.key.name = v
 		return notEmpty(v)
 	}},
 	{"tls-client-ca", "tls.client_ca", "file", "",
-		"file with the authorities by which clients and other nodes are believed (default: clients need no certificate, other nodes " +
-			"one by this system's authorities)",
+		"file with the CAs of clients and nodes (default no client certificates; nodes are verified by the system's CAs)",
 		func(c *config, v string) error {
 			c.tls.ca.name = v
 			return notEmpty(v)
 		}},
-	{"insecure", "insecure", "", "", "let other machines do everything while there are no keys", func(c *config, v string) error {
-		return choose(&c.insecure, v, switches)
-	}},
-	{"no-dashboard", "!dashboard.enabled", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
+	{"insecure", "insecure", "", "",
+		"accept clients on other machines while there are no keys",
+		func(c *config, v string) error {
+			return choose(&c.insecure, v, switches)
+		}},
+	{"no-dashboard", "!dashboard.enabled", "", "", "disable the dashboard and the HTTP API", func(c *config, v string) error {
 		return choose(&c.noDashboard, v, switches)
 	}},
-	{"dashboard-port", "dashboard_port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)",
+	{"dashboard-port", "dashboard_port", "port", "",
+		"port of the dashboard, 0 for any free port (default --port + 2)",
 		func(c *config, v string) (err error) {
 			c.dashboardPort, err = port(v)
 			return err
 		}},
-	{"dashboard-bind", "dashboard.bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything",
+	{"dashboard-bind", "dashboard.bind", "ip", "127.0.0.1",
+		"bind address of the dashboard; clients on other machines are rejected until there are keys",
 		func(c *config, v string) error {
 			c.dashboardBind = v
 			return address(v)
 		}},
 	{"dashboard-hosts", "dashboard.hosts", "name,...", "",
-		"further names by which the dashboard may be called while it is bound to this machine and there are no keys",
+		"further host names of the dashboard, accepted while it is bound to this machine and there are no keys",
 		func(c *config, v string) error {
 			c.dashboardHosts = splitList(v)
 			return hostNames(c.dashboardHosts)
 		}},
 	{"dashboard-cors-origins", "dashboard.cors_origins", "origin,...", "",
-		"other sites, such as https://ops.example.com, whose pages may call the dashboard",
+		"origins, such as https://ops.example.com, whose pages may call the dashboard",
 		func(c *config, v string) error {
 			c.corsOrigins = splitList(v)
 			for _, origin := range c.corsOrigins {
@@ -178,13 +187,13 @@ var settings = []setting{
 			return nil
 		}},
 	{"dashboard-trusted-proxies", "dashboard.trusted_proxies", "address,...", "",
-		"reverse proxies before the dashboard and the metrics, such as 10.0.0.0/8, whose X-Forwarded-For says which client a request " +
-			"is from",
+		"addresses of reverse proxies of dashboard and metrics, such as 10.0.0.0/8, whose X-Forwarded-For is trusted",
 		func(c *config, v string) (err error) {
 			c.trustedProxies, err = networks(splitList(v))
 			return err
 		}},
-	{"dashboard-tls-cert", "dashboard.tls_cert", "file", "", "encrypt the dashboard with the certificate in this file",
+	{"dashboard-tls-cert", "dashboard.tls_cert", "file", "",
+		"file with the TLS certificate of the dashboard",
 		func(c *config, v string) error {
 			c.dashboardTLS.cert.name = v
 			return notEmpty(v)
@@ -193,27 +202,28 @@ var settings = []setting{
 		c.dashboardTLS.key.name = v
 		return notEmpty(v)
 	}},
-	{"no-metrics", "!metrics.enabled", "", "", "serve no metrics", func(c *config, v string) error {
+	{"no-metrics", "!metrics.enabled", "", "", "disable the metrics", func(c *config, v string) error {
 		return choose(&c.noMetrics, v, switches)
 	}},
-	{"metrics-port", "metrics_port", "port", "", "port of the metrics for Prometheus, 0 for any that is free (default --port + 1)",
+	{"metrics-port", "metrics_port", "port", "",
+		"port of the Prometheus metrics, 0 for any free port (default --port + 1)",
 		func(c *config, v string) (err error) {
 			c.metricsPort, err = port(v)
 			return err
 		}},
-	{"metrics-bind", "metrics.bind", "ip", "127.0.0.1", "address of the metrics", func(c *config, v string) error {
+	{"metrics-bind", "metrics.bind", "ip", "127.0.0.1", "bind address of the metrics", func(c *config, v string) error {
 		c.metricsBind = v
 		return address(v)
 	}},
 	{"metrics-hosts", "metrics.hosts", "name,...", "",
-		"further names by which the metrics may be asked for while they are bound to this machine and there are no keys",
+		"further host names of the metrics, accepted while they are bound to this machine and there are no keys",
 		func(c *config, v string) error {
 			c.metricsHosts = splitList(v)
 			return hostNames(c.metricsHosts)
 		}},
 	{"metrics-tls-cert", "metrics.tls_cert", "file", "",
-		"encrypt the metrics with the certificate in this file (default: that of the dashboard, if it has one)", func(c *config,
-			v string) error {
+		"file with the TLS certificate of the metrics (default that of the dashboard)",
+		func(c *config, v string) error {
 			c.metricsTLS.cert.name = v
 			return notEmpty(v)
 		}},
@@ -222,16 +232,18 @@ var settings = []setting{
 		return notEmpty(v)
 	}},
 	{"metrics-objects", "metrics.objects", "n", "1000",
-		"how many queues have series of their own, streams, groups, jobs, workflows, actions and namespaces likewise; the rest is summed up",
+		"maximum number of objects of a kind (queues, streams, groups, ...) with their own series; the others are added up",
 		func(c *config, v string) (err error) {
 			c.metricsObjects, err = integer(v, "number of objects", 1_000_000)
 			return err
 		}},
-	{"log-level", "log.level", "level", "info", "least level that is logged: debug, info, warn or error", func(c *config, v string) error {
-		return choose(&c.logLevel, v, map[string]slog.Level{
-			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
-		})
-	}},
+	{"log-level", "log.level", "level", "info",
+		"minimum level of log lines: debug, info, warn or error",
+		func(c *config, v string) error {
+			return choose(&c.logLevel, v, map[string]slog.Level{
+				"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+			})
+		}},
 	{"log-format", "log.format", "format", "text", "format of the log on stderr: text or json", func(c *config, v string) error {
 		return choose(&c.logFormat, v, map[string]string{"text": "text", "json": "json"})
 	}},
