@@ -23,85 +23,84 @@ const (
 
 // Metrics of the node's contents.
 var (
-	objectsLimit = gauge("metrics_objects_limit", "How many things of each kind have series of their own.")
+	objectsLimit = gauge("metrics_objects_limit", "Maximum number of objects of each kind with their own series.")
 	leftOut      = gauge("metrics_objects_left_out",
-		"How many things of a kind have no series of their own, but are in the one of the namespace _other, if they were read.", "kind")
-	notRead = gauge("metrics_objects_not_read", "How many of those left out are not in the series of the namespace _other either.",
+		"Objects of a kind without their own series; those that were read are added up in the namespace _other.", "kind")
+	notRead = gauge("metrics_objects_not_read", "Objects left out that are not included in the namespace _other either.",
 		"kind")
-	scrapeErrors = gauge("metrics_scrape_errors", "Listings that could not be read to their end when they were read last.")
+	scrapeErrors = gauge("metrics_scrape_errors", "Listings that were incomplete in the last gathering.")
 	partAge      = gauge("metrics_age_seconds",
-		"How old the metrics of a part are that is gathered in the background: contents are those of namespaces, queues and the like, "+
-			"store is what Pebble says.", "part")
-	partTime = gauge("metrics_gathering_seconds", "How long it took to gather a part the last time.", "part")
+		"Age of metrics that are gathered in the background: contents (namespaces, queues and so on) and store (Pebble).", "part")
+	partTime = gauge("metrics_gathering_seconds", "Duration of the last gathering of a part.", "part")
 
 	namespaceMetrics = []description{
 		gauge("keys", "Keys.", "namespace"), gauge("key_bytes", "Bytes of keys and values.", "namespace"),
 		gauge("streams", "Streams.", "namespace"), gauge("queues", "Queues.", "namespace"),
 		gauge("series", "Time series.", "namespace"), gauge("points", "Points of time series.", "namespace"),
-		gauge("actions", "Actions.", "namespace"), gauge("workflows", "Workflows.", "namespace"), gauge("jobs",
-			"Jobs of stream processing that are not cancelled.", "namespace"),
-		counter("workflow_steps_total", "Steps that runs of workflows have begun, ever.", "namespace"),
-		counter("workflow_signals_total", "Signals that runs of workflows have got, ever.", "namespace"),
-		counter("workflow_timers_total", "Timers of runs of workflows that have gone off, ever.", "namespace"),
-		counter("workflow_compensations_failed_total", "Compensations of runs of workflows that have failed, ever.", "namespace"),
+		gauge("actions", "Actions.", "namespace"), gauge("workflows", "Workflows.", "namespace"),
+		gauge("jobs", "Processing jobs that are not cancelled.", "namespace"),
+		counter("workflow_steps_total", "Steps that workflow runs have begun.", "namespace"),
+		counter("workflow_signals_total", "Signals received by workflow runs.", "namespace"),
+		counter("workflow_timers_total", "Timers of workflow runs that have fired.", "namespace"),
+		counter("workflow_compensations_failed_total", "Compensations of workflow runs that have failed.", "namespace"),
 	}
 	queueMetrics = []description{
-		gauge("queue_ready", "Messages that can be delivered now.", "namespace", "queue"),
-		gauge("queue_delayed", "Messages that wait for their time.", "namespace", "queue"),
+		gauge("queue_ready", "Messages that are ready for delivery.", "namespace", "queue"),
+		gauge("queue_delayed", "Messages that are delayed.", "namespace", "queue"),
 		gauge("queue_inflight", "Messages that are leased.", "namespace", "queue"),
 		gauge("queue_dead", "Dead letters.", "namespace", "queue"),
-		gauge("queue_bytes", "Bytes of messages that are no dead letters.", "namespace", "queue"),
-		counter("queue_enqueued_total", "Messages ever enqueued.", "namespace", "queue"),
-		counter("queue_delivered_total", "Deliveries ever made.", "namespace", "queue"),
-		counter("queue_acked_total", "Messages ever acked.", "namespace", "queue"),
-		counter("queue_expired_total", "Leases that have ended by themselves, ever.", "namespace", "queue"),
+		gauge("queue_bytes", "Bytes of messages, without dead letters.", "namespace", "queue"),
+		counter("queue_enqueued_total", "Messages enqueued.", "namespace", "queue"),
+		counter("queue_delivered_total", "Deliveries.", "namespace", "queue"),
+		counter("queue_acked_total", "Messages acknowledged.", "namespace", "queue"),
+		counter("queue_expired_total", "Leases that have expired.", "namespace", "queue"),
 	}
 	streamMetrics = []description{
-		counter("stream_appended_total", "Records ever appended.", "namespace", "stream"),
-		gauge("stream_records", "Records that are kept.", "namespace", "stream"),
+		counter("stream_appended_total", "Records appended.", "namespace", "stream"),
+		gauge("stream_records", "Records in the stream.", "namespace", "stream"),
 	}
 	groupMetrics = []description{
-		gauge("group_lag", "Records that a consumer group has not been given yet.", "namespace", "stream", "group"),
-		gauge("group_pending", "Records that were delivered and are not acked.", "namespace", "stream", "group"),
+		gauge("group_lag", "Records that are not yet delivered to the consumer group.", "namespace", "stream", "group"),
+		gauge("group_pending", "Records that are delivered and not acknowledged.", "namespace", "stream", "group"),
 		gauge("group_members", "Consumers in the group.", "namespace", "stream", "group"),
 	}
 	jobMetrics = []description{
-		gauge("job_running", "Whether the job runs: 1, or 0.", "namespace", "job", "name"),
-		gauge("job_failed", "Whether the job has failed: 1, or 0.", "namespace", "job", "name"),
+		gauge("job_running", "1 if the job is running, else 0.", "namespace", "job", "name"),
+		gauge("job_failed", "1 if the job has failed, else 0.", "namespace", "job", "name"),
 		counter("job_records_in_total", "Records read from sources.", "namespace", "job", "name"),
 		counter("job_records_out_total", "Records written by sinks.", "namespace", "job", "name"),
-		counter("job_errors_total", "Records that went to the stream of errors.", "namespace", "job", "name"),
-		counter("job_late_total", "Records that came too late for a window.", "namespace", "job", "name"),
-		gauge("job_watermark_lag_seconds", "How far the watermark is behind.", "namespace", "job", "name"),
-		gauge("job_records_behind", "Records of the sources' streams that are not read yet.", "namespace", "job", "name"),
-		gauge("job_backlog_bytes", "Bytes for sinks in other shards that wait to be taken.", "namespace", "job", "name"),
+		counter("job_errors_total", "Records sent to the error stream.", "namespace", "job", "name"),
+		counter("job_late_total", "Records that were too late for a window.", "namespace", "job", "name"),
+		gauge("job_watermark_lag_seconds", "Lag of the watermark behind the clock.", "namespace", "job", "name"),
+		gauge("job_records_behind", "Records in source streams that are not yet read.", "namespace", "job", "name"),
+		gauge("job_backlog_bytes", "Bytes waiting for delivery to sinks in other shards.", "namespace", "job", "name"),
 	}
 	operatorMetrics = []description{
-		counter("job_operator_records_in_total", "Records that have come to an operator.", "namespace", "job", "name", "operator"),
-		counter("job_operator_records_out_total", "Records that an operator has passed on, or made.", "namespace", "job", "name",
+		counter("job_operator_records_in_total", "Records received by an operator.", "namespace", "job", "name", "operator"),
+		counter("job_operator_records_out_total", "Records emitted by an operator.", "namespace", "job", "name",
 			"operator"),
-		counter("job_operator_errors_total", "Records that an operator could not work with.", "namespace", "job", "name", "operator"),
-		counter("job_operator_late_total", "Records that came too late for the windows of an operator.", "namespace", "job", "name",
+		counter("job_operator_errors_total", "Records that failed in an operator.", "namespace", "job", "name", "operator"),
+		counter("job_operator_late_total", "Records that were too late for the windows of an operator.", "namespace", "job", "name",
 			"operator"),
-		counter("job_operator_dropped_total", "Records that an operator has dropped, as they lack what it works on.", "namespace", "job",
+		counter("job_operator_dropped_total", "Records dropped by an operator because they lack its fields.", "namespace", "job",
 			"name", "operator"),
 	}
 	workflowMetrics = []description{
 		gauge("workflow_runs_active", "Runs that have not ended.", "namespace", "workflow"),
-		counter("workflow_runs_started_total", "Runs ever started.", "namespace", "workflow"),
+		counter("workflow_runs_started_total", "Runs started.", "namespace", "workflow"),
 		counter("workflow_runs_completed_total", "Runs that have completed.", "namespace", "workflow"),
 		counter("workflow_runs_failed_total", "Runs that have failed.", "namespace", "workflow"),
 		counter("workflow_runs_cancelled_total", "Runs that were cancelled.", "namespace", "workflow"),
-		counter("workflow_runs_timed_out_total", "Runs that took too long.", "namespace", "workflow"),
+		counter("workflow_runs_timed_out_total", "Runs that have timed out.", "namespace", "workflow"),
 	}
 	actionMetrics = []description{
-		gauge("action_runs_pending", "Runs that wait for a worker.", "namespace", "action"),
-		gauge("action_runs_running", "Runs that workers have.", "namespace", "action"),
-		gauge("action_workers", "Workers that have a handler for the action.", "namespace", "action"),
-		counter("action_runs_started_total", "Runs ever started.", "namespace", "action"),
+		gauge("action_runs_pending", "Runs waiting for a worker.", "namespace", "action"),
+		gauge("action_runs_running", "Runs being executed by workers.", "namespace", "action"),
+		gauge("action_workers", "Workers with a handler for the action.", "namespace", "action"),
+		counter("action_runs_started_total", "Runs started.", "namespace", "action"),
 		counter("action_runs_completed_total", "Runs that have completed.", "namespace", "action"),
 		counter("action_runs_failed_total", "Runs that have failed.", "namespace", "action"),
-		counter("action_runs_timed_out_total", "Runs that took too long.", "namespace", "action"),
+		counter("action_runs_timed_out_total", "Runs that have timed out.", "namespace", "action"),
 	}
 )
 

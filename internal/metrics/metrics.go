@@ -100,14 +100,17 @@ type scrape struct {
 // description describes a metric.
 type description struct {
 	*prometheus.Desc
-	kind prometheus.ValueType
+	kind       prometheus.ValueType // 0: a histogram
+	name, help string
+	labels     []string
 }
 
 // descriptions lists all metrics, which are variables of this package.
 var descriptions []description
 
 func describe(kind prometheus.ValueType, name, help string, labels []string) description {
-	d := description{prometheus.NewDesc("floe_"+name, help, labels, nil), kind}
+	name = "floe_" + name
+	d := description{prometheus.NewDesc(name, help, labels, nil), kind, name, help, labels}
 	descriptions = append(descriptions, d)
 	return d
 }
@@ -118,6 +121,10 @@ func gauge(name, help string, labels ...string) description {
 
 func counter(name, help string, labels ...string) description {
 	return describe(prometheus.CounterValue, name, help, labels)
+}
+
+func distribution(name, help string, labels ...string) description {
+	return describe(0, name, help, labels)
 }
 
 // send adds a value. A label that is not UTF-8 would fail the whole scrape, so it becomes an error
