@@ -133,8 +133,8 @@ func ExampleStages() {
 		fmt.Printf("%s: %s\n", s.Signature, s.Doc)
 	}
 	// Output:
-	// field(field, ...): keep these fields
-	// window(size [, every] [, tz=]): divide time into buckets, for the aggregation that follows
+	// field(field, ...): keep only these fields
+	// window(size [, every] [, tz=]): divide time into buckets for the next aggregation
 	// avg(): mean of the points of each bucket
-	// sum(): sum of the points of each bucket, exact and rounded once
+	// sum(): exact sum of the points of each bucket, rounded once
 }
