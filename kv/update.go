@@ -10,8 +10,8 @@ import (
 
 // Returned by the function of an Update instead of a value.
 var (
-	ErrUnchanged = errors.New("leave the key as it is")
-	ErrDelete    = errors.New("delete the key")
+	ErrUnchanged = errors.New("leave the key as it is") // makes Update leave the key unchanged
+	ErrDelete    = errors.New("delete the key")         // makes Update delete the key
 )
 
 // UpdateOption changes what Update writes.
