@@ -12,14 +12,14 @@ import (
 )
 
 var actionRoutes = []route{
-	endpoint("GET /api/v1/actions", (*handler).actions, "The actions of a namespace."),
-	endpoint("GET /api/v1/actions/:name", (*handler).action, "One action, with its last runs and its workers."),
-	endpoint("GET /api/v1/actions/:name/runs", (*handler).actionRuns, "The runs of an action, the newest first."),
-	endpoint("POST /api/v1/actions/:name/invoke", (*handler).invoke, "Have an action carried out; the body is its input, JSON."),
-	endpoint("POST /api/v1/actions/:name/runs/:id/retry", (*handler).retryRun, "Carry out again a run that has ended without success."),
-	endpoint("POST /api/v1/actions/:name/runs/:id/run-now", (*handler).runNow, "Begin a run that waits for a time."),
-	endpoint("GET /api/v1/workers", (*handler).workers, "The workers of a namespace."),
-	endpoint("GET /api/v1/workers/:id", (*handler).worker, "One worker."),
+	endpoint("GET /api/v1/actions", (*handler).actions, "List the actions of a namespace."),
+	endpoint("GET /api/v1/actions/:name", (*handler).action, "Get an action with its last runs and its workers."),
+	endpoint("GET /api/v1/actions/:name/runs", (*handler).actionRuns, "List the runs of an action, newest first."),
+	endpoint("POST /api/v1/actions/:name/invoke", (*handler).invoke, "Invoke an action. The body is its input, JSON."),
+	endpoint("POST /api/v1/actions/:name/runs/:id/retry", (*handler).retryRun, "Retry a run that has ended without success."),
+	endpoint("POST /api/v1/actions/:name/runs/:id/run-now", (*handler).runNow, "Start a delayed run now."),
+	endpoint("GET /api/v1/workers", (*handler).workers, "List the workers of a namespace."),
+	endpoint("GET /api/v1/workers/:id", (*handler).worker, "Get a worker."),
 }
 
 // recentRuns is the number of runs in the detail of an action.

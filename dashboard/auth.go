@@ -26,8 +26,8 @@ const (
 
 var authRoutes = []route{
 	endpoint("POST "+sessionPath, (*handler).openSession, "Open a session with an API key."),
-	endpoint("DELETE "+sessionPath, (*handler).closeSession, "End the session of the token."),
-	endpoint("GET "+authPath+"status", (*handler).authStatus, "Whether keys are needed, and whether the session is good."),
+	endpoint("DELETE "+sessionPath, (*handler).closeSession, "Close the session of the token."),
+	endpoint("GET "+authPath+"status", (*handler).authStatus, "Get whether keys are required, and whether the session is valid."),
 }
 
 // authenticate returns the holder of the request's token, nil if none is needed.

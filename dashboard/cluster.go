@@ -9,8 +9,8 @@ import (
 )
 
 var clusterRoutes = []route{
-	endpoint("GET /api/v1/cluster/stats", (*handler).clusterStats, "Throughput, connections and members of the cluster."),
-	endpoint("GET /api/v1/metrics", (*handler).metrics, "Counters of the server and of each primitive."),
+	endpoint("GET /api/v1/cluster/stats", (*handler).clusterStats, "Get throughput, connections and members of the cluster."),
+	endpoint("GET /api/v1/metrics", (*handler).metrics, "Get the counters of the server and of each primitive."),
 }
 
 // clusterStats is the body of /cluster/stats. Received, sent and active count requests of the

@@ -12,15 +12,15 @@ import (
 
 // consoleRoutes are the console's endpoints beyond the API; those of a resource are in its file.
 var consoleRoutes = []route{
-	endpoint("GET /api/v1/console/me", (*handler).me, "What the caller may do."),
-	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "What the node has done in each second of the last five minutes."),
-	endpoint("GET /api/v1/console/shards", (*handler).shards, "The shards, and who leads them."),
-	endpoint("GET /api/v1/console/problems", (*handler).problems, "What in a namespace needs somebody to look at it."),
+	endpoint("GET /api/v1/console/me", (*handler).me, "Get the permissions of the caller."),
+	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "Get the activity of the node per second, for the last five minutes."),
+	endpoint("GET /api/v1/console/shards", (*handler).shards, "List the shards with their leaders."),
+	endpoint("GET /api/v1/console/problems", (*handler).problems, "List the problems of a namespace that need attention."),
 	endpoint("GET /api/v1/console/queues/:name", (*handler).queueState,
-		"Whether a queue is paused, its bounds, and why its dead letters died."),
+		"Get whether a queue is paused, its bounds, and the reasons of its dead letters."),
 	endpoint("GET /api/v1/console/processing/jobs/:id", (*handler).jobWork,
-		"What each operator of a job has done, and why the job waits or has failed."),
-	endpoint("POST "+validatePath, (*handler).validate, "What is wrong with a definition, which is the body, and its graph."),
+		"Get the counters of a job's operators, and why it waits or has failed."),
+	endpoint("POST "+validatePath, (*handler).validate, "Validate a definition, which is the body, and return its problems and graph."),
 }
 
 const validatePath = "/api/v1/console/validate"

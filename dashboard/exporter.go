@@ -19,8 +19,8 @@ const metricsPath = "/metrics"
 // exporterRoutes are the endpoints of NewExporter.
 var exporterRoutes = []route{
 	endpoint("GET "+healthPath, (*handler).exporterHealth,
-		"Whether the node serves, and how many shards it has: 200 and status ok, or 503 and why not."),
-	{method: http.MethodGet, path: metricsPath, doc: "The metrics of the node, for Prometheus."},
+		"Get the health of the node and its number of shards: 200 with status ok, or 503 with the reason."),
+	{method: http.MethodGet, path: metricsPath, doc: "Get the metrics of the node for Prometheus."},
 }
 
 // Limits of scrapes.

@@ -12,10 +12,10 @@ import (
 )
 
 var groupRoutes = []route{
-	endpoint("GET /api/v1/streams/:name/groups/:group", (*handler).group, "One consumer group."),
+	endpoint("GET /api/v1/streams/:name/groups/:group", (*handler).group, "Get a consumer group."),
 	endpoint("GET /api/v1/streams/:name/groups/:group/pending", (*handler).groupPending,
-		"What was delivered to a group and is not acknowledged."),
-	endpoint("GET /api/v1/streams/:name/groups/:group/members", (*handler).groupMembers, "The consumers of a group."),
+		"List the pending records of a group."),
+	endpoint("GET /api/v1/streams/:name/groups/:group/members", (*handler).groupMembers, "List the consumers of a group."),
 	endpoint("DELETE /api/v1/streams/:name/groups/:group", (*handler).deleteGroup, "Delete a consumer group."),
 }
 

@@ -13,7 +13,7 @@ import (
 const healthPath = "/health"
 
 var healthRoutes = []route{
-	endpoint("GET "+healthPath, (*handler).health, "Whether the node serves: 200 and status ok, or 503 and why not."),
+	endpoint("GET "+healthPath, (*handler).health, "Get the health of the node: 200 with status ok, or 503 with the reason."),
 }
 
 // nothing is the request of an endpoint without parameters.

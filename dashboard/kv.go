@@ -13,12 +13,12 @@ import (
 )
 
 var kvRoutes = []route{
-	endpoint("GET /api/v1/kv/namespaces", (*handler).kvNamespaces, "All namespaces with their keys, bytes and operations."),
-	endpoint("GET /api/v1/kv/namespaces/:namespace/keys", (*handler).keys, "A page of keys with a prefix."),
-	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).key, "A key with its value."),
+	endpoint("GET /api/v1/kv/namespaces", (*handler).kvNamespaces, "List all namespaces with their keys, bytes and operations."),
+	endpoint("GET /api/v1/kv/namespaces/:namespace/keys", (*handler).keys, "List the keys with a prefix."),
+	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).key, "Get a key with its value."),
 	endpoint("PUT /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).putKey, "Store a value."),
 	endpoint("DELETE /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).deleteKey, "Delete a key."),
-	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key/history", (*handler).keyHistory, "The versions of a key, newest first."),
+	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key/history", (*handler).keyHistory, "List the versions of a key, newest first."),
 }
 
 // kvNamespace is an item of /kv/namespaces.

@@ -8,12 +8,12 @@ import (
 )
 
 var namespaceRoutes = []route{
-	endpoint("GET /api/v1/namespaces", (*handler).namespaces, "All namespaces, by name."),
+	endpoint("GET /api/v1/namespaces", (*handler).namespaces, "List all namespaces, by name."),
 	endpoint("POST /api/v1/namespaces", (*handler).createNamespace, "Create a namespace."),
-	endpoint("GET /api/v1/namespaces/:namespace", (*handler).namespace, "One namespace."),
-	endpoint("GET /api/v1/namespaces/:namespace/streams", (*handler).streams, "The streams of a namespace."),
-	endpoint("GET /api/v1/namespaces/:namespace/queues", (*handler).queues, "The queues of a namespace."),
-	endpoint("GET /api/v1/namespaces/:namespace/kv", (*handler).namespaceKeys, "The keys of a namespace."),
+	endpoint("GET /api/v1/namespaces/:namespace", (*handler).namespace, "Get a namespace."),
+	endpoint("GET /api/v1/namespaces/:namespace/streams", (*handler).streams, "List the streams of a namespace."),
+	endpoint("GET /api/v1/namespaces/:namespace/queues", (*handler).queues, "List the queues of a namespace."),
+	endpoint("GET /api/v1/namespaces/:namespace/kv", (*handler).namespaceKeys, "List the keys of a namespace."),
 }
 
 // namespaceSummary is an item of /namespaces.

@@ -15,11 +15,11 @@ import (
 const jobsPath = "/api/v1/processing/jobs"
 
 var processingRoutes = []route{
-	endpoint("GET "+jobsPath, (*handler).jobs, "The stream-processing jobs of a namespace."),
-	endpoint("POST "+jobsPath, (*handler).submitJob, "Submit a job; the body is its pipeline, YAML or JSON."),
-	endpoint("GET "+jobsPath+"/:id", (*handler).job, "One job, with its pipeline and savepoints."),
+	endpoint("GET "+jobsPath, (*handler).jobs, "List the processing jobs of a namespace."),
+	endpoint("POST "+jobsPath, (*handler).submitJob, "Submit a job. The body is its definition, YAML or JSON."),
+	endpoint("GET "+jobsPath+"/:id", (*handler).job, "Get a job with its definition and savepoints."),
 	endpoint("PUT "+jobsPath+"/:id/stop", (*handler).stopJob, "Stop a job; it can be restored."),
-	endpoint("DELETE "+jobsPath+"/:id", (*handler).cancelJob, "Cancel a job for good."),
+	endpoint("DELETE "+jobsPath+"/:id", (*handler).cancelJob, "Cancel a job permanently."),
 }
 
 // jobSummary is an item of the listing of jobs.

@@ -15,15 +15,15 @@ import (
 )
 
 var queueRoutes = []route{
-	endpoint("GET /api/v1/queues", (*handler).queues, "The queues of a namespace."),
-	endpoint("GET /api/v1/queues/:name", (*handler).queue, "One queue."),
-	endpoint("POST /api/v1/queues/:name", (*handler).enqueue, "Add a message, which is the body."),
-	endpoint("GET /api/v1/queues/:name/messages", (*handler).queueMessages, "The messages of a queue, the most urgent first."),
-	endpoint("GET /api/v1/queues/:name/messages/:seq", (*handler).queueMessage, "One message, in whichever state it is."),
+	endpoint("GET /api/v1/queues", (*handler).queues, "List the queues of a namespace."),
+	endpoint("GET /api/v1/queues/:name", (*handler).queue, "Get a queue."),
+	endpoint("POST /api/v1/queues/:name", (*handler).enqueue, "Enqueue a message. The body is its payload."),
+	endpoint("GET /api/v1/queues/:name/messages", (*handler).queueMessages, "List the messages of a queue, most urgent first."),
+	endpoint("GET /api/v1/queues/:name/messages/:seq", (*handler).queueMessage, "Get a message in any state."),
 	endpoint("DELETE /api/v1/queues/:name/messages/:seq", (*handler).deleteMessage, "Delete a message that is not leased."),
-	endpoint("POST /api/v1/queues/:name/purge", (*handler).purge, "Remove all messages but the dead letters."),
-	endpoint("GET /api/v1/queues/:name/dlq", (*handler).deadLetters, "The dead letters of a queue."),
-	endpoint("POST /api/v1/queues/:name/dlq/:seq/requeue", (*handler).requeueDead, "Make a dead letter ready again."),
+	endpoint("POST /api/v1/queues/:name/purge", (*handler).purge, "Remove all messages except dead letters."),
+	endpoint("GET /api/v1/queues/:name/dlq", (*handler).deadLetters, "List the dead letters of a queue."),
+	endpoint("POST /api/v1/queues/:name/dlq/:seq/requeue", (*handler).requeueDead, "Requeue a dead letter."),
 	endpoint("DELETE /api/v1/queues/:name/dlq/:seq", (*handler).deleteDead, "Delete a dead letter."),
 }
 

@@ -15,11 +15,11 @@ import (
 )
 
 var streamRoutes = []route{
-	endpoint("GET /api/v1/streams", (*handler).streams, "The streams of a namespace."),
-	endpoint("GET /api/v1/streams/:name", (*handler).stream, "A stream with its partitions and consumer groups."),
-	endpoint("DELETE /api/v1/streams/:name", (*handler).deleteStream, "Delete a stream; if it holds records, only with force=true."),
-	endpoint("GET /api/v1/streams/:name/messages", (*handler).streamMessages, "Messages of a stream, the newest last."),
-	endpoint("GET /api/v1/console/streams/:name/activity", (*handler).streamActivity, "How much was appended when."),
+	endpoint("GET /api/v1/streams", (*handler).streams, "List the streams of a namespace."),
+	endpoint("GET /api/v1/streams/:name", (*handler).stream, "Get a stream with its partitions and consumer groups."),
+	endpoint("DELETE /api/v1/streams/:name", (*handler).deleteStream, "Delete a stream. One with records requires force=true."),
+	endpoint("GET /api/v1/streams/:name/messages", (*handler).streamMessages, "List the messages of a stream, newest last."),
+	endpoint("GET /api/v1/console/streams/:name/activity", (*handler).streamActivity, "Get the number of appended messages over time."),
 	endpoint("POST /api/v1/streams/:name/trim", (*handler).trim, "Remove the oldest messages of each partition."),
 }
 

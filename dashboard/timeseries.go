@@ -22,17 +22,17 @@ import (
 const floqlPath = "/api/v1/timeseries/floql"
 
 var timeseriesRoutes = []route{
-	endpoint("GET /api/v1/timeseries", (*handler).measurements, "The measurements of a namespace."),
-	endpoint("GET /api/v1/timeseries/:measurement", (*handler).measurement, "One measurement."),
-	endpoint("DELETE /api/v1/timeseries/:measurement", (*handler).deleteRange, "Delete the points of a range of time."),
-	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Points of a field, the newest last."),
-	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate a FloQL query, the parameter q."),
-	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate a FloQL query, which is the body."),
+	endpoint("GET /api/v1/timeseries", (*handler).measurements, "List the measurements of a namespace."),
+	endpoint("GET /api/v1/timeseries/:measurement", (*handler).measurement, "Get a measurement."),
+	endpoint("DELETE /api/v1/timeseries/:measurement", (*handler).deleteRange, "Delete the points of a time range."),
+	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Get the points of a field, newest last."),
+	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate the FloQL query in parameter q."),
+	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate the FloQL query in the body."),
 	endpoint("GET /api/v1/console/timeseries/:measurement", (*handler).measurementState,
-		"The extent of a measurement, and the rollup that holds back old points."),
+		"Get the extent of a measurement, and the rollup that old points wait for."),
 	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags,
-		"The tags of a measurement with their values."),
-	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "Write points, which are the body in line protocol."),
+		"List the tags of a measurement with their values."),
+	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "Write points. The body is line protocol."),
 }
 
 // measurementSummary is an item of the listing of measurements.

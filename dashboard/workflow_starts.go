@@ -11,10 +11,10 @@ const flowStartsPath = "/api/v1/console/workflows/:name"
 // flowStartRoutes are the routes of schedules and triggers of workflows. The API specification has
 // no paths for them.
 var flowStartRoutes = []route{
-	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "How the schedule and the trigger of a workflow stand."),
+	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "Get the state of a workflow's schedule and trigger."),
 	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow,
-		"Stop the schedule of a workflow; runs that it has started go on."),
-	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Let the schedule of a workflow go on, with its next tick."),
+		"Pause the schedule of a workflow. Its runs continue."),
+	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Resume the schedule of a workflow with its next tick."),
 }
 
 // flowStarts is the schedule and trigger of a workflow; null for one it does not have.

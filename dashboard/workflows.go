@@ -19,21 +19,22 @@ const (
 )
 
 var workflowRoutes = []route{
-	endpoint("GET "+definitionsPath, (*handler).definitions, "The workflows of a namespace."),
+	endpoint("GET "+definitionsPath, (*handler).definitions, "List the workflows of a namespace."),
 	endpoint("POST "+definitionsPath, (*handler).createDefinition,
-		"Make a workflow known, or a version of one; the body is its definition, YAML or JSON."),
-	endpoint("GET "+definitionsPath+"/:name", (*handler).definition, "One workflow, with the definition that new runs have."),
-	endpoint("GET "+definitionsPath+"/:name/versions", (*handler).definitionVersions, "The versions of a workflow, the newest first."),
+		"Create a workflow or a version of one. The body is its definition, YAML or JSON."),
+	endpoint("GET "+definitionsPath+"/:name", (*handler).definition, "Get a workflow with the definition of new runs."),
+	endpoint("GET "+definitionsPath+"/:name/versions", (*handler).definitionVersions, "List the versions of a workflow, newest first."),
 	endpoint("DELETE "+definitionsPath+"/:name/versions/:version", (*handler).removeDefinitionVersion,
-		"Remove a version of a workflow; runs of it go on."),
-	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Let a disabled workflow be started again."),
-	endpoint("PUT "+definitionsPath+"/:name/disable", (*handler).disableDefinition, "Refuse starts of a workflow; its runs go on."),
-	endpoint("GET "+flowRunsPath, (*handler).flowRuns, "The runs of the workflows of a namespace, the newest first."),
-	endpoint("POST "+flowRunsPath, (*handler).startFlow, "Start a run of a workflow; the body is its input, JSON."),
-	endpoint("GET "+flowRunsPath+"/:id", (*handler).flowRun, "One run, with the results of its steps."),
-	endpoint("GET "+flowRunsPath+"/:id/history", (*handler).flowHistory, "What has happened to a run, the oldest first."),
-	endpoint("DELETE "+flowRunsPath+"/:id", (*handler).cancelFlow, "Cancel a run; what it has done is compensated."),
-	endpoint("POST "+flowRunsPath+"/:id/signal", (*handler).signalFlow, "Tell a run something; the body is the payload, JSON."),
+		"Remove a version of a workflow. Its runs continue."),
+	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Enable a disabled workflow."),
+	endpoint("PUT "+definitionsPath+"/:name/disable", (*handler).disableDefinition,
+		"Disable a workflow: starts are rejected, its runs continue."),
+	endpoint("GET "+flowRunsPath, (*handler).flowRuns, "List the workflow runs of a namespace, newest first."),
+	endpoint("POST "+flowRunsPath, (*handler).startFlow, "Start a run of a workflow. The body is its input, JSON."),
+	endpoint("GET "+flowRunsPath+"/:id", (*handler).flowRun, "Get a run with the results of its steps."),
+	endpoint("GET "+flowRunsPath+"/:id/history", (*handler).flowHistory, "List the events of a run, oldest first."),
+	endpoint("DELETE "+flowRunsPath+"/:id", (*handler).cancelFlow, "Cancel a run. Its completed steps are compensated."),
+	endpoint("POST "+flowRunsPath+"/:id/signal", (*handler).signalFlow, "Send a signal to a run. The body is the payload, JSON."),
 }
 
 // withAliases adds alternative paths of routes: workflows is workflow/definitions, and

@@ -831,186 +831,186 @@ export interface WrittenLines {
 
 /** What each endpoint answers. */
 export interface Routes {
-  /** Whether the node serves: 200 and status ok, or 503 and why not. */
+  /** Get the health of the node: 200 with status ok, or 503 with the reason. */
   'GET /health': HealthState
   /** Open a session with an API key. */
   'POST /api/v1/auth/session': SessionAnswer
-  /** End the session of the token. */
+  /** Close the session of the token. */
   'DELETE /api/v1/auth/session': SessionClosed
-  /** Whether keys are needed, and whether the session is good. */
+  /** Get whether keys are required, and whether the session is valid. */
   'GET /api/v1/auth/status': AuthState
-  /** Throughput, connections and members of the cluster. */
+  /** Get throughput, connections and members of the cluster. */
   'GET /api/v1/cluster/stats': ClusterStats
-  /** Counters of the server and of each primitive. */
+  /** Get the counters of the server and of each primitive. */
   'GET /api/v1/metrics': Metrics
-  /** All namespaces, by name. */
+  /** List all namespaces, by name. */
   'GET /api/v1/namespaces': NamespaceSummary[]
   /** Create a namespace. */
   'POST /api/v1/namespaces': NamespaceCreated
-  /** One namespace. */
+  /** Get a namespace. */
   'GET /api/v1/namespaces/:namespace': NamespaceDetail
-  /** The streams of a namespace. */
+  /** List the streams of a namespace. */
   'GET /api/v1/namespaces/:namespace/streams': StreamSummary[]
-  /** The queues of a namespace. */
+  /** List the queues of a namespace. */
   'GET /api/v1/namespaces/:namespace/queues': QueueSummary[]
-  /** The keys of a namespace. */
+  /** List the keys of a namespace. */
   'GET /api/v1/namespaces/:namespace/kv': ScanItem[]
-  /** All namespaces with their keys, bytes and operations. */
+  /** List all namespaces with their keys, bytes and operations. */
   'GET /api/v1/kv/namespaces': KvNamespace[]
-  /** A page of keys with a prefix. */
+  /** List the keys with a prefix. */
   'GET /api/v1/kv/namespaces/:namespace/keys': KeyPage
-  /** A key with its value. */
+  /** Get a key with its value. */
   'GET /api/v1/kv/namespaces/:namespace/keys/:key': KeyDetail
   /** Store a value. */
   'PUT /api/v1/kv/namespaces/:namespace/keys/:key': KeyWritten
   /** Delete a key. */
   'DELETE /api/v1/kv/namespaces/:namespace/keys/:key': KeyDeleted
-  /** The versions of a key, newest first. */
+  /** List the versions of a key, newest first. */
   'GET /api/v1/kv/namespaces/:namespace/keys/:key/history': KeyHistory
-  /** The streams of a namespace. */
+  /** List the streams of a namespace. */
   'GET /api/v1/streams': StreamSummary[]
-  /** A stream with its partitions and consumer groups. */
+  /** Get a stream with its partitions and consumer groups. */
   'GET /api/v1/streams/:name': StreamDetail
-  /** Delete a stream; if it holds records, only with force=true. */
+  /** Delete a stream. One with records requires force=true. */
   'DELETE /api/v1/streams/:name': StreamDeleted
-  /** Messages of a stream, the newest last. */
+  /** List the messages of a stream, newest last. */
   'GET /api/v1/streams/:name/messages': StreamMessage[]
-  /** How much was appended when. */
+  /** Get the number of appended messages over time. */
   'GET /api/v1/console/streams/:name/activity': StreamActivity
   /** Remove the oldest messages of each partition. */
   'POST /api/v1/streams/:name/trim': StreamTrimmed
-  /** One consumer group. */
+  /** Get a consumer group. */
   'GET /api/v1/streams/:name/groups/:group': GroupDetail
-  /** What was delivered to a group and is not acknowledged. */
+  /** List the pending records of a group. */
   'GET /api/v1/streams/:name/groups/:group/pending': PendingMessage[]
-  /** The consumers of a group. */
+  /** List the consumers of a group. */
   'GET /api/v1/streams/:name/groups/:group/members': GroupMember[]
   /** Delete a consumer group. */
   'DELETE /api/v1/streams/:name/groups/:group': GroupDeleted
-  /** The queues of a namespace. */
+  /** List the queues of a namespace. */
   'GET /api/v1/queues': QueueSummary[]
-  /** One queue. */
+  /** Get a queue. */
   'GET /api/v1/queues/:name': QueueSummary
-  /** Add a message, which is the body. */
+  /** Enqueue a message. The body is its payload. */
   'POST /api/v1/queues/:name': QueueSeq
-  /** The messages of a queue, the most urgent first. */
+  /** List the messages of a queue, most urgent first. */
   'GET /api/v1/queues/:name/messages': QueueMessage[]
-  /** One message, in whichever state it is. */
+  /** Get a message in any state. */
   'GET /api/v1/queues/:name/messages/:seq': QueueMessage
   /** Delete a message that is not leased. */
   'DELETE /api/v1/queues/:name/messages/:seq': QueueSeq
-  /** Remove all messages but the dead letters. */
+  /** Remove all messages except dead letters. */
   'POST /api/v1/queues/:name/purge': QueuePurged
-  /** The dead letters of a queue. */
+  /** List the dead letters of a queue. */
   'GET /api/v1/queues/:name/dlq': QueueMessage[]
-  /** Make a dead letter ready again. */
+  /** Requeue a dead letter. */
   'POST /api/v1/queues/:name/dlq/:seq/requeue': QueueSeq
   /** Delete a dead letter. */
   'DELETE /api/v1/queues/:name/dlq/:seq': QueueSeq
-  /** The measurements of a namespace. */
+  /** List the measurements of a namespace. */
   'GET /api/v1/timeseries': MeasurementSummary[]
-  /** One measurement. */
+  /** Get a measurement. */
   'GET /api/v1/timeseries/:measurement': MeasurementDetail
-  /** Delete the points of a range of time. */
+  /** Delete the points of a time range. */
   'DELETE /api/v1/timeseries/:measurement': RangeDeleted
-  /** Points of a field, the newest last. */
+  /** Get the points of a field, newest last. */
   'GET /api/v1/timeseries/:measurement/data': MeasurementData
-  /** Evaluate a FloQL query, the parameter q. */
+  /** Evaluate the FloQL query in parameter q. */
   'GET /api/v1/timeseries/floql': QueryResult
-  /** Evaluate a FloQL query, which is the body. */
+  /** Evaluate the FloQL query in the body. */
   'POST /api/v1/timeseries/floql': QueryResult
-  /** The extent of a measurement, and the rollup that holds back old points. */
+  /** Get the extent of a measurement, and the rollup that old points wait for. */
   'GET /api/v1/console/timeseries/:measurement': MeasurementState
-  /** The tags of a measurement with their values. */
+  /** List the tags of a measurement with their values. */
   'GET /api/v1/console/timeseries/:measurement/tags': MeasurementTag[]
-  /** Write points, which are the body in line protocol. */
+  /** Write points. The body is line protocol. */
   'POST /api/v1/console/timeseries/write': WrittenLines
-  /** The actions of a namespace. */
+  /** List the actions of a namespace. */
   'GET /api/v1/actions': ActionSummary[]
-  /** One action, with its last runs and its workers. */
+  /** Get an action with its last runs and its workers. */
   'GET /api/v1/actions/:name': ActionDetail
-  /** The runs of an action, the newest first. */
+  /** List the runs of an action, newest first. */
   'GET /api/v1/actions/:name/runs': ActionRun[]
-  /** Have an action carried out; the body is its input, JSON. */
+  /** Invoke an action. The body is its input, JSON. */
   'POST /api/v1/actions/:name/invoke': Invocation
-  /** Carry out again a run that has ended without success. */
+  /** Retry a run that has ended without success. */
   'POST /api/v1/actions/:name/runs/:id/retry': RunChanged
-  /** Begin a run that waits for a time. */
+  /** Start a delayed run now. */
   'POST /api/v1/actions/:name/runs/:id/run-now': RunChanged
-  /** The workers of a namespace. */
+  /** List the workers of a namespace. */
   'GET /api/v1/workers': WorkerRecord[]
-  /** One worker. */
+  /** Get a worker. */
   'GET /api/v1/workers/:id': WorkerRecord
-  /** What the caller may do. */
+  /** Get the permissions of the caller. */
   'GET /api/v1/console/me': Caller
-  /** What the node has done in each second of the last five minutes. */
+  /** Get the activity of the node per second, for the last five minutes. */
   'GET /api/v1/console/rates': Rates
-  /** The shards, and who leads them. */
+  /** List the shards with their leaders. */
   'GET /api/v1/console/shards': ShardState[]
-  /** What in a namespace needs somebody to look at it. */
+  /** List the problems of a namespace that need attention. */
   'GET /api/v1/console/problems': ProblemList
-  /** Whether a queue is paused, its bounds, and why its dead letters died. */
+  /** Get whether a queue is paused, its bounds, and the reasons of its dead letters. */
   'GET /api/v1/console/queues/:name': QueueState
-  /** What each operator of a job has done, and why the job waits or has failed. */
+  /** Get the counters of a job's operators, and why it waits or has failed. */
   'GET /api/v1/console/processing/jobs/:id': JobWork
-  /** What is wrong with a definition, which is the body, and its graph. */
+  /** Validate a definition, which is the body, and return its problems and graph. */
   'POST /api/v1/console/validate': Validation
-  /** The workflows of a namespace. */
+  /** List the workflows of a namespace. */
   'GET /api/v1/workflow/definitions': DefinitionSummary[]
-  /** Make a workflow known, or a version of one; the body is its definition, YAML or JSON. */
+  /** Create a workflow or a version of one. The body is its definition, YAML or JSON. */
   'POST /api/v1/workflow/definitions': DefinitionCreated
-  /** One workflow, with the definition that new runs have. */
+  /** Get a workflow with the definition of new runs. */
   'GET /api/v1/workflow/definitions/:name': DefinitionDetail
-  /** The versions of a workflow, the newest first. */
+  /** List the versions of a workflow, newest first. */
   'GET /api/v1/workflow/definitions/:name/versions': DefinitionVersionList
-  /** Remove a version of a workflow; runs of it go on. */
+  /** Remove a version of a workflow. Its runs continue. */
   'DELETE /api/v1/workflow/definitions/:name/versions/:version': VersionRemoved
-  /** Let a disabled workflow be started again. */
+  /** Enable a disabled workflow. */
   'PUT /api/v1/workflow/definitions/:name/enable': DefinitionEnabled
-  /** Refuse starts of a workflow; its runs go on. */
+  /** Disable a workflow: starts are rejected, its runs continue. */
   'PUT /api/v1/workflow/definitions/:name/disable': DefinitionEnabled
-  /** The runs of the workflows of a namespace, the newest first. */
+  /** List the workflow runs of a namespace, newest first. */
   'GET /api/v1/workflow/runs': FlowRunSummary[]
-  /** Start a run of a workflow; the body is its input, JSON. */
+  /** Start a run of a workflow. The body is its input, JSON. */
   'POST /api/v1/workflow/runs': FlowStarted
-  /** One run, with the results of its steps. */
+  /** Get a run with the results of its steps. */
   'GET /api/v1/workflow/runs/:id': FlowRunDetail
-  /** What has happened to a run, the oldest first. */
+  /** List the events of a run, oldest first. */
   'GET /api/v1/workflow/runs/:id/history': FlowEvent[]
-  /** Cancel a run; what it has done is compensated. */
+  /** Cancel a run. Its completed steps are compensated. */
   'DELETE /api/v1/workflow/runs/:id': FlowChanged
-  /** Tell a run something; the body is the payload, JSON. */
+  /** Send a signal to a run. The body is the payload, JSON. */
   'POST /api/v1/workflow/runs/:id/signal': FlowChanged
-  /** The workflows of a namespace. */
+  /** List the workflows of a namespace. */
   'GET /api/v1/workflows': DefinitionSummary[]
-  /** Make a workflow known, or a version of one; the body is its definition, YAML or JSON. */
+  /** Create a workflow or a version of one. The body is its definition, YAML or JSON. */
   'POST /api/v1/workflows': DefinitionCreated
-  /** Let a disabled workflow be started again. */
+  /** Enable a disabled workflow. */
   'PUT /api/v1/workflows/:name/enable': DefinitionEnabled
-  /** Refuse starts of a workflow; its runs go on. */
+  /** Disable a workflow: starts are rejected, its runs continue. */
   'PUT /api/v1/workflows/:name/disable': DefinitionEnabled
-  /** One run, with the results of its steps. */
+  /** Get a run with the results of its steps. */
   'GET /api/v1/workflows/:id': FlowRunDetail
-  /** What has happened to a run, the oldest first. */
+  /** List the events of a run, oldest first. */
   'GET /api/v1/workflows/:id/history': FlowEvent[]
-  /** Cancel a run; what it has done is compensated. */
+  /** Cancel a run. Its completed steps are compensated. */
   'DELETE /api/v1/workflows/:id': FlowChanged
-  /** Tell a run something; the body is the payload, JSON. */
+  /** Send a signal to a run. The body is the payload, JSON. */
   'POST /api/v1/workflows/:id/signal': FlowChanged
-  /** How the schedule and the trigger of a workflow stand. */
+  /** Get the state of a workflow's schedule and trigger. */
   'GET /api/v1/console/workflows/:name': FlowStarts
-  /** Stop the schedule of a workflow; runs that it has started go on. */
+  /** Pause the schedule of a workflow. Its runs continue. */
   'PUT /api/v1/console/workflows/:name/schedule/pause': FlowStarts
-  /** Let the schedule of a workflow go on, with its next tick. */
+  /** Resume the schedule of a workflow with its next tick. */
   'PUT /api/v1/console/workflows/:name/schedule/resume': FlowStarts
-  /** The stream-processing jobs of a namespace. */
+  /** List the processing jobs of a namespace. */
   'GET /api/v1/processing/jobs': JobSummary[]
-  /** Submit a job; the body is its pipeline, YAML or JSON. */
+  /** Submit a job. The body is its definition, YAML or JSON. */
   'POST /api/v1/processing/jobs': JobChanged
-  /** One job, with its pipeline and savepoints. */
+  /** Get a job with its definition and savepoints. */
   'GET /api/v1/processing/jobs/:id': JobDetail
   /** Stop a job; it can be restored. */
   'PUT /api/v1/processing/jobs/:id/stop': JobChanged
-  /** Cancel a job for good. */
+  /** Cancel a job permanently. */
   'DELETE /api/v1/processing/jobs/:id': JobChanged
 }
