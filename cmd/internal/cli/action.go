@@ -18,7 +18,7 @@ import (
 
 func actionCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("action", "Register actions, invoke them, and look at their runs",
+	cmd := group("action", "Register and invoke actions",
 		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f,
 			false), actionCancel(f),
 		actionRetry(f), actionRunNow(f), actionDelete(f), scheduleCommand(f))
@@ -37,10 +37,9 @@ type registered struct {
 func actionRegister(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register NAME",
-		Short: "Make an action known, so that it can be invoked, or change what is known of it",
-		Long: `Make an action known, so that it can be invoked. Registering it again changes all of it:
-what no flag says has its default. Runs that were invoked before keep the timeout and the
-number of attempts that they were invoked with.`,
+		Short: "Register or change an action",
+		Long: `Register an action, or replace its settings: a setting without a flag gets its default. Runs
+that were invoked before keep their timeout and number of attempts.`,
 		Example: `  floe action register send-email --timeout 30s --max-attempts 4 --owner team-growth
   floe action register charge --max-running-per-key 1 --rate 100/1s`,
 		Args: takes("NAME"),
@@ -51,18 +50,18 @@ number of attempts that they were invoked with.`,
 	var rate action.Rate
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&timeout, "duration", positiveDuration), "timeout", "how long an attempt may take (default 30s)")
+	flags.Var(newFlag(&timeout, "duration", positiveDuration), "timeout", "timeout of an attempt (default 30s)")
 	maxAttempts(cmd, &attempts, "4")
-	owner := flags.String("owner", "", "whose action it is")
-	description := flags.String("description", "", "what it does")
+	owner := flags.String("owner", "", "owner of the action")
+	description := flags.String("description", "", "description of the action")
 	flags.Var(newFlag(&shortest, "duration", durationOrNone), "backoff",
-		"wait before the second attempt; twice as long before each further one (default 1s)")
-	flags.Var(newFlag(&longest, "duration", durationOrNone), "backoff-max", "the longest of these waits (default 5m0s)")
+		"delay before the second attempt, doubled for each further one (default 1s)")
+	flags.Var(newFlag(&longest, "duration", durationOrNone), "backoff-max", "maximum delay between attempts (default 5m0s)")
 	flags.Var(newFlag(&running, "n", within(0, action.MaxRunningLimit)), "max-running",
-		"how many runs are under way at a time (default 0, any number)")
+		"maximum number of concurrent runs; 0: no limit (default 0)")
 	flags.Var(newFlag(&perKey, "n", within(0, action.MaxRunningLimit)), "max-running-per-key",
-		"how many runs with one concurrency key are (default 0, any number)")
-	flags.Var(newFlag(&rate, "n/duration", rateOf), "rate", "how many runs are begun in a time, such as 100/1s (default any number)")
+		"maximum number of concurrent runs per concurrency key; 0: no limit (default 0)")
+	flags.Var(newFlag(&rate, "n/duration", rateOf), "rate", "maximum rate of run starts, such as 100/1s (default no limit)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flags.Changed("timeout") {
 			opts = append(opts, action.Timeout(timeout))
@@ -119,12 +118,12 @@ type runInvoked struct {
 func actionInvoke(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "invoke NAME [JSON]",
-		Short: "Have a worker carry an action out",
-		Long: `Have a worker carry an action out. JSON is its input: as it stands, the content of a file
-as @FILE, or stdin as -; without it the input is null.
+		Short: "Invoke an action",
+		Long: `Invoke an action. JSON is the input: the argument itself, the content of a file as @FILE, or
+stdin as -. Without it the input is null.
 
-With --wait the command waits for the end of the run, prints its output, and fails unless the
-run is completed.`,
+With --wait the command waits for the end of the run and prints its output. It fails unless
+the run is completed.`,
 		Example: `  floe action invoke send-email '{"to":"ada@example.com"}'
   floe action invoke report @input.json --wait --timeout 5m
   floe action invoke charge '{"order":42}' --key order-42 --concurrency-key customer-7`,
@@ -135,18 +134,18 @@ run is completed.`,
 	var attempts int
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
-	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
-	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be begun (default 0s)")
-	flags.Var(newFlag(&expire, "duration", positiveDuration), "expire", "fail it if no worker has begun it in this time (default never)")
+	wait := flags.Bool("wait", false, "wait until the run has ended, and print its output")
+	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "priority, 0 to 255, lower is more urgent (default 100)")
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "delay before the run can start (default 0s)")
+	flags.Var(newFlag(&expire, "duration", positiveDuration), "expire", "time after which an unstarted run fails (default never)")
 	flags.Var(newFlag(&timeout, "duration", positiveDuration), "attempt-timeout",
-		"how long an attempt may take (default what the action says)")
+		"timeout of an attempt (default that of the action)")
 	maxAttempts(cmd, &attempts, "the action's setting")
-	key := flags.String("key", "", "make a run only if none was made with the same key in the last 24 hours")
-	concurrency := flags.String("concurrency-key", "", "whose run it is, for --max-running-per-key and turns")
+	key := flags.String("key", "", "idempotency key: no second run with the same key within 24 hours")
+	concurrency := flags.String("concurrency-key", "", "key for --max-running-per-key and fair ordering")
 	var labels map[string]string
 	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
-	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "a label that its worker has to have; several with --label again")
+	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "label that the worker must have; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []action.InvokeOption{action.Priority(priority), action.Delay(delay), action.Labels(labels)}
 		if flags.Changed("key") {
@@ -287,26 +286,27 @@ type runList struct {
 func actionRuns(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs NAME",
-		Short: "List the runs of an action, the newest first",
+		Short: "List the runs of an action, newest first",
 		Args:  takes("NAME"),
 	}
 	limit, status := int64(defaultMessages), action.Status(0)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
 	flags.Var(newFlag(&status, "state", runStatus), "status",
-		"only those that are pending, running, completed, failed, cancelled or timed_out")
+		"only this status: pending, running, completed, failed, cancelled or timed_out")
 	_ = cmd.RegisterFlagCompletionFunc("status",
 		cobra.FixedCompletions([]string{"pending", "running", "completed", "failed", "cancelled", "timed_out"},
 			cobra.ShellCompDirectiveNoFileComp))
 	var from, to time.Time
 	flags.Var(newFlag(&from, "time", parseTime), "from",
-		"only those invoked at this time or later: ms since the epoch, RFC 3339, now or -1h")
-	flags.Var(newFlag(&to, "time", parseTime), "to", "only those invoked before this time")
+		"only runs invoked at or after this time: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&to, "time", parseTime), "to", "only runs invoked before this time")
 	var with map[string]string
 	addAttribute := func(v string) (map[string]string, error) { return withHeader(with, v) }
 	flags.Var(newFlag(&with, "k=v", addAttribute), "with",
-		"only those with a source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>; several with --with again")
+		"only runs with this source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>; "+
+			"repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []action.RunOption{action.Limit(int(min(limit, action.MaxPageItems))), action.InvokedBetween(from, to)}
 		if status != 0 {
@@ -368,7 +368,7 @@ type actionText struct {
 func maxAttempts(cmd *cobra.Command, n *int, absent string) {
 	flags := cmd.Flags()
 	flags.Var(newFlag(n, "n", within(1, action.MaxAttemptsLimit)), "max-attempts",
-		"maximum number of attempts, the first one included (default "+absent+")")
+		"maximum number of attempts, including the first (default "+absent+")")
 	retries := func(v string) (int, error) {
 		n, err := within(0, action.MaxAttemptsLimit-1)(v)
 		return n + 1, err
@@ -399,10 +399,10 @@ type actionsText struct {
 func actionList(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the actions of the namespace",
+		Short: "List the actions of a namespace",
 		Args:  takes(),
 	}
-	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
+	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document := func(i action.Info) actionText {
@@ -449,9 +449,9 @@ func (s *session) printActionDone(head, name string) error {
 }
 
 func actionEnable(f *frame, enable bool) *cobra.Command {
-	use, head, short := "enable NAME", "ENABLED", "Let a disabled action be invoked again"
+	use, head, short := "enable NAME", "ENABLED", "Enable a disabled action"
 	if !enable {
-		use, head, short = "disable NAME", "DISABLED", "Refuse invocations of an action; runs that it has go on"
+		use, head, short = "disable NAME", "DISABLED", "Disable an action; its runs continue"
 	}
 	return f.completing(&cobra.Command{
 		Use:   use,
@@ -487,10 +487,11 @@ func (s *session) printRunDone(head, id, status string) error {
 func actionCancel(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
-		Short: "End a run: one that waits is never begun, and a handler that has one is told",
+		Short: "Cancel a run",
+		Long:  "Cancel a run. A pending run never starts; the handler of a running one is notified.",
 		Args:  takes("RUN"),
 	}
-	reason := cmd.Flags().String("reason", "", "why, for those who look at the run")
+	reason := cmd.Flags().String("reason", "", "reason, shown with the run")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if err := s.Action(s.namespace).Cancel(ctx, action.RunID(args[0]), *reason); err != nil {
@@ -505,7 +506,7 @@ func actionCancel(f *frame) *cobra.Command {
 func actionRetry(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "retry RUN",
-		Short: "Carry a run out again that has ended without success",
+		Short: "Retry a run that ended without success",
 		Args:  takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -521,7 +522,7 @@ func actionRetry(f *frame) *cobra.Command {
 func actionRunNow(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "run-now RUN",
-		Short: "Begin a run that waits for a time",
+		Short: "Start a delayed run now",
 		Args:  takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -537,10 +538,10 @@ func actionRunNow(f *frame) *cobra.Command {
 func actionDelete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Remove an action with the runs that are kept of it",
+		Short: "Delete an action with its ended runs",
 		Args:  takes("NAME"),
 	}
-	force := cmd.Flags().Bool("force", false, "also if it has runs that have not ended, which are cancelled")
+	force := cmd.Flags().Bool("force", false, "delete it even if it has active runs, which are cancelled")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []action.DeleteOption
 		if *force {

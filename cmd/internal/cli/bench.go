@@ -38,7 +38,7 @@ func benchCommand(p Process) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "bench [LOAD...]",
-		Short: "Put loads on a node, and say what it bears",
+		Short: "Benchmark a node",
 		Long: long + `
 Without a name all of them run, one after the other. They work on the node at --addr, or on
 one in this process: --embedded in memory, --data-dir on a disk. What they write is in the
@@ -52,13 +52,13 @@ namespace bench, or the one of --namespace, and stays there.`,
 	f.equip(cmd)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&o.last, "duration", positiveDuration), "for", "how long each load lasts (default 5s)")
-	flags.IntVar(&o.clients, "clients", 64, "how many call at once")
-	flags.IntVar(&o.valueSize, "value-size", 256, "bytes of values and payloads")
-	flags.IntVar(&o.keys, "keys", 10_000, "keys that are read and overwritten")
-	flags.BoolVar(&o.embedded, "embedded", false, "run on a node in memory, in this process")
-	flags.StringVar(&o.dataDir, "data-dir", "", "run on a node in this process with this `dir`")
-	flags.StringVar(&o.durability, "durability", "sync", "of a node in this process: sync or async")
+	flags.Var(newFlag(&o.last, "duration", positiveDuration), "for", "duration of each load (default 5s)")
+	flags.IntVar(&o.clients, "clients", 64, "number of concurrent clients")
+	flags.IntVar(&o.valueSize, "value-size", 256, "size of values and payloads in bytes")
+	flags.IntVar(&o.keys, "keys", 10_000, "number of keys")
+	flags.BoolVar(&o.embedded, "embedded", false, "use an in-memory node in this process")
+	flags.StringVar(&o.dataDir, "data-dir", "", "use a node in this process with this data `dir`")
+	flags.StringVar(&o.durability, "durability", "sync", "durability of a node in this process: sync or async")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "addr", "embedded", "data-dir"); err != nil {
 			return err

@@ -24,13 +24,12 @@ const bootstrapTime = 30 * time.Second
 func bootstrapCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Make the key store, and show the first admin key once",
-		Long: `Make the key store, and show the first admin key once.
+		Short: "Create the key store and an admin key",
+		Long: `Create the key store and the first admin key, and print the key once.
 
-From then on clients and users of the dashboard need a key. It takes the settings of
-server start, and works on the data directory of a node that is stopped, or, from the
-same machine, on one that is running: name its port, or its data directory. There is no
-way back.`,
+From then on clients and users of the dashboard need a key. This cannot be undone. The
+command takes the settings of server start. It works on the data directory of a stopped
+node, or, on the same machine, with a running node, given by its port or data directory.`,
 		Example: `  floe server bootstrap --out admin.key
   floe server bootstrap --data-dir /var/lib/floe -o json`,
 		Args: takes(),

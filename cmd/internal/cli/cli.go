@@ -67,14 +67,17 @@ func Main() int {
 
 // Run executes one command line and returns the exit code. When ctx is done, a command that runs
 // until stopped shuts down gracefully, and any other is aborted.
-func Run(ctx context.Context, p Process) int {
-	root := group("floe", "A data node: key-value, streams, queues, time series, actions and workflows over a replicated log")
+func Run(ctx context.Context, p Process) int { return report(p.Stderr, newRoot(p).ExecuteContext(ctx)) }
+
+// newRoot returns the command floe with all commands below it.
+func newRoot(p Process) *cobra.Command {
+	root := group("floe", "A data node with one replicated log for all primitives")
 	root.Long = root.Short + `.
 
-The exit code is 0 when a command has done what it was asked, 1 when it could not, 2 when it was
-not understood, 3 when there is no such thing, 4 when a condition did not hold or the thing
-exists already, 5 when there was no answer, no quorum, no space or too much to do, 6 when the
-credentials were not good enough, and 130 when it was interrupted with something unfinished.`
+Exit codes: 0 success, 1 failure, 2 invalid arguments, 3 not found, 4 conflict (a condition
+does not hold, or the thing already exists), 5 unavailable (no answer, no quorum, overload or
+no disk space), 6 missing or insufficient credentials, 130 interrupted before the work was
+finished.`
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would mean the arguments of the process
 	root.SetOut(p.Stdout)
@@ -99,7 +102,7 @@ credentials were not good enough, and 130 when it was interrupted with something
 	}
 	root.SetHelpCommand(helpCommand())
 	strictCompletion(root)
-	return report(p.Stderr, root.ExecuteContext(ctx))
+	return root
 }
 
 // group returns a command that only has subcommands.

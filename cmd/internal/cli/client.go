@@ -51,13 +51,13 @@ func (f *frame) equip(cmd *cobra.Command) {
 		return append(f.addrs, more...), err
 	}
 	flags.Var(newFlag(&f.addrs, "host:port,...", addAddrs), "addr",
-		"nodes to connect to, one of which has to answer; also FLOE_ADDR (default "+defaultAddr+")")
+		"addresses of one or more nodes; also FLOE_ADDR (default "+defaultAddr+")")
 	flags.VarP(newFlag(&f.namespace, "name", func(v string) (string, error) { return v, notEmpty(v) }), "namespace", "n",
 		"namespace (default default)")
 	f.output = addOutput(cmd, f.Process)
-	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "how long a call may take (default 10s)")
+	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "timeout of a call (default 10s)")
 	// The flag does not parse it, because the flag's errors quote the value.
-	flags.StringVar(&f.apiKey, "api-key", "", "API `key`, or @file with one, which no list of processes shows; also FLOE_API_KEY")
+	flags.StringVar(&f.apiKey, "api-key", "", "API `key`, or @file to read it from a file; also FLOE_API_KEY")
 	f.tls.equip(cmd)
 	for _, name := range []string{"addr", "namespace", "timeout"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is an unknown flag

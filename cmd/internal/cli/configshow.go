@@ -14,11 +14,11 @@ import (
 func configCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print the configuration that server start would have, as a file for it",
-		Long: `Print the configuration that server start would have, as a file for it.
+		Short: "Print the effective configuration as a file",
+		Long: `Print the effective configuration as a file.
 
-It takes the settings of server start. Behind each value is where it is from. Secrets are
-in files of their own, which it names.`,
+The command takes the settings of server start. A comment behind each value names its
+source. Secrets are in separate files, which are only named.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(cmd, p)

@@ -29,12 +29,12 @@ func demoCommand(p Process) *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a node in memory with a shop in it, and open its dashboard",
-		Long: `Run a node in memory with a shop in it, and open its dashboard.
+		Short: "Run an in-memory demo shop with live traffic",
+		Long: `Run an in-memory demo shop with live traffic, and open its dashboard.
 
-The shop has customers who order, workers, workflows in all states, pipelines, dead letters, a
-consumer that has fallen behind, and time series: something of everything, and all of it moves.
-With one seed the same orders come every time. Nothing is kept: it ends with the command.`,
+The shop has customers, workers, workflows in all states, processing jobs, dead letters, a
+lagging consumer, and time series. Equal seeds give equal orders. All data is lost when the
+command ends.`,
 		Example: `  floe demo
   floe demo --seed 7 --dashboard-port 8080 --no-open`,
 		Args: takes(),
@@ -55,11 +55,11 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Uint64Var(&o.seed, "seed", 1, "what the shop is made of: the same `number`, the same shop")
-	flags.IntVar(&o.port, "port", defaultPort, "`port` for clients, 0 for any that is free")
-	flags.IntVar(&o.metricsPort, "metrics-port", 0, "`port` of the metrics for Prometheus, 0 for any that is free (default --port + 1)")
-	flags.IntVar(&o.dashboardPort, "dashboard-port", 0, "`port` of the dashboard, 0 for any that is free (default --port + 2)")
-	flags.BoolVar(&o.noOpen, "no-open", false, "print where the dashboard is, and open no browser")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed `number` of the random data")
+	flags.IntVar(&o.port, "port", defaultPort, "`port` for clients, 0 for any free port")
+	flags.IntVar(&o.metricsPort, "metrics-port", 0, "`port` of the Prometheus metrics, 0 for any free port (default --port + 1)")
+	flags.IntVar(&o.dashboardPort, "dashboard-port", 0, "`port` of the dashboard, 0 for any free port (default --port + 2)")
+	flags.BoolVar(&o.noOpen, "no-open", false, "do not open a browser")
 	return cmd
 }
 

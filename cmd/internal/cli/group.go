@@ -14,7 +14,7 @@ import (
 )
 
 func groupCommand(f *frame) *cobra.Command {
-	return group("group", "Consume streams in groups: each record goes to one consumer of a group",
+	return group("group", "Consume streams in consumer groups",
 		groupCreate(f), groupRead(f), groupAck(f), groupNack(f), groupExtend(f), groupPending(f), groupMembers(f), groupLeave(f),
 		groupSeek(f), groupConfigure(f), groupInfo(f), groupList(f), groupDelete(f))
 }
@@ -34,10 +34,12 @@ func (s *session) printGroupDone(head, name, group string) error {
 func groupCreate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create STREAM GROUP",
-		Short: "Create a group; a first read does so too",
-		Long: `Create a group. Its mode says how its consumers share the records: in a shared one anybody
-gets any record, in an exclusive one a single consumer gets all until it leaves or is silent,
-in a key_shared one the records of a key go to one consumer at a time, in order.`,
+		Short: "Create a consumer group",
+		Long: `Create a consumer group. Its mode defines how consumers share the records. shared: any
+consumer gets any record. exclusive: one consumer gets all records until it leaves or is
+silent. key_shared: the records of a key go to one consumer at a time, in order.
+
+The first read of a missing group creates it too.`,
 		Example: `  floe stream group create orders billing --mode key_shared
   floe stream group create orders audit --from end --ack-timeout 5m --max-attempts 0`,
 		Args: takes("STREAM", "GROUP"),
@@ -47,15 +49,15 @@ in a key_shared one the records of a key go to one consumer at a time, in order.
 	backoffMin, backoffMax := stream.DefaultBackoffMin, stream.DefaultBackoffMax
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&mode, "mode", groupMode), "mode", "shared, exclusive or key_shared (default shared)")
+	flags.Var(newFlag(&mode, "mode", groupMode), "mode", "mode: shared, exclusive or key_shared (default shared)")
 	flags.Var(newFlag(&from, "where", parseStart), "from",
-		"begin with this ID, or at this time, or at the beginning or end (default beginning)")
+		"start position: an ID, a time, beginning or end (default beginning)")
 	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout",
-		"when a record that is not acknowledged is delivered again (default 30s)")
+		"time after which an unacknowledged record is redelivered (default 30s)")
 	maxDeliveries(cmd, &attempts, " (default 5)")
 	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min",
-		"pause before the second delivery; before each further one twice as long (default 1s)")
-	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause (default 5m)")
+		"delay before the second delivery, doubled for each further one (default 1s)")
+	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "maximum delay between deliveries (default 5m)")
 	_ = cmd.RegisterFlagCompletionFunc("mode",
 		cobra.FixedCompletions([]string{"shared", "exclusive", "key_shared"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -144,15 +146,15 @@ const followWait = time.Minute
 func groupRead(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read STREAM GROUP CONSUMER",
-		Short: "Take records that no other consumer of the group has",
-		Long: `Take records that no other consumer of the group has, which is created if there is none:
-first those that have to be delivered again, then new ones. Each has to be acknowledged with
-floe stream group ack, or it is delivered again when its time is over, until it is a dead
-letter, in the stream STREAM.dlq.
+		Short: "Read new records as a consumer",
+		Long: `Read new records as a consumer of a group, creating the group if missing: first records
+that are due for redelivery, then new ones. Acknowledge each with floe stream group ack.
+Otherwise it is redelivered after the timeout, and finally moved to the dead-letter stream
+STREAM.dlq.
 
-With --ack records are acknowledged when they have been printed, with --no-ack before. That
-there is nothing to take is no failure. With --follow and one of them the consumer leaves the
-group when it is stopped.`,
+With --ack records are acknowledged after they are printed, with --no-ack before. It is
+no failure if there are no records. With --follow and one of these flags, the consumer
+leaves the group when it is interrupted.`,
 		Example: `  floe stream group read orders billing ann --limit 10 --wait 5s
   floe stream group read orders audit bob --follow --ack -o json >> audit.log`,
 		Args: takes("STREAM", "GROUP", "CONSUMER"),
@@ -161,11 +163,11 @@ group when it is stopped.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&c.limit, "n", within(1, stream.MaxReadLimit)), "limit",
-		"how many records at most, with --follow at a time (default 100)")
-	flags.Var(newFlag(&c.wait, "duration", durationOrNone), "wait", "how long to wait for a record if there is none (default 0s)")
-	flags.BoolVar(&c.ack, "ack", false, "acknowledge what has been printed")
-	flags.BoolVar(&c.noAck, "no-ack", false, "take records as acknowledged: each is delivered once at most")
-	follow := flags.Bool("follow", false, "go on until stopped")
+		"maximum number of records, with --follow per batch (default 100)")
+	flags.Var(newFlag(&c.wait, "duration", durationOrNone), "wait", "time to wait for a record (default 0s)")
+	flags.BoolVar(&c.ack, "ack", false, "acknowledge records after printing them")
+	flags.BoolVar(&c.noAck, "no-ack", false, "acknowledge records on delivery: each is delivered at most once")
+	follow := flags.Bool("follow", false, "continue until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, names := range [][]string{{"ack", "no-ack"}, {"follow", "wait"}} {
 			if err := exclusive(cmd, names...); err != nil {
@@ -339,7 +341,7 @@ func (f *frame) onRecords(cmd *cobra.Command, head string,
 }
 
 func groupAck(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "ack STREAM GROUP ID...", Short: "Acknowledge records: they are done"}
+	cmd := &cobra.Command{Use: "ack STREAM GROUP ID...", Short: "Acknowledge records"}
 	return f.onRecords(cmd, "ACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		return s.Ack(ctx, name, group, refs...)
 	})
@@ -348,14 +350,14 @@ func groupAck(f *frame) *cobra.Command {
 func groupNack(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nack STREAM GROUP ID...",
-		Short: "Give records back: they are delivered again after a pause, or are dead letters",
+		Short: "Return records for redelivery",
 	}
 	var delay time.Duration
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay",
-		"pause before they are delivered again (default the back-off of the group)")
-	reason := flags.String("reason", "", "why, for those who look at dead letters")
+		"delay before redelivery (default the back-off of the group)")
+	reason := flags.String("reason", "", "reason, shown with dead letters")
 	return f.onRecords(cmd, "NACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		var opts []stream.NackOption
 		if flags.Changed("delay") {
@@ -369,9 +371,9 @@ func groupNack(f *frame) *cobra.Command {
 }
 
 func groupExtend(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "extend STREAM GROUP ID...", Short: "Give consumers more time for records"}
+	cmd := &cobra.Command{Use: "extend STREAM GROUP ID...", Short: "Extend the acknowledgement timeout of records"}
 	d := stream.DefaultAckTimeout
-	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "how long from now (default 30s)")
+	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "new duration from now (default 30s)")
 	return f.onRecords(cmd, "EXTENDED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		e, err := s.ExtendMany(ctx, name, group, refs, d)
 		return e.Records, err
@@ -403,9 +405,9 @@ func newPendingText(r stream.PendingRecord) pendingText {
 func groupPending(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "pending STREAM GROUP",
-		Short: "List the records that were delivered and are not acknowledged",
-		Long: `List the records that were delivered and are not acknowledged, with the consumer who has
-each and until when, and those that wait to be delivered again, from when on and why.`,
+		Short: "List the pending records of a group",
+		Long: `List the pending records of a group: delivered ones with their consumer and deadline, and
+those waiting for redelivery with its time and reason.`,
 		Args: takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -470,7 +472,7 @@ func membersOf(g *stream.GroupStats) ([]memberText, table) {
 func groupLeave(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "leave STREAM GROUP CONSUMER",
-		Short: "Take a consumer out of a group; what it has goes to others at once",
+		Short: "Remove a consumer from a group",
 		Args:  takes("STREAM", "GROUP", "CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -486,9 +488,9 @@ func groupLeave(f *frame) *cobra.Command {
 func groupConfigure(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "configure STREAM GROUP",
-		Short: "Change settings of a group; others stay",
-		Long: `Change settings of a group; others stay. They hold from the next delivery or failure of a
-record on. Its mode is for ever.`,
+		Short: "Change the settings of a consumer group",
+		Long: `Change the settings of a consumer group; other settings stay. They apply from the next
+delivery or failure of a record on. The mode cannot be changed.`,
 		Example: `  floe stream group configure orders billing --ack-timeout 5m
   floe stream group configure orders billing --max-attempts 0 --backoff-max 1h`,
 		Args: takes("STREAM", "GROUP"),
@@ -498,11 +500,11 @@ record on. Its mode is for ever.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout",
-		"when a record that is not acknowledged is delivered again")
+		"time after which an unacknowledged record is redelivered")
 	maxDeliveries(cmd, &attempts, "")
 	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min",
-		"pause before the second delivery; before each further one twice as long")
-	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause")
+		"delay before the second delivery, doubled for each further one")
+	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "maximum delay between deliveries")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.SettingOption
 		if flags.Changed("ack-timeout") {
@@ -546,9 +548,10 @@ func groupSeek(f *frame) *cobra.Command {
 	var partition int
 	cmd := &cobra.Command{
 		Use:   "seek STREAM GROUP WHERE",
-		Short: "Move a group to an ID, a time, the beginning or the end",
-		Long: `Move a group to WHERE: an ID, a time such as 2025-11-21T16:00:00Z, beginning or end. Records
-from there on are delivered, also those that were before; what is pending is forgotten.`,
+		Short: "Set the position of a consumer group",
+		Long: `Set the position of a consumer group to WHERE: an ID, a time such as 2025-11-21T16:00:00Z,
+beginning or end. All records from there on are delivered, again if necessary. Pending
+records are forgotten.`,
 		Args: takes("STREAM", "GROUP", "WHERE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := parseStart(args[2])
@@ -568,7 +571,7 @@ from there on are delivered, also those that were before; what is pending is for
 		},
 	}
 	cmd.Flags().Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition",
-		"the partition to move the group in (default all)")
+		"partition to set the position in (default all)")
 	return f.completing(cmd, streamNames, groupNames, startNames)
 }
 
@@ -631,7 +634,7 @@ type cursorText struct {
 func groupInfo(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "info STREAM GROUP",
-		Short: "Show where a group has come to, and its consumers",
+		Short: "Show a group's offsets, lag and members",
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -690,7 +693,7 @@ func groupList(f *frame) *cobra.Command {
 func groupDelete(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "delete STREAM GROUP",
-		Short: "Delete a group; the records stay",
+		Short: "Delete a consumer group",
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {

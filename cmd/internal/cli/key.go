@@ -62,16 +62,16 @@ var roles = []string{string(floe.RoleAdmin), string(floe.RoleWrite), string(floe
 func keyCreate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Create a key, and show it once",
+		Short: "Create an API key and show it once",
 		Example: `  floe key create --role write --namespaces shop,billing --name checkout
   floe key create --role read --out reader.key
   floe key create --role write --expires 30d --name migration`,
 		Args: takes(),
 	}
 	flags := cmd.Flags()
-	role := flags.String("role", "", "`role` of the holder: admin, write or read")
-	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces that it is for, separated by commas (default all)")
-	name := flags.String("name", "", "what to call it in lists")
+	role := flags.String("role", "", "`role` of the key: admin, write or read")
+	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces of the key, separated by commas (default all)")
+	name := flags.String("name", "", "display name")
 	expires := addExpires(cmd, "never")
 	file := addSecretOut(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
@@ -105,7 +105,7 @@ func keyCreate(f *frame) *cobra.Command {
 // addExpires adds --expires to a command and returns a function that makes options of it. A key
 // that replaces an old one gets the lifetime of the old one, unless the flag is given.
 func addExpires(cmd *cobra.Command, otherwise string) func(old floe.Key) ([]floe.KeyOption, error) {
-	flag := cmd.Flags().String("expires", "", "when it stops being good: a `time` as RFC 3339, or after a duration such as 30d (default "+
+	flag := cmd.Flags().String("expires", "", "expiry: an RFC 3339 `time`, or a duration such as 30d (default "+
 		otherwise+")")
 	return func(old floe.Key) ([]floe.KeyOption, error) {
 		if !cmd.Flags().Changed("expires") {
@@ -158,16 +158,15 @@ func (s *session) createKey(ctx context.Context, file string, role floe.Role, op
 func keyRotate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate ID",
-		Short: "Replace a key with a new one, shown once",
-		Long: `Replace a key with a new one of the same role, namespaces and name, which is shown once, and
-revoke the old one. With --keep the old one stays, for as long as its holders need to take the
-new one: end it with floe key revoke then. If the old one expires, the new one lasts from now on
-as long as that was to last.`,
+		Short: "Replace an API key with a new one",
+		Long: `Replace an API key with a new one of the same role, namespaces and name, print it once, and
+revoke the old one. With --keep the old key stays valid until floe key revoke, so that its
+holders can switch. If the old key expires, the new one gets the same lifetime from now on.`,
 		Example: `  floe key rotate 0123456789abcdef --out checkout.key --keep`,
 		Args:    takes("ID"),
 	}
-	keep := cmd.Flags().Bool("keep", false, "do not revoke the old key")
-	expires := addExpires(cmd, "as long as the old one was to last")
+	keep := cmd.Flags().Bool("keep", false, "keep the old key valid")
+	expires := addExpires(cmd, "the lifetime of the old key")
 	file := addSecretOut(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -226,7 +225,7 @@ func (o *output) printKey(k floe.Key, secret string) error {
 func apiKeyList(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the keys, without their secrets",
+		Short: "List API keys without their secrets",
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -256,7 +255,7 @@ type keyRevoked struct {
 func keyRevoke(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a key for good, and all that was begun with it",
+		Short: "Revoke an API key and its sessions",
 		Args:  takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {

@@ -46,11 +46,11 @@ func kvSet(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY [VALUE]",
 		Short: "Store a value",
-		Long: `Store a value: VALUE as it stands, the content of a file as @FILE, or stdin as - and when
-it is left out. A value that begins with @ itself can come on stdin, one that begins with
-a dash also behind --.
+		Long: `Store a value. VALUE is the argument itself, the content of a file as @FILE, or stdin as -
+or without VALUE. A value that begins with @ can come on stdin, one that begins with a dash
+after --.
 
-With a condition that does not hold, nothing is written and the exit code is 1.`,
+If a condition does not hold, nothing is written and the exit code is 4.`,
 		Example: `  floe kv set greeting hello
   floe kv set logo @logo.png --ttl 24h
   date | floe kv set lock --if-absent
@@ -61,9 +61,9 @@ With a condition that does not hold, nothing is written and the exit code is 1.`
 	var revision uint64
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&ttl, "duration", positiveDuration), "ttl", "how long the key lives (default for ever)")
-	absent := flags.Bool("if-absent", false, "only if there is no such key")
-	flags.Var(newFlag(&revision, "n", parseRevision), "if-revision", "only if this is the revision of the key; 0: if there is no such key")
+	flags.Var(newFlag(&ttl, "duration", positiveDuration), "ttl", "time to live of the key (default no limit)")
+	absent := flags.Bool("if-absent", false, "only if the key does not exist")
+	flags.Var(newFlag(&revision, "n", parseRevision), "if-revision", "only if the key has this revision; 0: if it does not exist")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []kv.PutOption
 		if ttl > 0 {
@@ -136,7 +136,7 @@ type keyDetail struct {
 func kvGet(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KEY",
-		Short: "Print the value of a key, byte by byte; with -o json all about it",
+		Short: "Print the value of a key",
 		Args:  takes("KEY"),
 	}
 	access := addStale(cmd)
@@ -162,7 +162,7 @@ func kvGet(f *frame) *cobra.Command {
 // addStale adds --stale to a command that reads, and returns a function that makes options of it.
 func addStale(cmd *cobra.Command) func() []floe.AccessOption {
 	stale := cmd.Flags().Bool("stale", false,
-		"take what the replica of the node that is asked has, which may be old: it answers without a leader too")
+		"read the replica of the connected node, which may be outdated but needs no leader")
 	return func() []floe.AccessOption {
 		if *stale {
 			return []floe.AccessOption{floe.Stale()}
@@ -174,7 +174,8 @@ func addStale(cmd *cobra.Command) func() []floe.AccessOption {
 func kvDelete(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete KEY",
-		Short: "Delete a key; its history stays for a day",
+		Short: "Delete a key",
+		Long:  "Delete a key. Its history is kept for a day.",
 		Args:  takes("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -205,8 +206,8 @@ type scanItem struct {
 }
 
 func kvList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List keys in their order", Args: takes()}
-	prefix := cmd.Flags().String("prefix", "", "only keys that begin so")
+	cmd := &cobra.Command{Use: "list", Short: "List keys in order", Args: takes()}
+	prefix := cmd.Flags().String("prefix", "", "only keys with this prefix")
 	access := addStale(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -293,14 +294,14 @@ type keyCounted struct {
 func kvIncr(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "incr KEY",
-		Short: "Add to the number at a key, 0 if there is none, and print the sum",
+		Short: "Increment the number at a key",
 		Args:  takes("KEY"),
 	}
 	by := int64(1)
 	var ttl time.Duration
-	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "what to add; may be negative (default 1)")
+	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "amount to add; may be negative (default 1)")
 	cmd.Flags().Var(newFlag(&ttl, "duration", positiveDuration), "ttl",
-		"how long a key that is new lives; one that is there keeps its time")
+		"time to live of a new key; an existing key keeps its own")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			var opts []kv.IncrOption
@@ -332,11 +333,11 @@ type keyEvent struct {
 func kvWatch(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch PREFIX",
-		Short: "Print the keys that begin so, and then every change until it is stopped",
+		Short: "Watch keys with a prefix",
 		Long: `Print the keys that begin with PREFIX, and then every change of them, until SIGINT or
-SIGTERM. '' is all keys. Each line has what happened (put, delete or expire), the revision,
-the key and the value, or is a JSON document. If so many changes come that some are
-missed, a line says compacted, and all keys are printed again.`,
+SIGTERM. '' is all keys. Each line has the event (put, delete or expire), the revision, the
+key and the value, or is a JSON document. If changes were missed, a line says compacted, and
+all keys are printed again.`,
 		Args: takes("PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.follow(cmd, func(ctx context.Context, s *session) error {

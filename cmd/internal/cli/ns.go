@@ -27,10 +27,11 @@ type namespaceCreated struct {
 func nsCreate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a namespace; a first write to it does so too",
+		Short: "Create a namespace",
+		Long:  "Create a namespace. The first write to a missing namespace creates it too.",
 		Args:  takes("NAME"),
 	}
-	spread := cmd.Flags().Bool("spread", false, "spread it over all shards, for more data than one shard should have")
+	spread := cmd.Flags().Bool("spread", false, "spread the namespace over all shards, for large data")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			create := s.Namespaces().Create
@@ -61,7 +62,7 @@ type namespaceDeleted struct {
 func nsDelete(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete a namespace that is empty",
+		Short: "Delete an empty namespace",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -91,7 +92,7 @@ type namespaceSummary struct {
 func nsList(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List namespaces and how much they hold",
+		Short: "List namespaces with their sizes",
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {

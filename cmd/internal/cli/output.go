@@ -39,7 +39,7 @@ type output struct {
 func addOutput(cmd *cobra.Command, p Process) *output {
 	o := &output{w: p.Stdout, format: formatTable}
 	cmd.PersistentFlags().VarP(newFlag(&o.format, "format", outputFormat), "output", "o",
-		"format of results: table for people, json, or raw without heads and alignment (default table)")
+		"output format: table, json, or raw without headers and alignment (default table)")
 	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
 	// The only error is an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", formats)

@@ -16,10 +16,10 @@ import (
 
 func processingCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("processing", "Submit stream-processing jobs, and look after them",
+	cmd := group("processing", "Submit and manage stream-processing jobs",
 		processingSubmit(f), processingValidate(f), processingStatus(f), processingList(f),
-		jobChange(f, "stop JOB", "Stop a job; it can be restored", (*processing.Store).Stop),
-		jobChange(f, "cancel JOB", "Cancel a job for good: its state is dropped", (*processing.Store).Cancel),
+		jobChange(f, "stop JOB", "Stop a job, keeping its state", (*processing.Store).Stop),
+		jobChange(f, "cancel JOB", "Cancel a job and drop its state", (*processing.Store).Cancel),
 		processingSavepoint(f), processingRestore(f), processingPlan(f), processingApply(f), processingRescale(f))
 	f.equip(cmd)
 	return cmd
@@ -110,8 +110,8 @@ func processingSubmit(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [FILE]",
 		Short: "Submit a job",
-		Long: `Submit a job: a pipeline of sources, operators and sinks, YAML or JSON. It runs at once. The
-namespace is that of --namespace, else the one that the pipeline names.`,
+		Long: `Submit a job: a definition of sources, operators and sinks, YAML or JSON. It starts at once.
+The namespace is that of --namespace, else that of the definition.`,
 		Example: `  floe processing submit -f orders.yaml
   floe processing submit orders.yaml -n shop`,
 		Args: takes("[FILE]"),
@@ -139,9 +139,9 @@ namespace is that of --namespace, else the one that the pipeline names.`,
 func processingValidate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE]",
-		Short: "Say what is wrong with a pipeline, without a node",
-		Long: `Say what is wrong with a pipeline. No node is asked. The exit code is 1 if it can not be
-submitted; warnings alone are none.`,
+		Short: "Validate a definition without a node",
+		Long: `Validate a definition without a node. The exit code is 1 if it has errors; warnings alone
+do not count.`,
 		Args: takes("[FILE]"),
 	}
 	file := addFile(cmd)
@@ -235,8 +235,8 @@ func orDash(text string) string {
 }
 
 func processingList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the jobs of the namespace", Args: takes()}
-	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
+	cmd := &cobra.Command{Use: "list", Short: "List the jobs of a namespace", Args: takes()}
+	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			list, err := printEach(s.output, s.Processing(s.namespace).All(ctx, processing.Prefix(*prefix)), jobHead, textOfJob, rowOfJob)
@@ -325,7 +325,8 @@ func jobChange(
 func processingSavepoint(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "savepoint JOB",
-		Short: "Copy the state of a job while it goes on, and wait until that is done",
+		Short: "Create a savepoint of a job",
+		Long:  "Copy the state of a job while it runs, and wait until the copy is complete.",
 		Args:  takes("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -354,7 +355,7 @@ func processingSavepoint(f *frame) *cobra.Command {
 // restoreFlags adds the flags shared by restore and plan.
 func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processing.RestoreOption, error) {
 	file := addFile(cmd)
-	again := cmd.Flags().StringSlice("restart-source", nil, "name of a source that begins anew")
+	again := cmd.Flags().StringSlice("restart-source", nil, "name of a source to restart; repeatable")
 	return func(args []string) (opts []processing.RestoreOption, err error) {
 		for _, name := range *again {
 			opts = append(opts, processing.RestartSource(name))
@@ -376,17 +377,17 @@ func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processi
 func processingRestore(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore JOB [SAVEPOINT]",
-		Short: "Have a job that was stopped go on, maybe from a savepoint or with another pipeline",
-		Long: `Have a job that was stopped, has failed or is completed go on. With a savepoint its state is that of
-then, and what was written after it is written again; without one it goes on where it was.
+		Short: "Resume a stopped job, optionally from a savepoint",
+		Long: `Resume a job that is stopped, failed or completed. With a savepoint it has the state of the
+savepoint, and later output is written again; without one it continues at its position.
 
-With --file the job gets another pipeline: sources and operators whose names and keys are unchanged
-keep their state. "floe processing plan" says which ones. --restart-source is for a source whose stream
-was deleted and made again: it begins anew, and operators keep their state.`,
+With --file the job gets another definition: sources and operators with unchanged names and
+keys keep their state. "floe processing plan" lists them. --restart-source is for a source
+whose stream was deleted and created again: it restarts, and operators keep their state.`,
 		Args: takes("JOB", "[SAVEPOINT]"),
 	}
 	options := f.restoreFlags(cmd)
-	drop := cmd.Flags().Bool("drop-state", false, "allow a pipeline with which state is lost")
+	drop := cmd.Flags().Bool("drop-state", false, "allow a definition that loses state")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts, err := options(args)
 		if err != nil {
@@ -421,7 +422,7 @@ type planText struct {
 func processingPlan(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan JOB [SAVEPOINT] -f FILE",
-		Short: "Say which state a restore with another pipeline would keep, and which it would drop",
+		Short: "Show which state a changed definition keeps",
 		Args:  takes("JOB", "[SAVEPOINT]"),
 	}
 	options := f.restoreFlags(cmd)
@@ -465,14 +466,14 @@ type appliedText struct {
 func processingApply(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [FILE]",
-		Short: "Have a job run with a pipeline: submit it, or give it to the job of that name",
-		Long: `Have a job run with a pipeline. If no job has the name of the pipeline one is submitted; else the job
-is stopped and goes on with the pipeline, in which sources and operators whose names and keys are
-unchanged keep their state. A job that has the pipeline already is left as it is.`,
+		Short: "Create a job or change its definition",
+		Long: `Create a job or change its definition. Without a job of that name, one is submitted. Else the
+job is stopped and resumes with the definition; sources and operators with unchanged names
+and keys keep their state. A job that already has the definition is left unchanged.`,
 		Args: takes("[FILE]"),
 	}
 	file := addFile(cmd)
-	drop := cmd.Flags().Bool("drop-state", false, "allow a pipeline with which state is lost")
+	drop := cmd.Flags().Bool("drop-state", false, "allow a definition that loses state")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		definition, err := f.pipeline(cmd, *file, args)
 		if err != nil {
@@ -510,7 +511,7 @@ unchanged keep their state. A job that has the pipeline already is left as it is
 func processingRescale(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "rescale JOB N",
-		Short: "Set how many processors a job may use",
+		Short: "Set the parallelism of a job",
 		Args:  takes("JOB", "N"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])

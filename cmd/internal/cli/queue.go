@@ -16,7 +16,7 @@ import (
 
 func queueCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("queue", "Enqueue messages and consume them",
+	cmd := group("queue", "Enqueue and consume messages",
 		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueGet(f), queueRemove(f),
 		queueStats(f), queueList(f), queuePurge(f),
 		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
@@ -37,10 +37,10 @@ type enqueued struct {
 func queueEnqueue(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enqueue NAME [PAYLOAD]",
-		Short: "Add a message to a queue, which is created if there is none",
-		Long: `Add a message to a queue, which is created if there is none: PAYLOAD as it stands, the
-content of a file as @FILE, or stdin as - and when it is left out. One that begins with a
-dash goes behind --.`,
+		Short: "Enqueue a message, creating the queue if missing",
+		Long: `Enqueue a message, creating the queue if missing. PAYLOAD is the argument itself, the
+content of a file as @FILE, or stdin as - or without PAYLOAD. One that begins with a dash
+follows --.`,
 		Example: `  floe queue enqueue mail 'to: ada' --priority 10
   floe queue enqueue reminders @text --delay 24h --header source=web
   floe queue enqueue invoices '{"order":42}' --dedup order-42`,
@@ -50,14 +50,14 @@ dash goes behind --.`,
 	var delay time.Duration
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
-	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be delivered (default 0s)")
+	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "priority, 0 to 255, lower is more urgent (default 100)")
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "delay before the first delivery (default 0s)")
 	flags.Var(newFlag(&attempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts",
-		"how often it is delivered before it is a dead letter (default what the queue says)")
+		"maximum deliveries before the message becomes a dead letter (default that of the queue)")
 	var headers map[string]string
 	addHeader := func(v string) (map[string]string, error) { return withHeader(headers, v) }
-	flags.Var(newFlag(&headers, "k=v", addHeader), "header", "a header of the message; several with --header again")
-	dedup := flags.String("dedup", "", "enqueue it only if none was with the same key, in the last hour unless the queue says otherwise")
+	flags.Var(newFlag(&headers, "k=v", addHeader), "header", "header of the message; repeatable")
+	dedup := flags.String("dedup", "", "dedup key: no second message with the same key within the queue's dedup window")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []queue.EnqueueOption{queue.Priority(priority), queue.Delay(delay), queue.Headers(headers)}
 		if attempts > 0 {
@@ -140,12 +140,13 @@ type work struct {
 func queueDequeue(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dequeue NAME",
-		Short: "Lease messages: the most urgent first, of those the oldest",
-		Long: `Lease messages: the most urgent first, of those the oldest. Nobody else gets them until
-their leases end: by floe queue ack RECEIPT, which removes them, by nack, or by themselves.
-Then they are delivered again after a pause, or are dead letters.
+		Short: "Lease messages, most urgent first",
+		Long: `Lease messages, most urgent first, then oldest first. No other consumer gets them until their
+leases end: by floe queue ack RECEIPT, which removes them, by nack, or by expiry. After nack
+or expiry they are redelivered after a delay, or become dead letters.
 
-With --ack messages are removed when they have been printed. That there are none is no failure.`,
+With --ack messages are acknowledged after they are printed. It is no failure if there
+are no messages.`,
 		Example: `  floe queue dequeue mail --max 10 --wait 20s
   floe queue dequeue mail -o raw | cut -f 1          # the receipt
   floe queue dequeue mail --follow --ack -o json >> mail.log`,
@@ -154,11 +155,11 @@ With --ack messages are removed when they have been printed. That there are none
 	w := work{most: 1, lease: queue.DefaultLease}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&w.most, "n", within(1, queue.MaxBatch)), "max", "how many messages at most, with --follow at a time (default 1)")
-	flags.Var(newFlag(&w.lease, "duration", positiveDuration), "lease", "how long they are leased (default 30s)")
-	flags.Var(newFlag(&w.wait, "duration", durationOrNone), "wait", "how long to wait for a message if there is none (default 0s)")
-	flags.BoolVar(&w.ack, "ack", false, "remove what has been printed")
-	follow := flags.Bool("follow", false, "go on until stopped")
+	flags.Var(newFlag(&w.most, "n", within(1, queue.MaxBatch)), "max", "maximum number of messages, with --follow per batch (default 1)")
+	flags.Var(newFlag(&w.lease, "duration", positiveDuration), "lease", "duration of the lease (default 30s)")
+	flags.Var(newFlag(&w.wait, "duration", durationOrNone), "wait", "time to wait for a message (default 0s)")
+	flags.BoolVar(&w.ack, "ack", false, "acknowledge messages after printing them")
+	follow := flags.Bool("follow", false, "continue until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "follow", "wait"); err != nil {
 			return err
@@ -280,7 +281,7 @@ func (s *session) printReceipts(head, name string, receipts []string) error {
 func queueAck(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "ack NAME RECEIPT...",
-		Short: "Remove messages that have been dealt with: all or none",
+		Short: "Acknowledge messages atomically",
 		Args:  atLeast("NAME", "RECEIPT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var receipts []queue.Receipt
@@ -300,16 +301,16 @@ func queueAck(f *frame) *cobra.Command {
 func queueNack(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nack NAME RECEIPT",
-		Short: "Give a message back: it is delivered again after a pause, or is a dead letter",
+		Short: "Return a message for redelivery",
 		Args:  takes("NAME", "RECEIPT"),
 	}
 	var delay time.Duration
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay",
-		"pause before it is delivered again (default the back-off of the queue)")
-	bury := flags.Bool("to-dlq", false, "make it a dead letter at once")
-	reason := flags.String("reason", "", "why, for those who look at dead letters")
+		"delay before redelivery (default the back-off of the queue)")
+	bury := flags.Bool("to-dlq", false, "make the message a dead letter now")
+	reason := flags.String("reason", "", "reason, shown with dead letters")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "delay", "to-dlq"); err != nil {
 			return err
@@ -343,11 +344,11 @@ type leaseExtended struct {
 func queueExtend(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend NAME RECEIPT",
-		Short: "Make a lease end later; the receipt stays the same",
+		Short: "Extend a lease",
 		Args:  takes("NAME", "RECEIPT"),
 	}
 	lease := queue.DefaultLease
-	cmd.Flags().Var(newFlag(&lease, "duration", positiveDuration), "lease", "how long from now (default 30s)")
+	cmd.Flags().Var(newFlag(&lease, "duration", positiveDuration), "lease", "new duration from now (default 30s)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			until, err := s.Queue(s.namespace).Extend(ctx, args[0], queue.Receipt(args[1]), lease)
@@ -384,14 +385,14 @@ const defaultMessages = 100
 func queuePeek(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peek NAME",
-		Short: "List messages in the order in which they would be delivered, and change nothing",
+		Short: "List messages in delivery order",
 		Args:  takes("NAME"),
 	}
 	limit, state := int64(defaultMessages), queue.State(0)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
-	flags.Var(newFlag(&state, "state", messageState), "state", "only those that are ready, delayed or leased")
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
+	flags.Var(newFlag(&state, "state", messageState), "state", "only this state: ready, delayed or leased")
 	_ = cmd.RegisterFlagCompletionFunc("state",
 		cobra.FixedCompletions([]string{"ready", "delayed", "leased"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -421,7 +422,7 @@ func queuePeek(f *frame) *cobra.Command {
 func queueGet(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get NAME SEQ",
-		Short: "Show a message by its SEQ, in any state",
+		Short: "Show a message by its sequence number",
 		Args:  takes("NAME", "SEQ"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -450,9 +451,9 @@ func queueGet(f *frame) *cobra.Command {
 func queueRemove(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME SEQ...",
-		Short: "Delete messages by their SEQs",
-		Long: `Delete messages by their SEQs, all of them or none: those that are ready, delayed or dead
-letters. A message that is leased is its consumer's to settle.`,
+		Short: "Delete messages by sequence number",
+		Long: `Delete messages by sequence number, all or none. They must be ready, delayed or dead letters;
+leased messages are settled by their consumers.`,
 		Args: atLeast("NAME", "SEQ"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -92,7 +92,7 @@ func settingsTable(s queue.Settings) table {
 func queueStats(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "stats NAME",
-		Short: "Show what is in a queue, what has become of what was, and its settings",
+		Short: "Show the statistics and settings of a queue",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -131,7 +131,7 @@ func (s *session) printStats(q queue.Stats) error {
 func queueList(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List queues and how much is in them",
+		Short: "List queues with their sizes",
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -165,7 +165,7 @@ type queuePurged struct {
 func queuePurge(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "purge NAME",
-		Short: "Remove all messages, also those that are leased; dead letters stay",
+		Short: "Remove all messages, even leased, except dead letters",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -185,7 +185,7 @@ func queuePurge(f *frame) *cobra.Command {
 func queuePause(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "pause NAME",
-		Short: "Stop deliveries; all else goes on",
+		Short: "Pause the deliveries of a queue",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -201,7 +201,7 @@ func queuePause(f *frame) *cobra.Command {
 func queueResume(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "resume NAME",
-		Short: "Deliver again",
+		Short: "Resume the deliveries of a queue",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -225,7 +225,7 @@ type queueConfigured struct {
 func queueConfigure(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "configure NAME",
-		Short: "Change the settings of a queue, which is created if there is none; what is not said stays",
+		Short: "Change a queue's settings, creating it if missing",
 		Example: `  floe queue configure mail --max-attempts 3 --backoff-min 10s
   floe queue configure mail --max-len 100000 --dead-retention 30d`,
 		Args: takes("NAME"),
@@ -233,15 +233,15 @@ func queueConfigure(f *frame) *cobra.Command {
 	var to queue.Settings
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many messages it takes, dead letters aside; 0: no bound")
-	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "how many bytes of payloads it takes; 0: no bound")
+	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "maximum number of messages, without dead letters; 0: no limit")
+	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of payloads; 0: no limit")
 	flags.Var(newFlag(&to.MaxAttempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts",
-		"how often a message is delivered before it is a dead letter (new queues: 5)")
+		"maximum deliveries before a message becomes a dead letter (new queues: 5)")
 	flags.Var(newFlag(&to.BackoffMin, "duration", durationOrNone), "backoff-min",
-		"pause before the second delivery, before each further one twice as long; 0s: none (new queues: 1s)")
-	flags.Var(newFlag(&to.BackoffMax, "duration", positiveDuration), "backoff-max", "longest pause (new queues: 5m)")
-	flags.Var(newFlag(&to.DeadRetention, "duration", durationOrNone), "dead-retention", "how long dead letters are kept; 0s: for ever")
-	flags.Var(newFlag(&to.DedupWindow, "duration", positiveDuration), "dedup-window", "how long a dedup key is remembered (new queues: 1h)")
+		"delay before the second delivery, doubled for each further one; 0s: none (new queues: 1s)")
+	flags.Var(newFlag(&to.BackoffMax, "duration", positiveDuration), "backoff-max", "maximum delay between deliveries (new queues: 5m)")
+	flags.Var(newFlag(&to.DeadRetention, "duration", durationOrNone), "dead-retention", "retention of dead letters; 0s: no limit")
+	flags.Var(newFlag(&to.DedupWindow, "duration", positiveDuration), "dedup-window", "time a dedup key is remembered (new queues: 1h)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, _, err := backoff(cmd, to.BackoffMin, to.BackoffMax); err != nil {
 			return err
@@ -306,7 +306,7 @@ func queueDelete(f *frame) *cobra.Command {
 		Short: "Delete a queue with its settings",
 		Args:  takes("NAME"),
 	}
-	force := cmd.Flags().Bool("force", false, "also if there are messages or dead letters in it")
+	force := cmd.Flags().Bool("force", false, "delete the queue even if it is not empty")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if !*force {

@@ -12,20 +12,20 @@ import (
 )
 
 func dlqCommand(f *frame) *cobra.Command {
-	return group("dlq", "Look at dead letters, requeue and delete them", dlqList(f), dlqRequeue(f), dlqDelete(f))
+	return group("dlq", "List, requeue and delete dead letters", dlqList(f), dlqRequeue(f), dlqDelete(f))
 }
 
 func dlqList(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list NAME",
-		Short: "List the dead letters of a queue, oldest first",
+		Short: "List dead letters, oldest first",
 		Args:  takes("NAME"),
 	}
 	limit := int64(defaultMessages)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
-	contains := flags.String("contains", "", "only those with this text in payload or last error")
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
+	contains := flags.String("contains", "", "only dead letters with this text in payload or last error")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []queue.DeadOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
 		if *contains != "" {
@@ -56,7 +56,7 @@ func (l *selection) equip(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&l.all, "all", false, "all dead letters of the queue")
-	flags.StringVar(&l.contains, "contains", "", "those with this text in payload or last error")
+	flags.StringVar(&l.contains, "contains", "", "dead letters with this text in payload or last error")
 }
 
 // read parses the arguments after the queue's name. Exactly one way to select dead letters is
@@ -103,9 +103,9 @@ func (s *session) printSeqs(head, name string, n int64) error {
 func dlqRequeue(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue NAME [SEQ]...",
-		Short: "Make dead letters ready again, as if they had never been delivered",
-		Long: `Make dead letters ready again, in their old places, as if they had never been delivered: those
-with the given SEQs, all of them or none, or by --all or --contains as many as there are.`,
+		Short: "Requeue dead letters",
+		Long: `Requeue dead letters at their old positions, as if they had not been delivered: those with
+the given sequence numbers, all or none, or all that match --all or --contains.`,
 		Args: atLeast("NAME"),
 	}
 	var which selection
@@ -160,8 +160,8 @@ func dlqDelete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME [SEQ]...",
 		Short: "Delete dead letters",
-		Long: `Delete dead letters: those with the given SEQs, all of them or none, or by --all or --contains
-as many as there are.`,
+		Long: `Delete dead letters: those with the given sequence numbers, all or none, or all that match
+--all or --contains.`,
 		Args: atLeast("NAME"),
 	}
 	var which selection

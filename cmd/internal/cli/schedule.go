@@ -15,7 +15,7 @@ import (
 )
 
 func scheduleCommand(f *frame) *cobra.Command {
-	return group("schedule", "Run actions at times, or in intervals",
+	return group("schedule", "Manage schedules of actions",
 		scheduleSet(f), scheduleInfo(f), scheduleList(f), schedulePause(f, true), schedulePause(f, false), scheduleTrigger(f),
 		scheduleDelete(f))
 }
@@ -23,16 +23,15 @@ func scheduleCommand(f *frame) *cobra.Command {
 func scheduleSet(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set ACTION NAME [JSON]",
-		Short: "Run an action at times, or in intervals; the schedule is created if there is none",
-		Long: `Run an action at the times of a cron expression, or in intervals. The schedule is created if
-there is none; else it becomes what this says, and nothing happens if it was that already.
-JSON is the input of its runs: as it stands, the content of a file as @FILE, or stdin as -;
-without it the input is null.
+		Short: "Create or change a schedule of an action",
+		Long: `Create or replace a schedule, which runs an action at the times of a cron expression or in
+intervals. An equal schedule is left unchanged. JSON is the input of the runs: the argument
+itself, the content of a file as @FILE, or stdin as -. Without it the input is null.
 
-A cron expression has five fields (minute, hour, day of month, month, day of week), or six
-with seconds in front, or is one of @yearly, @monthly, @weekly, @daily and @hourly. A time
-that clocks skip runs at the first instant after it, one that they show twice runs once;
-expressions of every hour follow real time.`,
+A cron expression has five fields (minute, hour, day of month, month, day of week), six with
+seconds in front, or is @yearly, @monthly, @weekly, @daily or @hourly. When clocks change, a
+skipped time runs at the first instant after it, and a repeated time runs once; expressions
+of every hour follow real time.`,
 		Example: `  floe action schedule set report nightly --cron '0 2 * * *' --zone Europe/Berlin
   floe action schedule set sync quarterly --every 15m --overlap buffer '{"full":false}'
   floe action schedule set bill monthly --cron '0 6 L * *' --catch-up all`,
@@ -42,21 +41,21 @@ expressions of every hour follow real time.`,
 	priority := action.DefaultPriority
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&spec.Cron, "cron", "", "when it runs, as a cron expression")
-	flags.StringVar(&spec.Zone, "zone", "", "the time zone of --cron, such as Europe/Berlin (default UTC)")
-	flags.Var(newFlag(&spec.Every, "duration", positiveDuration), "every", "in which intervals it runs, at least 1s")
-	flags.Var(newFlag(&spec.Anchor, "time", anchorOf), "anchor", "a time from which --every counts (default 1970-01-01T00:00:00Z)")
+	flags.StringVar(&spec.Cron, "cron", "", "cron expression")
+	flags.StringVar(&spec.Zone, "zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
+	flags.Var(newFlag(&spec.Every, "duration", positiveDuration), "every", "interval, at least 1s")
+	flags.Var(newFlag(&spec.Anchor, "time", anchorOf), "anchor", "start of the intervals of --every (default 1970-01-01T00:00:00Z)")
 	flags.Var(newFlag(&spec.Overlap, "policy", overlapOf), "overlap",
-		"while the run before is active: skip, buffer, allow or replace (default skip)")
-	flags.Var(newFlag(&spec.CatchUp, "rule", catchUpOf), "catch-up", "what runs of what was missed: one, none or all (default one)")
+		"overlap policy: skip, buffer, allow or replace (default skip)")
+	flags.Var(newFlag(&spec.CatchUp, "rule", catchUpOf), "catch-up", "missed ticks to run: one, none or all (default one)")
 	flags.Var(newFlag(&spec.CatchUpLimit, "n", within(1, action.MaxCatchUp)), "catch-up-limit",
-		"how many --catch-up all runs at most (default 100)")
-	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
-	concurrency := flags.String("concurrency-key", "", "whose runs they are, for --max-running-per-key and turns")
+		"maximum number of runs of --catch-up all (default 100)")
+	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "priority, 0 to 255, lower is more urgent (default 100)")
+	concurrency := flags.String("concurrency-key", "", "key for --max-running-per-key and fair ordering")
 	var labels map[string]string
 	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
-	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "a label that their worker has to have; several with --label again")
-	flags.BoolVar(&spec.Paused, "paused", false, "create it paused")
+	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "label that the worker must have; repeatable")
+	flags.BoolVar(&spec.Paused, "paused", false, "create the schedule paused")
 	for name, values := range map[string][]string{"overlap": {"skip", "buffer", "allow", "replace"}, "catch-up": {"one", "none", "all"}} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -186,7 +185,7 @@ func whenOf(s action.ScheduleSpec) string {
 func scheduleInfo(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "info ACTION NAME",
-		Short: "Show a schedule, with what has become of its last ticks",
+		Short: "Show a schedule and its last ticks",
 		Args:  takes("ACTION", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -227,7 +226,7 @@ type schedulesText struct {
 func scheduleList(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "list [ACTION]",
-		Short: "List the schedules of an action, or of all actions of the namespace",
+		Short: "List schedules",
 		Args:  takes("[ACTION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of := ""
@@ -255,9 +254,9 @@ func scheduleList(f *frame) *cobra.Command {
 }
 
 func schedulePause(f *frame, pause bool) *cobra.Command {
-	use, head, short := "pause ACTION NAME", "PAUSED", "Stop a schedule; runs that it has begun go on"
+	use, head, short := "pause ACTION NAME", "PAUSED", "Pause a schedule"
 	if !pause {
-		use, head, short = "resume ACTION NAME", "RESUMED", "Let a paused schedule go on, with its next tick"
+		use, head, short = "resume ACTION NAME", "RESUMED", "Resume a schedule"
 	}
 	return f.onSchedule(use, head, short, func(ctx context.Context, of action.Schedules, name string) error {
 		if pause {
@@ -268,7 +267,7 @@ func schedulePause(f *frame, pause bool) *cobra.Command {
 }
 
 func scheduleDelete(f *frame) *cobra.Command {
-	return f.onSchedule("delete ACTION NAME", "DELETED", "Delete a schedule; runs that it has begun go on",
+	return f.onSchedule("delete ACTION NAME", "DELETED", "Delete a schedule",
 		func(ctx context.Context, of action.Schedules, name string) error {
 			return of.Delete(ctx, name)
 		})
@@ -292,7 +291,7 @@ func (f *frame) onSchedule(use, head, short string, do func(ctx context.Context,
 func scheduleTrigger(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "trigger ACTION NAME",
-		Short: "Begin a run of a schedule now, also of a paused one; its ticks stay where they are",
+		Short: "Start a run of a schedule now",
 		Args:  takes("ACTION", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {

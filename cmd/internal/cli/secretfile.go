@@ -11,7 +11,7 @@ import (
 
 // addSecretOut adds the flag --out to a command that shows a key once.
 func addSecretOut(cmd *cobra.Command) *string {
-	return cmd.Flags().String("out", "", "write the key into this new `file`, which only its owner can read, and do not show it")
+	return cmd.Flags().String("out", "", "write the key to this new `file`, readable only by its owner, instead of printing it")
 }
 
 // createSecret creates a file for a secret. It does not overwrite an existing file, which may hold

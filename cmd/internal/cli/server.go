@@ -22,23 +22,23 @@ import (
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
-	return group("server", "Run a node, and look after its data", startCommand(p), bootstrapCommand(p), configCommand(p), statusCommand(p),
+	return group("server", "Run and maintain a node", startCommand(p), bootstrapCommand(p), configCommand(p), statusCommand(p),
 		verifyCommand(p))
 }
 
 func startCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start",
-		Short: "Run a node until it gets SIGINT or SIGTERM",
-		Long: `Run a node until it gets SIGINT or SIGTERM.
+		Short: "Run a node until SIGINT or SIGTERM",
+		Long: `Run a node until SIGINT or SIGTERM.
 
-It then answers 503, /health included, finishes the requests it has, closes the data
-directory and exits with 0, within 10 seconds; a second signal ends it at once. It
-exits with 1 if it can not start or the node fails, and with 2 if it was told nonsense.
+It then responds with 503, also on /health, finishes its requests, closes the data directory
+and exits with 0 within 10 seconds. A second signal ends it at once. Exit status: 1 if the
+node cannot start or fails, 2 for invalid arguments.
 
-Each flag can also be an environment variable, --data-dir as FLOE_DATA_DIR and so on, and
-a line of the configuration file, see floe server config. A flag goes before the
-environment, and that before the file.`,
+Each flag can also be an environment variable (--data-dir is FLOE_DATA_DIR) or a key of the
+configuration file, see floe server config. Flags take precedence over the environment, the
+environment over the file.`,
 		Example: `  floe server start
   floe server start --data-dir /var/lib/floe --durability async
   floe server start --dashboard-port 8080 --log-format json

@@ -267,7 +267,7 @@ func (t *text) Type() string       { return t.kind }
 func addSettings(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.String("config", "", "`file` with the configuration; also FLOE_CONFIG (default floe.toml, if there is one here)")
+	flags.String("config", "", "configuration `file`; also FLOE_CONFIG (default floe.toml, if it exists)")
 	for _, s := range settings {
 		flag := flags.VarPF(&text{s.preset, s.kind}, s.flag, "", s.help)
 		if s.kind == "" {

@@ -16,7 +16,7 @@ import (
 
 func clusterCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("cluster", "See the nodes of a cluster", clusterStatus(f))
+	cmd := group("cluster", "Show the nodes of a cluster", clusterStatus(f))
 	f.equip(cmd)
 	return cmd
 }
@@ -81,13 +81,12 @@ func clusterStatus(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show all nodes and shards of the cluster",
-		Long: `Show all nodes and shards of the cluster. One node is asked, and asks the others.
+		Long: `Show all nodes and shards of the cluster, as seen by one node, which queries the others.
 
-For each node there is whether it is alive and can write, and how many shards it leads. For
-each shard there is the node that leads it, its term, how far its log is committed, and how
-far each node has come with it; - is a node that does not answer. Below are the problems that
-nodes have with each other: who can not be reached, or is not let in, and why. The exit code
-is 5 while a shard has no leader.`,
+A row per node shows whether it is alive and can write, and how many shards it leads. A row
+per shard shows its leader, term and commit index, and the progress of each node; - is a
+node without an answer. Below are the connection problems between nodes. The exit code is 5
+while a shard has no leader.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -290,7 +289,7 @@ func statusCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how a node is: version, uptime, state, load and disk",
+		Short: "Show the state, load and disk of a node",
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {

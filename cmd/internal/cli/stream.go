@@ -14,7 +14,7 @@ import (
 
 func streamCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("stream", "Append to streams, read them, and consume them in groups",
+	cmd := group("stream", "Append to, read and consume streams",
 		streamCreate(f), streamAppend(f), streamRead(f), streamInfo(f), streamList(f), streamConfigure(f), streamTrim(f), streamDelete(f),
 		groupCommand(f))
 	f.equip(cmd)
@@ -105,7 +105,8 @@ type streamCreated struct {
 func streamCreate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a stream; a first append does so too, with one partition",
+		Short: "Create a stream",
+		Long:  "Create a stream. The first append to a missing stream creates it too, with one partition.",
 		Example: `  floe stream create orders
   floe stream create clicks --partitions 8 --max-age 7d --max-len 1000000`,
 		Args: takes("NAME"),
@@ -114,10 +115,10 @@ func streamCreate(f *frame) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&partitions, "n", within(1, stream.MaxPartitions)), "partitions",
-		"how many partitions it has, for ever; order is kept in each (default 1)")
-	flags.Var(newFlag(&keeps.MaxAge, "duration", positiveDuration), "max-age", "how long records are kept (default for ever)")
-	flags.Var(newFlag(&keeps.MaxLen, "n", count(1)), "max-len", "how many records each partition keeps (default all)")
-	flags.Var(newFlag(&keeps.MaxBytes, "size", sizeFrom(1)), "max-bytes", "how many bytes of records each partition keeps (default all)")
+		"number of partitions, which cannot change; records are ordered in each (default 1)")
+	flags.Var(newFlag(&keeps.MaxAge, "duration", positiveDuration), "max-age", "retention of records (default no limit)")
+	flags.Var(newFlag(&keeps.MaxLen, "n", count(1)), "max-len", "maximum number of records per partition (default no limit)")
+	flags.Var(newFlag(&keeps.MaxBytes, "size", sizeFrom(1)), "max-bytes", "maximum bytes of records per partition (default no limit)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []stream.CreateOption{stream.Partitions(partitions)}
 		if keeps.MaxAge > 0 {
@@ -198,7 +199,7 @@ func streamBytes(info stream.Stats) (n int64) {
 func streamInfo(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "info NAME",
-		Short: "Show what a stream holds, its partitions and its groups",
+		Short: "Show a stream, its partitions and groups",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -252,7 +253,7 @@ func (s *session) printStreamInfo(info stream.Stats, groups []stream.GroupStats)
 func streamList(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List streams and how much they hold",
+		Short: "List streams with their sizes",
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -276,7 +277,7 @@ func streamList(f *frame) *cobra.Command {
 func streamConfigure(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "configure NAME",
-		Short: "Change how long a stream keeps its records; what is not said stays",
+		Short: "Change the retention of a stream",
 		Example: `  floe stream configure orders --max-age 30d
   floe stream configure orders --max-len 0`,
 		Args: takes("NAME"),
@@ -284,9 +285,9 @@ func streamConfigure(f *frame) *cobra.Command {
 	var to stream.Retention
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&to.MaxAge, "duration", durationOrNone), "max-age", "how long records are kept; 0s: for ever")
-	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many records each partition keeps; 0: all")
-	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "how many bytes of records each partition keeps; 0: all")
+	flags.Var(newFlag(&to.MaxAge, "duration", durationOrNone), "max-age", "retention of records; 0s: no limit")
+	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "maximum number of records per partition; 0: no limit")
+	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of records per partition; 0: no limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !flags.Changed("max-age") && !flags.Changed("max-len") && !flags.Changed("max-bytes") {
 			return &usageError{errors.New("there is nothing to change: none of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
@@ -327,7 +328,7 @@ type streamTrimmed struct {
 func streamTrim(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trim NAME",
-		Short: "Remove the oldest records, by length, bytes, age or ID",
+		Short: "Remove the oldest records",
 		Example: `  floe stream trim orders --max-len 1000 --dry-run
   floe stream trim orders --before 1763740800000-0`,
 		Args: takes("NAME"),
@@ -337,11 +338,11 @@ func streamTrim(f *frame) *cobra.Command {
 	var before stream.ID
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&maxLen, "n", count(0)), "max-len", "leave so many records in each partition")
-	flags.Var(newFlag(&maxBytes, "size", sizeFrom(0)), "max-bytes", "leave at most so many bytes of records in each partition")
-	flags.Var(newFlag(&maxAge, "duration", positiveDuration), "max-age", "leave the records that are not older")
-	flags.Var(newFlag(&before, "id", recordID), "before", "leave this record and those behind it")
-	dryRun := flags.Bool("dry-run", false, "remove nothing, but say how many it would be")
+	flags.Var(newFlag(&maxLen, "n", count(0)), "max-len", "number of records to keep in each partition")
+	flags.Var(newFlag(&maxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of records to keep in each partition")
+	flags.Var(newFlag(&maxAge, "duration", positiveDuration), "max-age", "maximum age of records to keep")
+	flags.Var(newFlag(&before, "id", recordID), "before", "first record to keep")
+	dryRun := flags.Bool("dry-run", false, "remove nothing, and print the number of records")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "max-len", "max-bytes", "max-age", "before"); err != nil {
 			return err
@@ -390,7 +391,7 @@ func streamDelete(f *frame) *cobra.Command {
 		Short: "Delete a stream with its groups",
 		Args:  takes("NAME"),
 	}
-	force := cmd.Flags().Bool("force", false, "also if it holds records")
+	force := cmd.Flags().Bool("force", false, "delete the stream even if it is not empty")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.DeleteOption
 		if *force {

@@ -57,13 +57,13 @@ func parseProducer(v string) (p producerSequence, err error) {
 func streamAppend(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "append NAME [PAYLOAD]...",
-		Short: "Append messages: all of them or none",
-		Long: `Append messages to a stream, which is created if there is none: each PAYLOAD as it stands,
-the content of a file as @FILE, or stdin as - and when it is left out. One that begins with
-a dash goes behind --.
+		Short: "Append messages atomically",
+		Long: `Append messages to a stream atomically, creating the stream if missing. PAYLOAD is the
+argument itself, the content of a file as @FILE, or stdin as - or without PAYLOAD. One that
+begins with a dash follows --.
 
-Messages with the same key are in one partition, in order. Without --key and --partition the
-partitions take turns.`,
+Messages with the same key are in one partition, in order. Without --key and --partition
+the partitions take turns.`,
 		Example: `  floe stream append orders '{"id":1}' '{"id":2}' --key ann --header source=web
   floe stream append logs @today.log
   floe stream append sales 12.50 --dedup till-7:42`,
@@ -75,12 +75,12 @@ partitions take turns.`,
 	flags.SortFlags = false
 	flags.StringVar(&message.Key, "key", "", "key of the messages")
 	addHeader := func(v string) (map[string]string, error) { return withHeader(message.Headers, v) }
-	flags.Var(newFlag(&message.Headers, "k=v", addHeader), "header", "a header of the messages; several with --header again")
-	flags.Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition", "append to this partition, counted from 0")
+	flags.Var(newFlag(&message.Headers, "k=v", addHeader), "header", "header of the messages; repeatable")
+	flags.Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition", "partition to append to, from 0")
 	flags.Var(newFlag(&producer, "producer:n", parseProducer), "dedup",
-		"append only once, however often it is tried: the number increases with each append of the producer")
+		"append at most once; n must increase with each append of the producer")
 	flags.Var(newFlag(&lastID, "id", recordID), "if-last",
-		"only if this is the last record that the partition has ever had; 0-0: if there never was one")
+		"only if this is the newest record ever in the partition; 0-0: if there was none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.AppendOption
 		if flags.Changed("partition") {
@@ -248,11 +248,11 @@ func streamRead(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read NAME",
 		Short: "Print the records of a stream",
-		Long: `Print the records of a stream in the order of their IDs, by default
-the oldest 100. With --follow they are printed as they come, all from where reading begins, until
-SIGINT, SIGTERM or --limit; --tail --follow begins with the last ones.
+		Long: `Print the records of a stream in the order of their IDs, by default the oldest 100. With
+--follow, records are printed as they are appended, until SIGINT, SIGTERM or --limit; --tail
+--follow starts with the last ones.
 
-A table has the beginning of each payload, -o raw all of it. With -o json, --follow prints a
+Tables show the beginning of each payload, -o raw all of it. With -o json, --follow prints a
 document for each record.`,
 		Example: `  floe stream read orders --tail --limit 10
   floe stream read orders --from 1763740800000-0 --limit 1000 -o json
@@ -264,14 +264,14 @@ document for each record.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&r.start, "where", parseStart), "from",
-		"begin with this ID, or at this time; beginning; end, to follow what comes (default beginning)")
-	flags.Var(newFlag(&r.after, "id", recordID), "after", "begin behind this ID")
-	flags.Var(newFlag(&r.until, "where", parseEnd), "until", "end with this ID, or at this time")
-	flags.BoolVar(&r.tail, "tail", false, "the last records, oldest first")
-	flags.Var(newFlag(&r.limit, "n", count(1)), "limit", "how many records at most (default 100; with --follow no limit)")
+		"start position: an ID, a time, beginning or end (default beginning)")
+	flags.Var(newFlag(&r.after, "id", recordID), "after", "start after this ID")
+	flags.Var(newFlag(&r.until, "where", parseEnd), "until", "end position, inclusive: an ID or a time")
+	flags.BoolVar(&r.tail, "tail", false, "print the last records, oldest first")
+	flags.Var(newFlag(&r.limit, "n", count(1)), "limit", "maximum number of records (default 100; with --follow no limit)")
 	flags.Var(newFlag(&r.partition, "n", within(0, stream.MaxPartitions-1)), "partition", "only records of this partition")
-	flags.Var(newFlag(&r.wait, "duration", durationOrNone), "wait", "how long to wait for a record if there is none (default 0s)")
-	flags.BoolVar(&r.follow, "follow", false, "go on until stopped")
+	flags.Var(newFlag(&r.wait, "duration", durationOrNone), "wait", "time to wait for a record (default 0s)")
+	flags.BoolVar(&r.follow, "follow", false, "continue until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.hasAfter, r.hasPartition, r.hasLimit = flags.Changed("after"), flags.Changed("partition"), flags.Changed("limit")
 		for _, names := range [][]string{{"from", "after", "tail"}, {"follow", "until"}, {"follow", "wait"}} {

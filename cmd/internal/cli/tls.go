@@ -134,9 +134,9 @@ type clientTLS struct {
 
 func (c *clientTLS) equip(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.BoolVar(&c.on, "tls", false, "encrypt, and believe a node by the authorities of this system; also FLOE_TLS")
-	flags.StringVar(&c.files.ca.name, "tls-ca", "", "encrypt, and believe a node by the authorities in this `file`; also FLOE_TLS_CA")
-	flags.StringVar(&c.files.cert.name, "tls-cert", "", "`file` with the certificate to show; also FLOE_TLS_CERT")
+	flags.BoolVar(&c.on, "tls", false, "use TLS with the system's CAs; also FLOE_TLS")
+	flags.StringVar(&c.files.ca.name, "tls-ca", "", "use TLS with the CAs in this `file`; also FLOE_TLS_CA")
+	flags.StringVar(&c.files.cert.name, "tls-cert", "", "`file` with the client certificate; also FLOE_TLS_CERT")
 	flags.StringVar(&c.files.key.name, "tls-key", "", "`file` with the key of the certificate; also FLOE_TLS_KEY")
 }
 

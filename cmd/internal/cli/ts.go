@@ -21,7 +21,7 @@ import (
 
 func tsCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("ts", "Write time series and query them",
+	cmd := group("ts", "Write and query time series",
 		tsWrite(f), tsImport(f), tsQuery(f), tsRead(f), tsLast(f), tsList(f), tsSeries(f), tsRetention(f), tsDelete(f))
 	f.equip(cmd)
 	return cmd
@@ -38,7 +38,7 @@ type pointWritten struct {
 func tsWrite(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "write MEASUREMENT",
-		Short: "Write a point: values by their names, or just one, at a time",
+		Short: "Write a point",
 		Example: `  floe ts write cpu --tags host=web-01,region=eu --value 12.5
   floe ts write disk --tags host=web-01 --fields used=5.2e10,free=1e9 --timestamp 1700000000000`,
 		Args: takes("MEASUREMENT"),
@@ -47,10 +47,10 @@ func tsWrite(f *frame) *cobra.Command {
 	var value float64
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&p.Tags, "k=v,...", tagPairs), "tags", "the tags, which with the measurement name the series")
-	flags.Var(newFlag(&value, "number", finiteNumber), "value", "value of the field value")
-	flags.Var(newFlag(&p.Fields, "k=number,...", fieldPairs), "fields", "the fields with their values")
-	flags.Var(newFlag(&p.Time, "time", parseTime), "timestamp", "time: ms since the epoch, RFC 3339 or -1h (default now)")
+	flags.Var(newFlag(&p.Tags, "k=v,...", tagPairs), "tags", "tags of the series")
+	flags.Var(newFlag(&value, "number", finiteNumber), "value", "value of the field named value")
+	flags.Var(newFlag(&p.Fields, "k=number,...", fieldPairs), "fields", "fields with their values")
+	flags.Var(newFlag(&p.Time, "time", parseTime), "timestamp", "time of the point: ms since the epoch, RFC 3339 or -1h (default now)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "value", "fields"); err != nil {
 			return err
@@ -155,12 +155,12 @@ type refusedLine struct {
 func tsImport(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Write points in the line protocol of InfluxDB, of a file or of stdin as -",
-		Long: `Write points in the line protocol of InfluxDB, of a file or of stdin as -, in batches.
+		Short: "Import points in line protocol",
+		Long: `Import points in the line protocol of InfluxDB, from a file or stdin as -, in batches.
 
-Lines that are refused are reported by their numbers, and the command fails; the others are
-written. Fields that are strings are left out and counted. To import again what was written
-changes nothing. While the node is busy or restarts, the import waits and goes on.`,
+Rejected lines are reported with their numbers, and the command fails; the others are
+written. String fields are omitted and counted. Repeating an import changes nothing. While
+the node is busy or restarts, the import waits.`,
 		Example: `  floe ts import metrics.lp --precision ns
   telegraf --test --outputs file | floe ts import - --precision ns`,
 		Args: takes("FILE"),
@@ -320,15 +320,15 @@ type seriesText struct {
 func tsSeries(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "series MEASUREMENT",
-		Short: "List the series of a measurement: its tag sets",
+		Short: "List the series of a measurement",
 		Args:  takes("MEASUREMENT"),
 	}
 	var tags map[string]string
 	var match []floql.Filter
 	cmd.Flags().SortFlags = false
-	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
+	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series with these tags")
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
-		"only series for which these filters hold, as queries have them in braces")
+		"only series that match these FloQL filters")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if _, err := s.TS(s.namespace).Get(ctx, args[0]); err != nil {
@@ -375,10 +375,10 @@ type rollupText struct {
 func tsRetention(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retention MEASUREMENT",
-		Short: "Show how long a measurement keeps its points and rollups of them, or change it",
-		Long: `Show how long a measurement keeps its points and rollups of them, or change it: what is not
-said stays. A rollup has count, sum, min, max, first and last of each bucket of time; it is
-read as NAME:EVERY:AGGREGATE, and queries over points that are gone use it by themselves.`,
+		Short: "Show or change the retention of a measurement",
+		Long: `Show or change the retention of a measurement; other settings stay. A rollup has count, sum,
+min, max, first and last of each time bucket. It is read as NAME:EVERY:AGGREGATE, and
+queries use it for points that are no longer stored.`,
 		Example: `  floe ts retention cpu --raw-ttl 7d --downsample 5m=90d --downsample 1h=0s
   floe ts query 'cpu:5m:max{host=web-01}[30d]'`,
 		Args: takes("MEASUREMENT"),
@@ -390,10 +390,10 @@ read as NAME:EVERY:AGGREGATE, and queries over points that are gone use it by th
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&to.RawTTL, "duration", durationOrNone), "raw-ttl", "how long points are kept as they were written; 0s: for ever")
+	flags.Var(newFlag(&to.RawTTL, "duration", durationOrNone), "raw-ttl", "retention of raw points; 0s: no limit")
 	flags.Var(newFlag(&to.Downsample, "every=ttl", addRollup), "downsample",
-		"length of the buckets of a rollup and how long it is kept, 0s: for ever; several with --downsample again")
-	none := flags.Bool("no-downsample", false, "no rollups")
+		"bucket size and retention of a rollup, 0s: no limit; repeatable")
+	none := flags.Bool("no-downsample", false, "remove all rollups")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "downsample", "no-downsample"); err != nil {
 			return err
@@ -450,7 +450,7 @@ type tsDeleted struct {
 func tsDelete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete MEASUREMENT",
-		Short: "Delete a measurement, some of its series, or a time range",
+		Short: "Delete a measurement, series or time range",
 		Example: `  floe ts delete cpu --tags host=web-01
   floe ts delete cpu --tags host=web-01 --from 2025-11-21T16:00:00Z --to -1h
   floe ts delete cpu --match 'host=~test-*,region!=eu'`,
@@ -460,11 +460,11 @@ func tsDelete(f *frame) *cobra.Command {
 	var match []floql.Filter
 	var from, to time.Time
 	cmd.Flags().SortFlags = false
-	cmd.Flags().Var(newFlag(&from, "time", parseTime), "from", "delete only points from this time on")
+	cmd.Flags().Var(newFlag(&from, "time", parseTime), "from", "delete only points at or after this time")
 	cmd.Flags().Var(newFlag(&to, "time", parseTime), "to", "delete only points before this time")
-	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series that carry these, whatever others they have")
+	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series with these tags")
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
-		"delete only series for which these filters hold, as queries have them in braces")
+		"delete only series that match these FloQL filters")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document, deleted := tsDeleted{OK: true, Measurement: args[0], Namespace: s.namespace}, "all"

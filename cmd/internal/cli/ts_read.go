@@ -20,8 +20,9 @@ import (
 func tsQuery(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "query FLOQL",
-		Short: "Evaluate a FloQL query: MEASUREMENT{FILTERS}[RANGE] | STAGE | ...",
-		Long: `Evaluate a FloQL query: FLOQL as it stands, the content of a file as @FILE, or stdin as -.
+		Short: "Evaluate a FloQL query",
+		Long: `Evaluate a FloQL query, MEASUREMENT{FILTERS}[RANGE] | STAGE | ...: the argument itself, the
+content of a file as @FILE, or stdin as -.
 As JSON the result is that of the HTTP API.`,
 		Example: `  floe ts query 'cpu{host=~"web-*"}[1h] | window(5m) | group_by(host) | avg()'
   floe ts query 'requests{code!=200}[now-1d..now] | rate(1m) | sum()' -o json`,
@@ -105,7 +106,7 @@ type sampleText struct {
 func tsRead(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read MEASUREMENT",
-		Short: "Print the newest points of a field, in the order of time",
+		Short: "Print the newest points of a field",
 		Example: `  floe ts read cpu --tags host=web-01 --from -1h --limit 20
   floe ts read cpu --from 2025-11-21T16:00:00Z --to 1763744400000
   floe ts read cpu:5m:max --field usage -o raw`,
@@ -116,11 +117,11 @@ func tsRead(f *frame) *cobra.Command {
 	limit := int64(1000)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	field := flags.String("field", "", "the field; not needed if there is one only, or one called value")
-	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
-	flags.Var(newFlag(&begin, "time", parseTime), "from", "no points before this time: ms since the epoch, RFC 3339, now or -1h")
-	flags.Var(newFlag(&end, "time", parseTime), "to", "no points from this time on")
-	flags.Var(newFlag(&limit, "n", count(0)), "limit", "maximum number of points, of which the newest are printed; 0: all (default 1000)")
+	field := flags.String("field", "", "name of the field (default the only one, or value)")
+	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series with these tags")
+	flags.Var(newFlag(&begin, "time", parseTime), "from", "only points at or after this time: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&end, "time", parseTime), "to", "only points before this time")
+	flags.Var(newFlag(&limit, "n", count(0)), "limit", "maximum number of points, the newest; 0: no limit (default 1000)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
@@ -171,9 +172,9 @@ func tsLast(f *frame) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	field := flags.String("field", "", "only this field (default all)")
-	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these tags, whatever others they have")
-	flags.Var(newFlag(&begin, "time", parseTime), "from", "no points before this time: ms since the epoch, RFC 3339, now or -1h")
-	flags.Var(newFlag(&end, "time", parseTime), "to", "no points from this time on")
+	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series with these tags")
+	flags.Var(newFlag(&begin, "time", parseTime), "from", "only points at or after this time: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&end, "time", parseTime), "to", "only points before this time")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)

@@ -15,15 +15,15 @@ import (
 func verifyCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify DIR",
-		Short: "Check the data directory of a stopped node",
-		Long: `Check the data directory of a stopped node, without changing anything in it.
+		Short: "Verify the data directory of a stopped node",
+		Long: `Verify the data directory of a stopped node without changing it.
 
-Every record of the log and every block of the tables is read, the log is replayed
-in memory, and all rows are checked against one another. Each problem is named by
-its file and offset, or by its shard and row.
+The command reads every log record and table block, replays the log in memory, and checks
+all rows against each other. A problem is reported with its file and offset, or with its
+shard and row.
 
-The exit code is 0 if there is no problem, and 1 if there is any or the directory
-could not be checked.`,
+The exit code is 0 without problems, and 1 if there are any or the directory could not be
+checked.`,
 		Example: `  floe server verify ./floe-data
   floe server verify /var/lib/floe -o json`,
 		Args: takes("DIR"),

@@ -18,7 +18,7 @@ import (
 
 func workerCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("worker", "Carry out runs of actions from a script, and look at workers",
+	cmd := group("worker", "Execute action runs from scripts, and list workers",
 		workerAwait(f), workerComplete(f), workerFail(f), workerTouch(f), workerRegister(f), workerHeartbeat(f),
 		workerDrain(f), workerDeregister(f), workerList(f))
 	f.equip(cmd)
@@ -61,18 +61,18 @@ type taskList struct {
 func workerAwait(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "await ACTION... --worker-id ID",
-		Short: "Take runs of actions, for a worker that ends them with complete or fail",
-		Long: `Take runs of actions, for a worker that ends them with floe worker complete or fail. A run
-that is not ended within the action's timeout is retried; floe worker touch puts that off.
+		Short: "Take runs of actions for a worker",
+		Long: `Take runs of actions for a worker, which settles them with floe worker complete or fail. A
+run that is not settled within the action's timeout is retried; floe worker touch extends
+the timeout.
 
-A script ends what it has got with --attempt, as the one below does. Without it complete and
-fail end the present attempt: where one was too slow, that is the next one, which the same
-worker may have got meanwhile. With it the end of an earlier attempt is refused. --delivery is
-stricter: an attempt that does not count, as it was given back, has the ATTEMPT of the next
-one, but a DELIVERY of its own. With -o raw INPUT is the rest of the line; DELIVERY is in
-tables and in -o json.
+Scripts should pass --attempt, as the one below does. Without it, complete and fail settle
+the current attempt; if an attempt was too slow, that may be the next one, on the same
+worker. With it, settling an earlier attempt is rejected. --delivery is stricter: a released
+attempt does not count, so the next one has the same ATTEMPT, but another DELIVERY. With -o
+raw INPUT is the rest of the line; DELIVERY is in tables and in -o json.
 
-That there are none is no failure.`,
+It is no failure if there are no runs.`,
 		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
     if send "$input"; then
       floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1
@@ -88,10 +88,10 @@ That there are none is no failure.`,
 	var labels map[string]string
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&most, "n", within(1, 100)), "max", "how many runs at most (default 1)")
-	flags.Var(newFlag(&wait, "duration", durationOrNone), "wait", "how long to wait for a run if there is none (default 0s)")
+	flags.Var(newFlag(&most, "n", within(1, 100)), "max", "maximum number of runs (default 1)")
+	flags.Var(newFlag(&wait, "duration", durationOrNone), "wait", "time to wait for a run (default 0s)")
 	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
-	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "a label that the worker has; several with --label again")
+	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "label of the worker; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id"); err != nil {
 			return err
@@ -120,7 +120,7 @@ That there are none is no failure.`,
 
 // workerID adds the flag for the caller's worker id, which the command requires.
 func workerID(cmd *cobra.Command) *string {
-	return cmd.Flags().String("worker-id", "", "who the worker is")
+	return cmd.Flags().String("worker-id", "", "ID of the worker")
 }
 
 // needs returns an error if a required flag is missing.
@@ -144,16 +144,16 @@ func lost(err error, id string) error {
 func workerComplete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "complete RUN --worker-id ID",
-		Short: "End a run that the worker has, with its result",
-		Long: `End a run that the worker has got from floe worker await, with its result. A script says which
-attempt that is with --attempt: else it may end a later one, if its own was too slow.`,
+		Short: "Complete a run with its result",
+		Long: `Complete a run from floe worker await with its result. Scripts should pass --attempt:
+otherwise a slow script may complete a later attempt.`,
 		Args: takes("RUN"),
 	}
 	id := workerID(cmd)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	result := flags.String("result", "", "its output: JSON, @FILE, or - for stdin (default none)")
-	outcome := flags.String("outcome", "", "its outcome (default success)")
+	result := flags.String("result", "", "output of the run: JSON, @FILE, or - for stdin (default none)")
+	outcome := flags.String("outcome", "", "outcome of the run (default success)")
 	which := attemptFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id"); err != nil {
@@ -188,8 +188,8 @@ attempt that is with --attempt: else it may end a later one, if its own was too 
 func attemptFlags(cmd *cobra.Command) (options func() []action.EndOption) {
 	var attempt, delivery int
 	flags := cmd.Flags()
-	flags.Var(newFlag(&attempt, "n", within(1, action.MaxAttemptsLimit)), "attempt", "the ATTEMPT that has ended (default the present one)")
-	flags.Var(newFlag(&delivery, "n", within(1, math.MaxInt32)), "delivery", "its DELIVERY, which no other attempt has")
+	flags.Var(newFlag(&attempt, "n", within(1, action.MaxAttemptsLimit)), "attempt", "number of the attempt (default the current one)")
+	flags.Var(newFlag(&delivery, "n", within(1, math.MaxInt32)), "delivery", "number of the delivery, unique for each attempt")
 	return func() []action.EndOption {
 		return []action.EndOption{action.OfAttempt(attempt), action.OfDelivery(delivery)}
 	}
@@ -198,18 +198,17 @@ func attemptFlags(cmd *cobra.Command) (options func() []action.EndOption) {
 func workerFail(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fail RUN --worker-id ID --error TEXT",
-		Short: "End an attempt of a run that the worker has, without success",
-		Long: `End an attempt of a run that the worker has got from floe worker await, without success. A
-script says which attempt that is with --attempt: else it may end a later one, if its own was
-too slow.`,
+		Short: "Fail an attempt of a run",
+		Long: `Fail an attempt of a run from floe worker await. Scripts should pass --attempt: otherwise a
+slow script may fail a later attempt.`,
 		Args: takes("RUN"),
 	}
 	id := workerID(cmd)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	text := flags.String("error", "", "what went wrong")
-	code := flags.String("code", "", "a code for it, for those who decide by it")
-	retry := flags.Bool("retry", false, "have another attempt follow, if any are left (default the run has failed)")
+	text := flags.String("error", "", "error message")
+	code := flags.String("code", "", "error code")
+	retry := flags.Bool("retry", false, "retry if attempts are left (default the run fails)")
 	which := attemptFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id", "error"); err != nil {
@@ -248,12 +247,12 @@ type touched struct {
 func workerTouch(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "touch RUN --worker-id ID",
-		Short: "Have an attempt last longer than the action's timeout",
+		Short: "Extend the timeout of an attempt",
 		Args:  takes("RUN"),
 	}
 	id := workerID(cmd)
 	d := 30 * time.Second
-	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "how long from now (default 30s)")
+	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "new duration from now (default 30s)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id"); err != nil {
 			return err
@@ -300,7 +299,7 @@ type workersText struct {
 func workerList(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "list",
-		Short: "List the workers of the namespace, of actions, streams and queues",
+		Short: "List the workers of a namespace",
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {

@@ -28,12 +28,12 @@ func (s *session) printWorker(id, status string) error {
 func workerRegister(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register ACTION... --worker-id ID",
-		Short: "Register a worker that takes runs with floe worker await",
-		Long: `Register a worker that takes runs with floe worker await. It need not: a worker is listed from
-its first run on. Registered, it is listed before that, with what it says of itself.
+		Short: "Register a worker",
+		Long: `Register a worker that takes runs with floe worker await. This is optional: the first await
+lists the worker too, without the details that are given here.
 
-A worker that has no run, and does not call for 90 s, is listed as unhealthy, and removed from
-the list after 24 h. Send a heartbeat about every 10 s, unless it waits for runs.`,
+A worker without runs that makes no call for 90 s is listed as unhealthy, and removed after
+24 h. Send a heartbeat about every 10 s, unless it is waiting for runs.`,
 		Args: atLeast("ACTION"),
 	}
 	id := workerID(cmd)
@@ -41,11 +41,11 @@ the list after 24 h. Send a heartbeat about every 10 s, unless it waits for runs
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&w.MaxConcurrent, "n", within(1, action.MaxConcurrency)), "concurrency",
-		"how many runs it works on at a time (default 1)")
+		"maximum number of concurrent runs (default 1)")
 	addLabel := func(v string) (map[string]string, error) { return withHeader(w.Labels, v) }
-	flags.Var(newFlag(&w.Labels, "k=v", addLabel), "label", "a label that the worker has; several with --label again")
-	flags.StringVar(&w.Machine, "machine", "", "where it runs (default the name of this host)")
-	metadata := flags.String("metadata", "", "a JSON object that the list shows (default none)")
+	flags.Var(newFlag(&w.Labels, "k=v", addLabel), "label", "label of the worker; repeatable")
+	flags.StringVar(&w.Machine, "machine", "", "machine of the worker (default the host name)")
+	metadata := flags.String("metadata", "", "metadata for the list, a JSON object (default none)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id"); err != nil {
 			return err
@@ -106,16 +106,17 @@ func workerCall(f *frame, cmd *cobra.Command, state string, do func(context.Cont
 }
 
 func workerHeartbeat(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "heartbeat --worker-id ID", Short: "Say that a worker is there"}
+	cmd := &cobra.Command{Use: "heartbeat --worker-id ID", Short: "Send a worker heartbeat"}
 	load := 0
-	cmd.Flags().Var(newFlag(&load, "n", within(0, action.MaxConcurrency)), "load", "how many runs it has (default 0)")
+	cmd.Flags().Var(newFlag(&load, "n", within(0, action.MaxConcurrency)), "load", "number of active runs (default 0)")
 	return workerCall(f, cmd, "", func(ctx context.Context, store *action.Store, id string) error { return store.Heartbeat(ctx, id, load) })
 }
 
 func workerDrain(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain --worker-id ID",
-		Short: "Have a worker take nothing new: its await is refused, also one that waits",
+		Short: "Stop assigning new runs to a worker",
+		Long:  "Stop assigning new runs to a worker. Its await calls are rejected, also one that is waiting.",
 	}
 	return workerCall(f, cmd, action.Draining.String(),
 		func(ctx context.Context, store *action.Store, id string) error { return store.Drain(ctx, id) })
@@ -124,7 +125,7 @@ func workerDrain(f *frame) *cobra.Command {
 func workerDeregister(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deregister --worker-id ID",
-		Short: "End that a worker is listed; runs that it has are given back",
+		Short: "Deregister a worker and release its runs",
 	}
 	return workerCall(f, cmd, "gone", func(ctx context.Context, store *action.Store, id string) error { return store.Deregister(ctx, id) })
 }

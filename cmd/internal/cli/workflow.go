@@ -15,7 +15,7 @@ import (
 
 func workflowCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("workflow", "Create workflows, start them, and look at their runs",
+	cmd := group("workflow", "Create and run workflows",
 		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f),
 		workflowCancel(f), workflowRetry(f),
 		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f),
@@ -26,7 +26,7 @@ func workflowCommand(p Process) *cobra.Command {
 
 // addFile adds the flag for a definition file to a command.
 func addFile(cmd *cobra.Command) *string {
-	file := cmd.Flags().StringP("file", "f", "", "file with the definition, YAML or JSON; - is stdin")
+	file := cmd.Flags().StringP("file", "f", "", "file with the definition, YAML or JSON; - for stdin")
 	_ = cmd.RegisterFlagCompletionFunc("file", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
 	})
@@ -56,11 +56,10 @@ type workflowCreated struct {
 func workflowCreate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create -f FILE",
-		Short: "Make a workflow known, or another version of one",
-		Long: `Make a workflow known, or another version of one, which is the one that runs have from now
-on; those that run keep theirs. A version that is known with the same definition changes
-nothing, one with another definition is refused. The namespace is that of --namespace, else
-the one that the definition names.`,
+		Short: "Create a workflow or a version of one",
+		Long: `Create a workflow or a version of one, which new runs use from now on; active runs keep
+theirs. An existing version with the same definition is left unchanged, with another one
+it is an error. The namespace is that of --namespace, else that of the definition.`,
 		Example: `  floe workflow create -f order.yaml
   generate-order | floe workflow create -f -`,
 		Args: takes(),
@@ -146,9 +145,9 @@ func (o *output) printProblems(list problemList, t table, valid string) error {
 func workflowValidate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
-		Short: "Say what is wrong with a definition, without a node",
-		Long: `Say what is wrong with a definition. No node is asked: that actions and other workflows exist is
-not checked. The exit code is 1 if the definition can not be created; warnings alone are none.`,
+		Short: "Validate a definition without a node",
+		Long: `Validate a definition without a node: whether actions and other workflows exist is not
+checked. The exit code is 1 if it has errors; warnings alone do not count.`,
 		Args: takes(),
 	}
 	file := addFile(cmd)
@@ -212,10 +211,10 @@ type workflowsText struct {
 func workflowList(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the workflows of the namespace",
+		Short: "List the workflows of a namespace",
 		Args:  takes(),
 	}
-	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
+	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document := func(i workflow.Info) workflowText { return newWorkflowText(s.namespace, i) }
@@ -266,10 +265,10 @@ func (s *session) printWorkflowDone(head, name string) error {
 }
 
 func workflowEnable(f *frame, enable bool) *cobra.Command {
-	use, head, short := "enable NAME", "ENABLED", "Let a disabled workflow be started again"
+	use, head, short := "enable NAME", "ENABLED", "Enable a disabled workflow"
 	if !enable {
 		use, head, short = "disable NAME", "DISABLED",
-			"Refuse starts of a workflow, and pause its schedule and trigger; runs that it has go on"
+			"Disable a workflow, its schedule and trigger"
 	}
 	return f.completing(&cobra.Command{
 		Use:   use,
@@ -301,10 +300,11 @@ func uncreated(err error) error {
 func workflowDelete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Remove a workflow with all its versions; runs that have ended stay for a while",
+		Short: "Delete a workflow with all its versions",
+		Long:  "Delete a workflow with all its versions. Ended runs are kept for a while.",
 		Args:  takes("NAME"),
 	}
-	force := cmd.Flags().Bool("force", false, "also if it has active runs, which go on")
+	force := cmd.Flags().Bool("force", false, "delete it even if it has active runs, which continue")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []workflow.DeleteOption
 		if *force {

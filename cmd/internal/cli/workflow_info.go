@@ -86,7 +86,7 @@ func newWorkflowDetail(namespace string, i workflow.Info) workflowDetail {
 func workflowInfo(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "info NAME",
-		Short: "Show a workflow, with how its schedule and its trigger stand",
+		Short: "Show a workflow, its schedule and trigger",
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -167,12 +167,12 @@ type versionList struct {
 }
 
 func workflowVersionCommand(f *frame) *cobra.Command {
-	return group("version", "List the versions of a workflow, and remove one", workflowVersionList(f), workflowVersionRemove(f))
+	return group("version", "List and remove versions of a workflow", workflowVersionList(f), workflowVersionRemove(f))
 }
 
 func workflowVersionList(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
-		Use: "list NAME", Short: "List the versions of a workflow, the newest first", Args: takes("NAME"),
+		Use: "list NAME", Short: "List the versions of a workflow, newest first", Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				all, err := collected(s.Workflow(s.namespace).Versions(args[0]).All(ctx))
@@ -193,7 +193,7 @@ func workflowVersionList(f *frame) *cobra.Command {
 
 func workflowVersionRemove(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
-		Use: "remove NAME VERSION", Short: "Remove a version of a workflow; runs of it go on", Args: takes("NAME", "VERSION"),
+		Use: "remove NAME VERSION", Short: "Remove a version of a workflow", Args: takes("NAME", "VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				if err := s.Workflow(s.namespace).Versions(args[0]).Delete(ctx, args[1]); err != nil {
@@ -206,13 +206,13 @@ func workflowVersionRemove(f *frame) *cobra.Command {
 }
 
 func workflowScheduleCommand(f *frame) *cobra.Command {
-	return group("schedule", "Pause the schedule of a workflow, and let it go on", workflowPause(f, true), workflowPause(f, false))
+	return group("schedule", "Pause and resume the schedule of a workflow", workflowPause(f, true), workflowPause(f, false))
 }
 
 func workflowPause(f *frame, pause bool) *cobra.Command {
-	use, head, short := "pause NAME", "PAUSED", "Stop the schedule of a workflow; runs that it has started go on, and others can be started"
+	use, head, short := "pause NAME", "PAUSED", "Pause the schedule of a workflow"
 	if !pause {
-		use, head, short = "resume NAME", "RESUMED", "Let a paused schedule go on, with its next tick; what it has missed is not caught up"
+		use, head, short = "resume NAME", "RESUMED", "Resume a workflow's schedule without missed ticks"
 	}
 	return f.completing(&cobra.Command{
 		Use: use, Short: short, Args: takes("NAME"),

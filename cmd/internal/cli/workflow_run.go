@@ -39,21 +39,21 @@ func workflowStart(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start NAME [JSON]",
 		Short: "Start a run of a workflow",
-		Long: `Start a run of a workflow. JSON is its input: as it stands, the content of a file as @FILE, or
-stdin as -; without it the input is null.
+		Long: `Start a run of a workflow. JSON is the input: the argument itself, the content of a file as
+@FILE, or stdin as -. Without it the input is null.
 
-With --wait the command waits for the end of the run, prints its output, and fails unless the
-run is completed.`,
+With --wait the command waits for the end of the run and prints its output. It fails unless
+the run is completed.`,
 		Example: `  floe workflow start order '{"orderId":"42"}' --idempotency-key order-42
   floe workflow start report @input.json --version 2.0.0 --wait --timeout 5m`,
 		Args: takes("NAME", "[JSON]"),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	version := flags.String("version", "", "version of the workflow (default its newest one)")
-	key := flags.String("idempotency-key", "", "start a run only if none was started with the same key")
-	id := flags.String("run-id", "", "id of the run, which no other one has (default one that floe makes)")
-	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
+	version := flags.String("version", "", "version of the workflow (default the newest)")
+	key := flags.String("idempotency-key", "", "idempotency key: no second run with the same key")
+	id := flags.String("run-id", "", "unique ID of the run (default generated)")
+	wait := flags.Bool("wait", false, "wait until the run has ended, and print its output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []workflow.StartOption
 		if flags.Changed("version") {
@@ -199,7 +199,7 @@ func newFlowDetail(namespace string, r *workflow.Run) flowDetail {
 func workflowStatus(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "status RUN",
-		Short: "Show a run with the results of its steps",
+		Short: "Show a run and its step results",
 		Args:  takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -282,7 +282,7 @@ type eventList struct {
 func workflowHistory(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "history RUN",
-		Short: "List what has happened to a run, the oldest first",
+		Short: "List the events of a run, oldest first",
 		Args:  takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -323,11 +323,11 @@ func (f *frame) flowChange(cmd *cobra.Command, id string, do func(context.Contex
 func workflowSignal(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "signal RUN TYPE [JSON]",
-		Short: "Tell a run something: a step that waits for it goes on, else it is kept for one that will",
-		Long: `Tell a run something. A step that waits for a signal of the type goes on; if none does, the
-signal is kept until one does. JSON is the payload: as it stands, the content of a file as
-@FILE, or stdin as -; without it the payload is null. Its member "outcome" picks the
-transition of the step.`,
+		Short: "Send a signal to a run",
+		Long: `Send a signal to a run. A step that waits for its type takes it; otherwise the signal is kept
+for a later step. JSON is the payload: the argument itself, the content of a file as @FILE,
+or stdin as -. Without it the payload is null. Its member "outcome" selects the transition
+of the step.`,
 		Example: `  floe workflow signal RUN approval '{"outcome":"rejected","by":"ada"}'`,
 		Args:    takes("RUN", "TYPE", "[JSON]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -345,10 +345,10 @@ transition of the step.`,
 func workflowCancel(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
-		Short: "End a run: what it waits for is cancelled, and what it has done is compensated",
+		Short: "Cancel a run and compensate its steps",
 		Args:  takes("RUN"),
 	}
-	reason := cmd.Flags().String("reason", "", "why, for those who look at the run")
+	reason := cmd.Flags().String("reason", "", "reason, shown with the run")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
 			return flows.Cancel(ctx, workflow.RunID(args[0]), *reason)
@@ -360,18 +360,17 @@ func workflowCancel(f *frame) *cobra.Command {
 func workflowRetry(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
-		Short: "Let a run that has failed go on from the step that has failed",
-		Long: `Let a run that has failed, or has taken too long, go on from the step that has failed, or from an
-earlier one. What the step calls sees the same idempotency key as the last time, unless it gets
-another input.`,
+		Short: "Resume a failed run at its failed step",
+		Long: `Resume a failed or timed-out run at its failed step, or at an earlier one. The calls of the
+step get the same idempotency keys as before, unless the step gets another input.`,
 		Example: `  floe workflow retry RUN
   floe workflow retry RUN --from-step charge --input '{"amount":12}'`,
 		Args: takes("RUN"),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	step := flags.String("from-step", "", "step to go on from (default the one that has failed)")
-	input := flags.String("input", "", "input of that step, JSON, @FILE or - (default what the definition says)")
+	step := flags.String("from-step", "", "step to resume at (default the failed one)")
+	input := flags.String("input", "", "input of that step: JSON, @FILE or - (default that of the definition)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []workflow.RetryOption
 		if flags.Changed("from-step") {
@@ -401,17 +400,17 @@ type flowList struct {
 func workflowRuns(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List the runs of the workflows of the namespace, the newest first",
-		Long: `List the runs of the workflows of the namespace, the newest first. UNCOMPENSATED is the number of
-steps whose compensation failed: what they have done is still there.`,
+		Short: "List the workflow runs of a namespace",
+		Long: `List the workflow runs of a namespace, newest first. UNCOMPENSATED is the number of steps
+whose compensation failed, so that their effects remain.`,
 		Args: takes(),
 	}
 	limit, status := int64(defaultMessages), workflow.Status(0)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	of := flags.String("workflow", "", "only those of a workflow")
+	of := flags.String("workflow", "", "only runs of this workflow")
 	flags.Var(newFlag(&status, "state", flowStatus), "status",
-		"only those that are pending, running, waiting, completed, failed, cancelled or timed_out")
+		"only this status: pending, running, waiting, completed, failed, cancelled or timed_out")
 	var attributes []attributeIs
 	var since, until time.Time
 	addAttribute := func(v string) ([]attributeIs, error) {
@@ -419,11 +418,11 @@ steps whose compensation failed: what they have done is still there.`,
 		return append(slices.Clip(attributes), a), err
 	}
 	flags.Var(newFlag(&attributes, "NAME=VALUE", addAttribute), "attribute",
-		`only those with a search attribute: a number, an RFC 3339 time or text, which "" make of anything; several with --attribute again`)
+		`only runs with this search attribute: a number, an RFC 3339 time, or text, which may be quoted; repeatable`)
 	flags.Var(newFlag(&since, "time", parseTime), "since",
-		"only those started at this time or later: ms since the epoch, RFC 3339, now or -1h")
-	flags.Var(newFlag(&until, "time", parseTime), "until", "only those started before this time")
-	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
+		"only runs started at or after this time: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&until, "time", parseTime), "until", "only runs started before this time")
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
 		[]string{"pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
