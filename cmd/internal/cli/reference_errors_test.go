@@ -106,7 +106,8 @@ func publicErrors(t *testing.T) map[string]*errorDocs {
 	all := make(map[string]*errorDocs)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			if strings.HasPrefix(d.Name(), ".") && path != root || slices.Contains([]string{"internal", "cmd", "examples"}, d.Name()) {
+			hidden := strings.HasPrefix(d.Name(), ".") && path != root
+			if hidden || slices.Contains([]string{"internal", "cmd", "examples", "console"}, d.Name()) {
 				return fs.SkipDir
 			}
 			return err
