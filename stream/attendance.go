@@ -260,7 +260,7 @@ func attended(v *engine.View) (map[attendee]int64, error) {
 			return scanRows(v, groupPrefix(nil, rowMember, h.gen, g.id), func(k, value []byte) error {
 				mem, err := decodeMember(value)
 				if err == nil && mem.attended {
-					all[attendee{namespace, stream, group, string(k[behindPart-2:]), spread}] = g.silence()
+					all[attendee{namespace, stream, group, consumerIn(k), spread}] = g.silence()
 				}
 				return err
 			})

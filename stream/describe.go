@@ -160,7 +160,7 @@ func (w *view) members(g *groupHeader) (map[string]member, error) {
 	members := make(map[string]member)
 	return members, w.rows(rowMember, g, func(k, v []byte) error {
 		mem, err := decodeMember(v)
-		members[string(k[behindPart-2:])] = mem
+		members[consumerIn(k)] = mem
 		return err
 	})
 }

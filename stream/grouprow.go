@@ -54,10 +54,17 @@ func partPrefix(dst []byte, kind byte, gen, id uint64, partition int) []byte {
 	return binary.BigEndian.AppendUint16(groupPrefix(dst, kind, gen, id), uint16(partition))
 }
 
-// behindPart is the position after the partition in these keys.
-const behindPart = 1 + 8 + 8 + 2
+// Positions in these keys: of the group's id, after it, and after the partition.
+const (
+	groupAt     = 1 + 8
+	behindGroup = groupAt + 8
+	behindPart  = behindGroup + 2
+)
 
-func partitionIn(k []byte) int { return int(binary.BigEndian.Uint16(k[behindPart-2:])) }
+func partitionIn(k []byte) int { return int(binary.BigEndian.Uint16(k[behindGroup:])) }
+
+// consumerIn returns the consumer of a row 'm'.
+func consumerIn(k []byte) string { return string(k[behindGroup:]) }
 
 func memberKey(dst []byte, gen, id uint64, consumer string) []byte {
 	return append(groupPrefix(dst, rowMember, gen, id), consumer...)

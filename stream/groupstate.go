@@ -146,7 +146,7 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	each(tx, groupPrefix(nil, rowMember, g.gen, g.id), func(k, v []byte) {
 		mem := must(decodeMember(v))
 		mem.pending = 0 // recounted below
-		g.setMember(string(k[behindPart-2:]), mem)
+		g.setMember(consumerIn(k), mem)
 	})
 	each(tx, groupPrefix(nil, rowBatch, g.gen, g.id), func(k, v []byte) { g.addBatch(must(decodeBatch(k, v))) })
 	each(tx, groupPrefix(nil, rowFailure, g.gen, g.id), func(k, v []byte) {

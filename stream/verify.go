@@ -18,8 +18,7 @@ var _ engine.Verifier = (*machine)(nil)
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
-	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.verifyPushes, func() error { return v.memory(m) },
-		func() error { return v.groupMemory(m) }} {
+	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.verifyPushes, func() error { return v.memory(m) }} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -38,6 +37,14 @@ type verifier struct {
 	*engine.Audit
 	names   []string
 	counted []int64 // streams by namespace
+}
+
+// each calls f for the rows whose keys have a prefix.
+func (v *verifier) each(prefix []byte, f func(k, value []byte)) error {
+	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+		f(k, value)
+		return nil
+	})
 }
 
 func (v *verifier) name(ns uint32) string {
@@ -102,7 +109,7 @@ func (v *verifier) timers() error {
 				v.Reportf("stream: namespace %s: a timer is set at %d that producer %q does not know", v.name(ns), due, token[partAt:])
 			}
 		case len(token) > 0 && token[0] == tokenGroup:
-			return v.groupTimers(due, ns, token)
+			return v.groupTimer(due, ns, token)
 		default:
 			v.Reportf("stream: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
 		}
@@ -167,46 +174,4 @@ func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, er
 		}
 	}
 	return from, nil
-}
-
-// memory compares the machine's memory with the rows.
-func (v *verifier) memory(m *machine) error {
-	for at, remembered := range m.streams.All() {
-		b, ok, err := v.Get(streamKey(nil, at.ns, at.name))
-		if err != nil {
-			return err
-		}
-		h, err := decodeHeader(b)
-		if !ok || err != nil || h != remembered.header || remembered.streamName != at {
-			v.Reportf("stream: namespace %s, stream %q: memory has %+v, its row %+v", v.name(at.ns), at.name, remembered.header, h)
-			continue
-		}
-		st := newStream(at, h)
-		for p := range st.parts {
-			b, ok, err := v.Get(partKey(nil, h.gen, p))
-			if err != nil {
-				return err
-			}
-			part, err := decodePartition(b)
-			if ok && err == nil {
-				st.setPartition(p, part)
-			}
-		}
-		prefix := pushPrefix(nil, at.ns, at.name)
-		if err := v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
-			f, _ := decodePush(value) // verifyPushes has reported a damaged one
-			st.subscriptions = append(st.subscriptions, subscription{string(k[len(prefix):]), f.Group})
-			return nil
-		}); err != nil {
-			return err
-		}
-		if !slices.Equal(st.subscriptions, remembered.subscriptions) {
-			v.Reportf("stream: namespace %s, stream %q: memory has pushes %q, the rows %q", v.name(at.ns), at.name,
-				remembered.subscriptions, st.subscriptions)
-		}
-		if !slices.Equal(st.parts, remembered.parts) || st.newest != remembered.newest || st.turn != remembered.turn {
-			v.Reportf("stream: namespace %s, stream %q: memory has other partitions than the rows", v.name(at.ns), at.name)
-		}
-	}
-	return nil
 }

@@ -61,17 +61,16 @@ func (s *streamAudit) readPartitions() error {
 	for p := range s.parts {
 		s.parts[p] = noPartition
 	}
-	prefix := genKey(nil, rowPart, s.gen)
-	return s.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+	return s.each(genKey(nil, rowPart, s.gen), func(k, value []byte) {
 		if len(k) != partAt+2 || int(binary.BigEndian.Uint16(k[partAt:])) >= s.partitions {
 			s.problem("row %x is of none of its %d partitions", k, s.partitions)
-			return nil
+			return
 		}
 		p := int(binary.BigEndian.Uint16(k[partAt:]))
 		part, err := decodePartition(value)
 		if err != nil {
 			s.problem("partition %d: %v", p, err)
-			return nil
+			return
 		}
 		s.parts[p], s.known[p] = part, true
 		switch {
@@ -82,7 +81,6 @@ func (s *streamAudit) readPartitions() error {
 		case s.policy.maxLen > 0 && part.records() > s.policy.maxLen:
 			s.problem("partition %d holds %d records, more than %d", p, part.records(), s.policy.maxLen)
 		}
-		return nil
 	})
 }
 
@@ -92,14 +90,12 @@ const partAt = 9
 // records checks that each partition has the records that its row says, in order.
 func (s *streamAudit) records() error {
 	at := &recordAudit{streamAudit: s, partition: -1}
-	prefix := genKey(nil, rowRecord, s.gen)
-	err := s.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+	err := s.each(genKey(nil, rowRecord, s.gen), func(k, value []byte) {
 		if len(k) != recordOffsetAt+8 {
 			s.problem("row %x is no record", k)
-			return nil
+			return
 		}
 		at.row(int(binary.BigEndian.Uint16(k[partAt:])), offsetIn(k), value)
-		return nil
 	})
 	at.to(s.partitions)
 	return err
