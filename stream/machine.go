@@ -78,7 +78,7 @@ func (m *machine) Restore(*engine.View) error {
 // Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if isPushKind(cmd.Kind) {
-		return m.applyPush(tx, cmd)
+		return nil, m.applyPush(tx, cmd)
 	}
 	call, err := m.calls.Read(cmd)
 	if err != nil {

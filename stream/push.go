@@ -51,8 +51,8 @@ type pushRow struct {
 	numbers uint64
 	waiting []uint64 // shards that wait to deliver a batch, in order
 
-	credits []credit // rights to deliver a batch, if their number is limited
-	asked   bool     // a right has been requested
+	credits []credit // for the next batches, if unfinished ones are limited
+	asked   bool     // a credit has been requested
 	sent    int64    // batches without a reply yet
 
 	delivered, repeated, refused, records int64

@@ -4,61 +4,41 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/protocol"
 )
+
+// The life of a push:
+//
+//  1. The subscriber's machine sends a subscription to the stream's home, which sends it to the
+//     other shards of a spread namespace (subscribe).
+//  2. The home gives the push a consumer group as soon as the stream exists (attach).
+//  3. Appends and changes of the group determine when a batch is due in a shard (pushdue.go). The
+//     leader then proposes kindPush (pushduty.go).
+//  4. kindPush claims batches, which acknowledges their records, and runs the subscriber's command.
+//     A batch that is refused goes to the dead letters (pushdeliver.go).
+//  5. If the subscription limits unfinished batches, each needs a credit of the home, from kindWant
+//     and kindGrant until the subscriber's kindEnd (pushcredit.go).
+//  6. A later revision of the subscription changes or removes the push. When the stream is deleted,
+//     the push remains and waits for a new one (detachAll).
 
 // isPushKind reports whether the command is about pushes.
 func isPushKind(kind uint8) bool { return kind >= kindRelay && kind <= kindGrant }
 
 // applyPush applies the commands of pushes.
-func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) error {
 	switch cmd.Kind {
 	case kindRelay, kindSubscribe:
-		s, err := decodeBody(cmd.Body, (*protocol.Subscription).Code)
-		if err != nil {
-			return nil, err
-		}
-		return nil, m.subscribe(tx, &s, cmd.Kind == kindRelay)
+		return m.applySubscription(tx, cmd)
 	case kindPush:
-		c, err := decodeBody(cmd.Body, (*pushCommand).code)
-		if err != nil {
-			return nil, err
-		}
-		return nil, m.deliverDue(tx, &c)
+		return m.deliverDue(tx, cmd.Body)
 	case kindEnd:
-		e, err := decodeBody(cmd.Body, (*protocol.End).Encode)
-		if err != nil {
-			return nil, err
-		}
-		t, err := decodeBody(e.Token, (*protocol.BatchToken).Code)
-		if err != nil {
-			return nil, err
-		}
-		m.ended(tx, &t, e.Status)
-		return nil, nil
+		return m.batchEnded(tx, cmd.Body)
 	case kindWant:
-		c, err := decodeBody(cmd.Body, (*creditCommand).code)
-		if err != nil {
-			return nil, err
-		}
-		if f := m.push(tx, c.token.Stream, c.token.Key); f != nil {
-			f.want(c.shard)
-			f.look(true)
-			f.save()
-		}
-		return nil, nil
+		return m.creditWanted(tx, cmd.Body)
 	case kindGrant:
-		c, err := decodeBody(cmd.Body, (*creditCommand).code)
-		if err != nil {
-			return nil, err
-		}
-		m.granted(tx, &c)
-		return nil, nil
+		return m.creditGranted(tx, cmd.Body)
 	}
 	panic(fmt.Sprintf("stream: unknown command kind %d", cmd.Kind))
 }
@@ -74,44 +54,43 @@ func encodeBody[T any](v *T, code func(*T, *codec.Coder)) []byte {
 	return codec.Encode(nil, v, code)
 }
 
-// creditCommand is the body of kindWant and kindGrant.
-type creditCommand struct {
-	token protocol.BatchToken
-	shard uint64
+// send sends a command about a stream to the shard of a route in the command's namespace.
+func (m *machine) send(tx *engine.Tx, route, stream string, kind uint8, body []byte) {
+	tx.Send(engine.Message{
+		Command: engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: tx.NamespaceName(), Spread: tx.Spread(), Body: body},
+		Name:    route, Lane: laneOf(stream),
+	})
 }
 
-func (v *creditCommand) code(c *codec.Coder) {
-	v.token.Code(c)
-	c.Uvarint(&v.shard)
-}
-
-// subscribe creates, changes or removes a subscription.
-func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed bool) error {
+// applySubscription checks a subscription, and sends it to the stream's home if it is to be relayed.
+func (m *machine) applySubscription(tx *engine.Tx, cmd engine.Command) error {
+	s, err := decodeBody(cmd.Body, (*protocol.Subscription).Code)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(engine.CheckName("stream", s.Stream), engine.CheckName("consumer group", s.Group)); err != nil && !s.Gone {
 		return engine.Errorf(ErrInvalid, "%v", err)
 	}
-	home := here(tx, s.Stream, 0)
-	if relayed && !home {
-		m.send(tx, s.Stream, s.Stream, protocol.KindSubscribe, encodeBody(s, (*protocol.Subscription).Code))
+	if cmd.Kind == kindRelay && !here(tx, s.Stream, 0) {
+		m.send(tx, s.Stream, s.Stream, protocol.KindSubscribe, encodeBody(&s, (*protocol.Subscription).Code))
 		return nil
 	}
+	m.subscribe(tx, &s)
+	return nil
+}
+
+// subscribe creates, changes or removes a push.
+func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription) {
 	key := s.Subscriber.Key()
 	f := m.push(tx, s.Stream, key)
 	if f != nil && f.Revision >= s.Revision {
-		return nil
+		return
 	}
-	if home && tx.Spread() && !engine.Tagged(s.Stream) {
-		for shard := range engine.ShardID(tx.Shards()) {
-			if shard != tx.Shard() {
-				m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, protocol.KindSubscribe,
-					encodeBody(s, (*protocol.Subscription).Code))
-			}
-		}
-	}
+	m.sendToOthers(tx, s)
 	st := m.present(tx, s.Stream)
 	switch {
 	case f == nil && s.Gone:
-		return nil
+		return
 	case f == nil:
 		f = &pushing{pushRow: pushRow{id: uint64(tx.LSN()), due: never}, m: m, tx: tx, name: s.Stream, key: key, was: never}
 	case s.Gone || s.Group != f.Group:
@@ -120,18 +99,30 @@ func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed boo
 	if s.Gone {
 		f.remove()
 		m.reloadSubscriptions(tx, st)
-		return nil
+		return
 	}
 	f.Subscription = *s
 	f.save()
 	m.reloadSubscriptions(tx, st)
-	if home && st != nil {
+	if st != nil && f.home() {
 		f.attach(st, s.Latest)
 	}
-	f.pump()
-	f.look(true)
-	f.save()
-	return nil
+	f.grantCredits()
+	f.refresh()
+}
+
+// sendToOthers sends a subscription from the stream's home to the other shards that may have
+// partitions.
+func (m *machine) sendToOthers(tx *engine.Tx, s *protocol.Subscription) {
+	if !here(tx, s.Stream, 0) || !tx.Spread() || engine.Tagged(s.Stream) {
+		return
+	}
+	for shard := range engine.ShardID(tx.Shards()) {
+		if shard != tx.Shard() {
+			m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, protocol.KindSubscribe,
+				encodeBody(s, (*protocol.Subscription).Code))
+		}
+	}
 }
 
 // present returns a stream that exists, nil if it does not.
@@ -149,14 +140,6 @@ func (m *machine) reloadSubscriptions(tx *engine.Tx, st *stream) {
 		m.touch(tx, st)
 		m.loadSubscriptions(tx, st)
 	}
-}
-
-// send sends a command about a stream to the shard of a route in the command's namespace.
-func (m *machine) send(tx *engine.Tx, route, stream string, kind uint8, body []byte) {
-	tx.Send(engine.Message{
-		Command: engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: tx.NamespaceName(), Spread: tx.Spread(), Body: body},
-		Name:    route, Lane: laneOf(stream),
-	})
 }
 
 // attach gives the push its group, at the stream's home. An existing group continues at its
@@ -210,8 +193,7 @@ func (m *machine) attachAll(tx *engine.Tx, st *stream) {
 			f.made = false
 			f.attach(st, false)
 		}
-		f.look(true)
-		f.save()
+		f.refresh()
 	}
 }
 
@@ -220,227 +202,7 @@ func (m *machine) detachAll(tx *engine.Tx, st *stream) {
 	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
 		f.stream, f.made, f.due = 0, false, never
-		f.giveBack()
+		f.returnCredits()
 		f.save()
 	}
-}
-
-// refreshPushesOf recomputes when the pushes of a group are due, after a change of the group.
-func (m *machine) refreshPushesOf(tx *engine.Tx, st *stream, group string) {
-	for _, of := range st.subscriptions {
-		if of.group == group {
-			f := m.push(tx, st.name, of.key)
-			f.look(true)
-			f.save()
-		}
-	}
-}
-
-// noteAppended updates due times after records have been appended to a partition, from an offset
-// on.
-func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
-	for _, of := range st.subscriptions {
-		f := m.push(tx, st.name, of.key)
-		g := m.loadGroup(tx, st, of.group)
-		if g == nil || f.suspended() {
-			continue
-		}
-		part := &st.parts[p]
-		next := max(g.parts[p].next, part.first)
-		due := int64(never)
-		switch n := part.last + 1 - next; {
-		case n >= uint64(f.Batch):
-			due = tx.Now()
-		case next >= from && n > 0:
-			due = tx.Now() + f.Wait
-		}
-		if due < f.due {
-			f.due = due
-			f.save()
-		}
-	}
-}
-
-// suspended reports whether no batch may be delivered now, even if there are records.
-func (f *pushing) suspended() bool {
-	return f.Paused || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
-}
-
-// look determines when a batch is due. With busy set, it assumes a batch where only a check of the
-// group's busy keys could tell.
-func (f *pushing) look(busy bool) {
-	f.due = never
-	if st := f.m.present(f.tx, f.name); st != nil && !f.suspended() {
-		if g := f.m.loadGroup(f.tx, st, f.Group); g != nil {
-			for p := range g.parts {
-				f.due = min(f.due, f.dueOf(st, g, p, busy))
-			}
-		}
-	}
-	if f.due > f.tx.Now() {
-		f.giveBack()
-	}
-}
-
-// dueOf returns when a batch of a partition is due.
-func (f *pushing) dueOf(st *stream, g *group, p int, busy bool) int64 {
-	if !here(f.tx, f.name, p) {
-		return never
-	}
-	part, cursor := &st.parts[p], &g.parts[p]
-	if busy && cursor.special(g) {
-		return f.tx.Now()
-	}
-	next := max(cursor.next, part.first)
-	switch n := part.last + 1 - next; {
-	case n == 0 || part.records() == 0 || cursor.keyed(g):
-		return never
-	case n >= uint64(f.Batch):
-		return f.tx.Now()
-	}
-	return max(must(idAt(getterOf(f.tx), st.gen, p, next)).Millis+f.waits(), 0)
-}
-
-// waits returns how long a record may wait for a batch to fill.
-func (f *pushing) waits() int64 {
-	return f.Wait
-}
-
-// special reports whether a partition has records that come before new ones: consumers left them
-// before the push got the group.
-func (p *groupPart) special(g *group) bool {
-	return len(p.again) > 0 || p.held > 0 || p.keyed(g)
-}
-
-// keyed reports whether new records have to wait for busy keys.
-func (p *groupPart) keyed(g *group) bool { return g.mode == KeyShared && p.pending+p.held > 0 }
-
-// want notes, at the stream's home, that a shard requests to deliver a batch.
-func (f *pushing) want(shard uint64) {
-	for _, s := range f.waiting {
-		if s == shard {
-			return
-		}
-	}
-	f.waiting = append(f.waiting, shard)
-	f.pump()
-}
-
-// ask requests the right to deliver a batch.
-func (f *pushing) ask() {
-	f.asked = true
-	if f.home() {
-		f.want(uint64(f.tx.Shard()))
-		return
-	}
-	c := creditCommand{f.token(credit{}), uint64(f.tx.Shard())}
-	f.m.send(f.tx, f.name, f.name, kindWant, encodeBody(&c, (*creditCommand).code))
-}
-
-// pump grants rights to waiting shards, in order.
-func (f *pushing) pump() {
-	for len(f.waiting) > 0 && (f.Most == 0 || f.active < f.Most) {
-		shard := engine.ShardID(f.waiting[0])
-		f.waiting = f.waiting[1:]
-		f.numbers++
-		f.active++
-		right := credit{f.id, f.numbers}
-		f.tx.Insert(pushEndKey(right.id, right.number), nil)
-		if shard == f.tx.Shard() {
-			f.credits, f.asked = append(f.credits, right), false
-			continue
-		}
-		c := creditCommand{f.token(right), uint64(shard)}
-		f.m.send(f.tx, engine.RouteTo(f.tx.NamespaceName(), shard, f.tx.Shards()), f.name, kindGrant, encodeBody(&c, (*creditCommand).code))
-	}
-}
-
-func (f *pushing) token(c credit) protocol.BatchToken {
-	return protocol.BatchToken{Namespace: f.tx.NamespaceName(), Spread: f.tx.Spread(), Stream: f.name, Key: f.key, ID: c.id,
-		Number: c.number}
-}
-
-// granted stores a right to deliver a batch.
-func (m *machine) granted(tx *engine.Tx, c *creditCommand) {
-	right := credit{c.token.ID, c.token.Number}
-	f := m.push(tx, c.token.Stream, c.token.Key)
-	if f == nil {
-		return // the push has been removed, at home as well
-	}
-	f.credits, f.asked = append(f.credits, right), false
-	f.look(true)
-	f.save()
-}
-
-// giveBack returns the rights that cannot be used now.
-func (f *pushing) giveBack() {
-	for len(f.credits) > 0 {
-		right := f.credits[0]
-		f.credits = f.credits[1:]
-		f.over(right)
-	}
-}
-
-// over ends a batch, or returns the right to deliver one.
-func (f *pushing) over(right credit) {
-	switch {
-	case right == credit{}:
-	case f.home():
-		f.release(right)
-	default:
-		t := f.token(right)
-		f.m.sendEnd(f.tx, &t, 0)
-	}
-}
-
-func (m *machine) sendEnd(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
-	e := protocol.End{Token: encodeBody(t, (*protocol.BatchToken).Code), Status: status}
-	tx.Send(engine.Message{
-		Command: engine.Command{Machine: engine.MachineStream, Kind: protocol.KindBatchEnd, Namespace: t.Namespace, Spread: t.Spread,
-			Body: encodeBody(&e, (*protocol.End).Encode)},
-		Name: t.Stream, Lane: laneOf(t.Stream),
-	})
-}
-
-// ended handles the message that the result of a batch has ended, or has resumed.
-func (m *machine) ended(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
-	if t.Namespace != tx.NamespaceName() || !here(tx, t.Stream, 0) {
-		m.sendEnd(tx, t, status)
-		return
-	}
-	if f := m.push(tx, t.Stream, t.Key); f != nil {
-		if right := (credit{t.ID, t.Number}); status == protocol.StatusAgain {
-			f.resume(right)
-		} else {
-			f.release(right)
-		}
-		f.look(true)
-		f.save()
-	}
-}
-
-// resume counts a batch again whose end was reported before, even beyond the limit.
-func (f *pushing) resume(right credit) {
-	k := pushEndKey(right.id, right.number)
-	if _, ok := f.tx.Get(k); ok || right.id != f.id {
-		return
-	}
-	f.tx.Insert(k, nil)
-	f.active++
-}
-
-// release makes room for another batch. A repeated report of an end has no effect.
-func (f *pushing) release(right credit) {
-	k := pushEndKey(right.id, right.number)
-	if _, ok := f.tx.Get(k); !ok || right.id != f.id {
-		return
-	}
-	f.tx.Delete(k)
-	f.active--
-	f.pump()
-}
-
-// laneOfPush returns the lane of batches that are sent to a subscriber.
-func laneOfPush(stream, subscriber string) uint64 {
-	return xxhash.Sum64(append(key.AppendString(nil, []byte(stream)), subscriber...))
 }

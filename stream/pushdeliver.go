@@ -5,8 +5,11 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/protocol"
 )
 
@@ -72,7 +75,11 @@ type room struct {
 }
 
 // deliverDue delivers the batches that are due. It returns ErrConflict if none is.
-func (m *machine) deliverDue(tx *engine.Tx, c *pushCommand) error {
+func (m *machine) deliverDue(tx *engine.Tx, body []byte) error {
+	c, err := decodeBody(body, (*pushCommand).code)
+	if err != nil {
+		return err
+	}
 	r := room{batches: int(min(c.most, maxBatches)), bytes: maxBatchSize}
 	done := false
 	for _, at := range c.pushes {
@@ -82,7 +89,7 @@ func (m *machine) deliverDue(tx *engine.Tx, c *pushCommand) error {
 		}
 		done = true
 		if c.batch != nil {
-			if err := f.buryNamed(c); err != nil {
+			if err := f.buryNamed(&c); err != nil {
 				return err
 			}
 		} else {
@@ -116,7 +123,7 @@ func (f *pushing) buryNamed(c *pushCommand) error {
 		return overtaken
 	}
 	f.deliver(st, b, c.bury)
-	f.look(true)
+	f.updateDue(true)
 	return nil
 }
 
@@ -125,11 +132,11 @@ func (f *pushing) deliverBatches(r *room, bury string) {
 	st := f.m.present(f.tx, f.name)
 	stuck := false
 	for st != nil && !f.suspended() && r.batches > 0 && r.bytes > 0 && !f.tx.Full() && !stuck {
-		if f.look(true); f.due > f.tx.Now() {
+		if f.updateDue(true); f.due > f.tx.Now() {
 			break
 		}
 		if f.Most > 0 && len(f.credits) == 0 && bury == "" {
-			if f.ask(); len(f.credits) == 0 {
+			if f.requestCredit(); len(f.credits) == 0 {
 				break
 			}
 		}
@@ -142,7 +149,7 @@ func (f *pushing) deliverBatches(r *room, bury string) {
 			f.deliver(st, b, bury)
 		}
 	}
-	f.look(!stuck)
+	f.updateDue(!stuck)
 }
 
 // batchClaim is a batch claimed from the group.
@@ -176,8 +183,8 @@ func (f *pushing) claim(st *stream) (b batchClaim, ok bool) {
 func (f *pushing) claimFrom(st *stream, g *group, p int, upTo uint64) (b batchClaim) {
 	b.partition = p
 	part, cursor := &st.parts[p], &g.parts[p]
-	if cursor.special(g) {
-		if b.offsets = f.claimReturned(st, g, p); len(b.offsets) > 0 || cursor.keyed(g) {
+	if cursor.hasEarlier(g) {
+		if b.offsets = f.claimReturned(st, g, p); len(b.offsets) > 0 || cursor.blocksNew(g) {
 			return b
 		}
 	}
@@ -225,7 +232,7 @@ func (f *pushing) deliver(st *stream, b batchClaim, bury string) {
 	}
 	t := deliveryToken{stream: f.name, key: f.key, id: f.id, gen: st.gen, partition: b.partition, offsets: b.offsets}
 	if f.Most > 0 {
-		t.right, f.credits = f.credits[0], f.credits[1:]
+		t.credit, f.credits = f.credits[0], f.credits[1:]
 	}
 	t.to = toHere
 	if f.Subscriber.Namespace != f.tx.NamespaceName() {
@@ -254,8 +261,8 @@ func (f *pushing) sendBatch(st *stream, t *deliveryToken) {
 		s := must(storedAt(getterOf(f.tx), st.gen, t.partition, o))
 		b.Records = append(b.Records, must(subscriberRecord(s)))
 	}
-	if t.right != (credit{}) {
-		end := f.token(t.right)
+	if t.credit != (credit{}) {
+		end := f.token(t.credit)
 		b.End = encodeBody(&end, (*protocol.BatchToken).Code)
 	}
 	cmd := engine.Command{Machine: f.Subscriber.Machine, Kind: f.Subscriber.Command, Body: encodeBody(&b, (*protocol.Batch).Code)}
@@ -292,7 +299,7 @@ type deliveryToken struct {
 	gen       uint64 // of the stream
 	partition int
 	offsets   []uint64
-	right     credit
+	credit    credit
 	to        receiver
 }
 
@@ -303,8 +310,8 @@ func (t *deliveryToken) code(c *codec.Coder) {
 	c.Uvarint(&t.gen)
 	c.Int(&t.partition)
 	codec.List(c, &t.offsets, (*codec.Coder).Uvarint)
-	c.Uvarint(&t.right.id)
-	c.Uvarint(&t.right.number)
+	c.Uvarint(&t.credit.id)
+	c.Uvarint(&t.credit.number)
 	if c.Byte((*byte)(&t.to)); t.to >= receiverEnd {
 		c.Fail("receiver out of range")
 	}
@@ -337,8 +344,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	default:
 		f.bury(st, &t, r.Err.Error())
 	}
-	f.look(true)
-	f.save()
+	f.refresh()
 }
 
 // accepted counts a batch that the subscriber accepted. If it had some of the records already, the
@@ -352,7 +358,7 @@ func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult)
 		f.delivered++
 	default:
 		f.repeated++
-		f.over(t.right)
+		f.endBatch(t.credit)
 	}
 }
 
@@ -360,7 +366,7 @@ func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult)
 func (f *pushing) resend(st *stream, t *deliveryToken) {
 	first := st.parts[t.partition].first
 	if t.offsets = slices.DeleteFunc(t.offsets, func(o uint64) bool { return o < first }); len(t.offsets) == 0 {
-		f.over(t.right)
+		f.endBatch(t.credit)
 		return
 	}
 	f.sendBatch(st, t)
@@ -373,7 +379,7 @@ const maxNote = 1024
 func (f *pushing) bury(st *stream, t *deliveryToken, reason string) {
 	f.refused++
 	f.note = engine.Cut(reason, maxNote)
-	f.over(t.right)
+	f.endBatch(t.credit)
 	if st == nil {
 		return
 	}
@@ -381,4 +387,9 @@ func (f *pushing) bury(st *stream, t *deliveryToken, reason string) {
 	for _, o := range t.offsets {
 		f.m.bury(f.tx, st, g, t.partition, o, 1, f.note)
 	}
+}
+
+// laneOfPush returns the lane of batches that are sent to a subscriber.
+func laneOfPush(stream, subscriber string) uint64 {
+	return xxhash.Sum64(append(key.AppendString(nil, []byte(stream)), subscriber...))
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/protocol"
 )
 
@@ -107,8 +106,7 @@ func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error
 		return err
 	}
 	q.Info = protocol.SubscriptionInfo{
-		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.Most > 0 && f.asked &&
-			len(f.credits) == 0, Active: f.active, Sent: f.sent,
+		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.wantsCredit(), Active: f.active, Sent: f.sent,
 		Taken: f.delivered, Repeated: f.repeated, Refused: f.refused, Records: f.records, Note: f.note,
 	}
 	w, err := viewOf(v, q.Namespace, q.Stream)
@@ -139,66 +137,6 @@ func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error
 			return err
 		}
 		q.Info.Lag += int64(parts[p].last + 1 - next + c.held + c.pending)
-	}
-	return nil
-}
-
-// verifyPushes checks that the index of due times matches the pushes, and the counts of unfinished
-// batches.
-func (v *verifier) verifyPushes() error {
-	due, found, ids := make(map[string]bool), 0, make(map[uint64]int64)
-	err := v.Scan([]byte{rowPush}, []byte{rowPush + 1}, func(k, value []byte) error {
-		f, err := decodePush(value)
-		if err != nil || len(k) < 5 {
-			v.Reportf("stream: row %x: %v", k, err)
-			return nil
-		}
-		name, subscriber, ok := key.CutString(k[5:])
-		if !ok || string(name) != f.Stream || string(subscriber) != f.Subscriber.Key() {
-			v.Reportf("stream: push %x is of stream %q, subscriber %q", k, f.Stream, f.Subscriber.Key())
-			return nil
-		}
-		ns := uint32(k[1])<<24 | uint32(k[2])<<16 | uint32(k[3])<<8 | uint32(k[4])
-		if f.due != never {
-			due[string(pushDueKey(f.due, ns, f.Stream, string(subscriber)))] = true
-		}
-		if f.sent < 0 || f.active < 0 {
-			v.Reportf("stream %q: a push has sent %d batches and waits for %d ends", f.Stream, f.sent, f.active)
-		}
-		n, prefix := int64(0), key.AppendUint64([]byte{rowPushEnd}, f.id)
-		if err := v.Scan(prefix, key.PrefixEnd(prefix), func(_, _ []byte) error { n++; return nil }); err != nil {
-			return err
-		}
-		if ids[f.id] = n; n != f.active {
-			v.Reportf("stream %q: a push counts %d batches whose end is waited for, there are %d", f.Stream, f.active, n)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	err = v.Scan([]byte{rowPushDue}, []byte{rowPushDue + 1}, func(k, _ []byte) error {
-		found++
-		if !due[string(k)] {
-			v.Reportf("stream: no push is due at %x", k)
-		}
-		return nil
-	})
-	if err == nil && found != len(due) {
-		v.Reportf("stream: %d pushes are due, %d are looked for", len(due), found)
-	}
-	if err != nil {
-		return err
-	}
-	total := int64(0)
-	for _, n := range ids {
-		total -= n
-	}
-	if err := v.Scan([]byte{rowPushEnd}, []byte{rowPushEnd + 1}, func(_, _ []byte) error { total++; return nil }); err != nil {
-		return err
-	}
-	if total != 0 {
-		v.Reportf("stream: the ends of %d batches are waited for by no push", total)
 	}
 	return nil
 }

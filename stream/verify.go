@@ -18,7 +18,7 @@ var _ engine.Verifier = (*machine)(nil)
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
-	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.verifyPushes, func() error { return v.memory(m) }} {
+	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.pushes, func() error { return v.memory(m) }} {
 		if err := step(); err != nil {
 			return err
 		}

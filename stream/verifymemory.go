@@ -64,7 +64,7 @@ func (v *verifier) readStream(at streamName, h header) (*stream, error) {
 	}
 	prefix := pushPrefix(nil, at.ns, at.name)
 	return st, v.each(prefix, func(k, value []byte) {
-		f, _ := decodePush(value) // verifyPushes has reported a damaged one
+		f, _ := decodePush(value) // a damaged one has been reported
 		st.subscriptions = append(st.subscriptions, subscription{string(k[len(prefix):]), f.Group})
 	})
 }
