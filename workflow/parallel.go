@@ -229,7 +229,7 @@ func (l *live) branchAt(index uint32) *branch {
 // saveBranch writes the branch of the call, if it has one and its step has not ended.
 func (s *slot) saveBranch() {
 	b := s.branch
-	if b == nil || s.wait != waitParallel {
+	if b == nil || s.live.wait != waitParallel {
 		return
 	}
 	due := b.call.due
@@ -238,21 +238,21 @@ func (s *slot) saveBranch() {
 	}
 	if due != b.was {
 		if b.was != never {
-			s.tx.Delete(branchTimeKey(nil, s.run, b.was, b.index))
+			s.live.tx.Delete(branchTimeKey(nil, s.live.run, b.was, b.index))
 		}
 		if due != never {
-			s.tx.Insert(branchTimeKey(nil, s.run, due, b.index), nil)
-			s.fan.next = min(s.fan.next, due)
+			s.live.tx.Insert(branchTimeKey(nil, s.live.run, due, b.index), nil)
+			s.live.fan.next = min(s.live.fan.next, due)
 		}
 		b.was = due
 	}
-	s.tx.Set(branchKey(nil, s.run, b.index), encode(nil, &b.branchRow, (*branchRow).layout))
-	s.changed = true
+	s.live.tx.Set(branchKey(nil, s.live.run, b.index), encode(nil, &b.branchRow, (*branchRow).layout))
+	s.live.changed = true
 }
 
 // branchDone ends a branch.
 func (s *slot) branchDone(r result) {
-	b, f, p := s.branch, &s.fan, &s.at().Parallel
+	b, f, p := s.branch, &s.live.fan, &s.live.at().Parallel
 	b.state, b.bad, b.output, b.item = branchEnded, r.bad(), r.output, nil
 	f.running--
 	if len(b.output) > MaxOutput {
@@ -263,7 +263,7 @@ func (s *slot) branchDone(r result) {
 	f.touched = f.touched || !b.bad || r.ambiguous
 	if b.bad {
 		if f.failed++; f.failed == 1 {
-			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message),
+			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.live.branchName(b), r.outcome, r.attempt, r.message),
 				maxFailure)
 			f.code = r.code
 		}
@@ -271,7 +271,7 @@ func (s *slot) branchDone(r result) {
 		f.succeeded++
 	}
 	s.saveBranch()
-	s.settleFan(p)
+	s.live.settleFan(p)
 }
 
 // settleFan ends the parallel step if its result is decided, or starts further branches.
@@ -336,10 +336,10 @@ func (s *slot) stopped(e *protocol.End) {
 	}
 	s.branch.state, s.branch.item = branchCancelled, nil
 	s.branch.call = noCall()
-	s.fan.running--
+	s.live.fan.running--
 	s.saveBranch()
-	if s.fan.running == 0 {
-		s.fanStopped()
+	if s.live.fan.running == 0 {
+		s.live.fanStopped()
 	}
 }
 

@@ -66,7 +66,7 @@ func (p *planState) code(c *codec.Coder) {
 func (s *slot) planned() bool { return s.call != nil && s.call.Target == flow.TargetPlan }
 
 // plan returns the called plan.
-func (s *slot) plan() *flow.Plan { return &s.def.Plans[s.call.Plan] }
+func (s *slot) plan() *flow.Plan { return &s.live.def.Plans[s.call.Plan] }
 
 // executor returns the current executor.
 func (s *slot) executor() *flow.Executor { return &s.plan().Executors[s.state.plan.at] }
@@ -90,7 +90,7 @@ func (s *slot) beginPlan() {
 	p := s.plan()
 	s.state.plan = planState{begun: true, at: -1, until: never, deadline: never}
 	if s.call.Timeout > 0 {
-		s.state.plan.deadline = s.tx.Now() + s.call.Timeout
+		s.state.plan.deadline = s.live.tx.Now() + s.call.Timeout
 	}
 	if p.Cache != nil && s.takeCached(p) {
 		return
@@ -124,7 +124,7 @@ func (s *slot) rank(p *flow.Plan) []byte {
 		weights := make([]int64, len(order))
 		for i := range p.Executors {
 			e := &p.Executors[i]
-			weights[i] = max(e.Priority, 1) * known.executor(e.Name).score(&p.Health, s.tx.Now())
+			weights[i] = max(e.Priority, 1) * known.executor(e.Name).score(&p.Health, s.live.tx.Now())
 		}
 		slices.SortStableFunc(order, func(a, b byte) int { return -compareInts(weights[a], weights[b]) })
 	}
@@ -153,9 +153,9 @@ func mix(x uint64) uint64 {
 // it, it reserves the earliest slot and waits for it, so that many waiting runs do not wake each
 // other in vain.
 func (s *slot) nextExecutor() {
-	st, p, known, now := &s.state.plan, s.plan(), s.known(), s.tx.Now()
+	st, p, known, now := &s.state.plan, s.plan(), s.known(), s.live.tx.Now()
 	st.at = -1
-	if s.crowded() {
+	if s.live.crowded() {
 		s.pausePlan(planChoose, now)
 		return
 	}
@@ -163,7 +163,7 @@ func (s *slot) nextExecutor() {
 	first, leave := -1, int64(never)
 	for i, at := range st.rest {
 		e := &p.Executors[at]
-		if t := known.executor(e.Name).leave(e.Rates, s.shares(), now); t < leave {
+		if t := known.executor(e.Name).leave(e.Rates, s.live.shares(), now); t < leave {
 			first, leave = i, t
 		}
 		if leave <= now {
@@ -182,7 +182,7 @@ func (s *slot) nextExecutor() {
 
 // skipBroken removes the executors whose breakers are open.
 func (s *slot) skipBroken() {
-	p, known, now := s.plan(), s.known(), s.tx.Now()
+	p, known, now := s.plan(), s.known(), s.live.tx.Now()
 	s.state.plan.rest = slices.DeleteFunc(s.state.plan.rest, func(at byte) bool {
 		e := &p.Executors[at]
 		shut := e.Breaker != nil && known.executor(e.Name).shut(e.Breaker, now)
@@ -204,7 +204,7 @@ func (w *work) shares() int64 {
 // tryExecutor makes an attempt of the current executor, as soon as its rate allows it; reserved
 // says that it does now.
 func (s *slot) tryExecutor(reserved bool) {
-	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
+	st, e, now := &s.state.plan, s.executor(), s.live.tx.Now()
 	known := s.known()
 	x := known.executor(e.Name)
 	if e.Breaker != nil && x.shut(e.Breaker, now) {
@@ -213,8 +213,8 @@ func (s *slot) tryExecutor(reserved bool) {
 		return
 	}
 	if len(e.Rates) > 0 && !reserved {
-		leave := x.leave(e.Rates, s.shares(), now)
-		x.take(e.Rates, s.shares(), leave)
+		leave := x.leave(e.Rates, s.live.shares(), now)
+		x.take(e.Rates, s.live.shares(), leave)
 		known.changed = true
 		if leave > now {
 			s.pausePlan(planReserved, leave)
@@ -241,7 +241,7 @@ func (s *slot) tryExecutor(reserved bool) {
 func (s *slot) pausePlan(next planNext, at int64) {
 	st := s.state
 	st.plan.next, st.phase, st.due = next, phaseRate, min(at, st.plan.deadline)
-	s.changed = true
+	s.live.changed = true
 }
 
 // planInput returns the input of an executor: its own, or that of the call.
@@ -255,7 +255,7 @@ func (s *slot) planInput(c *flow.Call) []byte {
 // planDue ends the part of a plan that has timed out: its call, or the tracking of an outcome. It
 // reports whether there was one.
 func (s *slot) planDue() bool {
-	st, now := s.state, s.tx.Now()
+	st, now := s.state, s.live.tx.Now()
 	p := &st.plan
 	called := st.phase == phaseCalled
 	r := result{outcome: OutcomeTimeout, code: "timeout", ambiguous: true}
@@ -343,7 +343,7 @@ func describeAttempt(r *result, attempt int64) string {
 
 // retryExecutor schedules another attempt of the current executor, if its definition allows it.
 func (s *slot) retryExecutor(r *result) bool {
-	st, retry, now := &s.state.plan, &s.executor().Call.Retry, s.tx.Now()
+	st, retry, now := &s.state.plan, &s.executor().Call.Retry, s.live.tx.Now()
 	if r.refused || st.tries >= retry.Attempts {
 		return false
 	}
@@ -365,7 +365,7 @@ var trackPoll = flow.Poll{First: 1000, Attempts: flow.MaxAttempts,
 // pollExecutor polls the current executor again, or ends it if the poll limit is reached. It
 // reports whether the executor is polled at all.
 func (s *slot) pollExecutor() bool {
-	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
+	st, e, now := &s.state.plan, s.executor(), s.live.tx.Now()
 	p := e.Call.Poll
 	if p == nil {
 		p = s.call.Poll
@@ -479,7 +479,7 @@ func (c class) verdict() verdict {
 
 // learn records what an attempt says about its executor.
 func (s *slot) learn(v verdict) {
-	p, e, known, now := s.plan(), s.executor(), s.known(), s.tx.Now()
+	p, e, known, now := s.plan(), s.executor(), s.known(), s.live.tx.Now()
 	x := known.executor(e.Name)
 	if p.Selection == flow.SelectHealth && v != verdictNone {
 		x.note(&p.Health, v == verdictGood, now)

@@ -34,8 +34,8 @@ func (s *slot) takeCached(p *flow.Plan) bool {
 		return false
 	}
 	known := s.known()
-	if b, ok := s.tx.Get(cacheKey(known.id, known.plan, k)); ok {
-		if row := must(decode(b, (*cacheRow).code)); row.expires > s.tx.Now() {
+	if b, ok := s.live.tx.Get(cacheKey(known.id, known.plan, k)); ok {
+		if row := must(decode(b, (*cacheRow).code)); row.expires > s.live.tx.Now() {
 			s.note(event{kind: PlanCacheHit, detail: string(k)})
 			s.endPlan(result{outcome: OutcomeSuccess, output: row.output})
 			return true
@@ -54,16 +54,16 @@ func (s *slot) cache(p *flow.Plan, r *result) {
 	known.forgetCached(st.key)
 	size := int64(len(st.key) + len(r.output))
 	full := func() bool {
-		return (known.cached >= s.m.maxCached || known.cachedBytes+size > s.m.maxCachedBytes)
+		return (known.cached >= s.live.m.maxCached || known.cachedBytes+size > s.live.m.maxCachedBytes)
 	}
 	for n := 0; full(); n++ {
 		if n == maxEvicted || !known.evict(never) {
 			return
 		}
 	}
-	row := cacheRow{s.tx.Now() + p.Cache.TTL, r.output}
-	s.tx.Set(cacheKey(known.id, known.plan, st.key), encode(nil, &row, (*cacheRow).code))
-	s.tx.Set(staleKey(known.id, known.plan, row.expires, st.key), nil)
+	row := cacheRow{s.live.tx.Now() + p.Cache.TTL, r.output}
+	s.live.tx.Set(cacheKey(known.id, known.plan, st.key), encode(nil, &row, (*cacheRow).code))
+	s.live.tx.Set(staleKey(known.id, known.plan, row.expires, st.key), nil)
 	known.cached++
 	known.cachedBytes += size
 	known.oldest = min(known.oldest, row.expires)

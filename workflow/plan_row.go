@@ -96,7 +96,7 @@ type known struct {
 // known returns the state of the called plan.
 func (s *slot) known() *known {
 	p := s.plan()
-	k := s.knownPlan(s.of, p.Name)
+	k := s.live.knownPlan(s.live.of, p.Name)
 	if len(k.executors)+len(p.Executors) > maxKnown {
 		k.executors = slices.DeleteFunc(k.executors, func(x *executorRow) bool {
 			return !slices.ContainsFunc(p.Executors, func(e flow.Executor) bool { return e.Name == x.name })

@@ -78,8 +78,8 @@ func (w *work) tellPlan(workflow string, c *planBody) {
 
 // tellOpen notifies the other shards that a breaker has opened.
 func (s *slot) tellOpen(executor string, cooldown int64) {
-	if k := s.byID(s.of); k != nil && !k.deleted {
-		s.tellPlan(k.name, &planBody{s.plan().Name, executor, cooldown})
+	if k := s.live.byID(s.live.of); k != nil && !k.deleted {
+		s.live.tellPlan(k.name, &planBody{s.plan().Name, executor, cooldown})
 	}
 }
 

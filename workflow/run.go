@@ -9,6 +9,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -408,3 +409,18 @@ func (l *live) stepName() string { return l.at().Name }
 
 // result is the result of commands about a run.
 func (l *live) result() changed { return changed{l.state(), uint64(l.tx.LSN())} }
+
+// tellEnd reports the end of the run to whatever started it. A parent gets two reports if handlers
+// are still running: one at the end of the run, one when they have returned. suspect says that the
+// run was cut off and may have left effects that nothing compensates.
+func (l *live) tellEnd(output []byte, suspect bool) {
+	n := l.notify
+	if n.Machine == 0 {
+		return
+	}
+	e := protocol.End{
+		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0,
+		Suspect: suspect,
+	}
+	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*protocol.End).Encode)})
+}

@@ -198,7 +198,7 @@ func because(reason string) string {
 // random returns a number that differs from call to call, and is the same on all replicas.
 func (s *slot) random() uint64 {
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(s.tx.LSN()))
+	binary.BigEndian.PutUint64(b[:], uint64(s.live.tx.LSN()))
 	binary.BigEndian.PutUint64(b[8:], s.number<<32|s.state.seq)
 	return xxhash.Sum64(b[:])
 }

@@ -20,7 +20,7 @@ var places = map[string][]string{
 	"ts": {"cmd/internal/cli/ts.go", "cmd/internal/cli/ts_read.go", "dashboard/chart.go", "dashboard/timeseries.go",
 		"stream/processing/sink.go"},
 	"action": {"cmd/internal/cli/action.go", "cmd/internal/cli/schedule.go", "cmd/internal/cli/worker.go",
-		"cmd/internal/cli/workerlife.go", "dashboard/actions.go", "internal/metrics/contents.go", "workflow/call.go"},
+		"cmd/internal/cli/workerlife.go", "dashboard/actions.go", "internal/metrics/contents.go", "workflow/call_action.go"},
 	"workflow": {"cmd/internal/cli/workflow.go", "cmd/internal/cli/workflow_info.go", "cmd/internal/cli/workflow_run.go",
 		"dashboard/workflow_runs.go", "dashboard/workflow_starts.go", "dashboard/workflows.go", "internal/metrics/contents.go"},
 	"stream/processing": {"cmd/internal/cli/processing.go", "config.go", "dashboard/console.go", "dashboard/processing.go",
