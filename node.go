@@ -258,7 +258,7 @@ func (n *Node) Close() error {
 	if n.peer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
 		n.peer.Leave()
-		n.host.HandOver(ctx)
+		n.host.TransferLeadership(ctx)
 		cancel()
 		n.peer.Drain()
 	}

@@ -51,17 +51,17 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 	if o.start.kind != startEnd || err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}
-	places, placesErr := s.places(ctx, stream, group)
-	if errors.Is(placesErr, ErrNotFound) {
+	shards, shardsErr := s.shards(ctx, stream, group)
+	if errors.Is(shardsErr, ErrNotFound) {
 		return err // the group has been deleted since
 	}
-	for i := 1; i < len(places) && placesErr == nil; i++ {
-		_, placesErr = s.propose(ctx, at(adoptGroup.Op(stream, places[i].groupTarget, nil), places[i].route))
-		if errors.Is(placesErr, ErrNotFound) {
+	for i := 1; i < len(shards) && shardsErr == nil; i++ {
+		_, shardsErr = s.propose(ctx, at(adoptGroup.Op(stream, shards[i].groupTarget, nil), shards[i].route))
+		if errors.Is(shardsErr, ErrNotFound) {
 			return err // likewise
 		}
 	}
-	return cmp.Or(placesErr, err)
+	return cmp.Or(shardsErr, err)
 }
 
 // Configure changes settings of a consumer group; settings without an option stay as they are. They
@@ -165,11 +165,11 @@ type groupShard struct {
 
 // look reads records that are available now.
 func (r *groupReader) look(ctx context.Context) ([]Delivery, error) {
-	places, right, err := r.locate(ctx)
+	shards, right, err := r.locate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ds, err := r.ask(ctx, places, right)
+	ds, err := r.ask(ctx, shards, right)
 	r.found = r.found || err == nil
 	return ds, err
 }
@@ -184,20 +184,20 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 		return nil, err
 	}
 	r.looked = true
-	places, right, err := r.locate(ctx)
+	shards, right, err := r.locate(ctx)
 	if err == nil {
 		// Only wait for a group that exists, or its deletion would go unnoticed.
-		if alone := len(places) == 1; alone && r.found {
-			ds, err := r.take(ctx, &places[0], r.o.limit, 0, max(r.o.wait-time.Since(r.began), 1))
-			return ds, r.moved(err, &places[0])
+		if alone := len(shards) == 1; alone && r.found {
+			ds, err := r.take(ctx, &shards[0], r.o.limit, 0, max(r.o.wait-time.Since(r.began), 1))
+			return ds, r.moved(err, &shards[0])
 		}
 		var ds []Delivery
-		if ds, err = r.ask(ctx, places, right); len(ds) > 0 || err != nil && !errors.Is(err, ErrNotFound) {
+		if ds, err = r.ask(ctx, shards, right); len(ds) > 0 || err != nil && !errors.Is(err, ErrNotFound) {
 			return ds, err
 		}
-		if err = r.moved(err, &places[0]); err == nil {
-			if r.found = true; len(places) > 1 {
-				err = r.await(waiting, places, right)
+		if err = r.moved(err, &shards[0]); err == nil {
+			if r.found = true; len(shards) > 1 {
+				err = r.await(waiting, shards, right)
 			}
 			return nil, err
 		}
@@ -238,24 +238,24 @@ type right struct {
 // locate finds the shards of the group and determines the consumer's right.
 func (r *groupReader) locate(ctx context.Context) ([]groupShard, right, error) {
 	q := groupSpecQuery{namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer}
-	places, err := r.s.placesOf(ctx, &q)
+	shards, err := r.s.shardsOf(ctx, &q)
 	if errors.Is(err, errNoGroup) && !r.found {
 		if err := r.create(ctx); err != nil {
 			return nil, right{}, err
 		}
-		places, err = r.s.placesOf(ctx, &q)
+		shards, err = r.s.shardsOf(ctx, &q)
 	}
-	if err == nil && places[0].groupSpec != nil {
+	if err == nil && shards[0].groupSpec != nil {
 		r.found = true
 	}
-	if err != nil || len(places) == 1 || q.config.config.mode != Exclusive {
-		return places, right{held: true}, err
+	if err != nil || len(shards) == 1 || q.config.config.mode != Exclusive {
+		return shards, right{held: true}, err
 	}
 	if q.held.known {
-		return places, right{q.held.held, q.held.epoch}, nil
+		return shards, right{q.held.held, q.held.epoch}, nil
 	}
 	have, err := r.hold(ctx)
-	return places, have, err
+	return shards, have, err
 }
 
 // create creates the group.
@@ -279,14 +279,14 @@ func (r *groupReader) hold(ctx context.Context) (right, error) {
 }
 
 // ask reads from the shards in turn, beginning with a different one each time.
-func (r *groupReader) ask(ctx context.Context, places []groupShard, have right) (all []Delivery, err error) {
+func (r *groupReader) ask(ctx context.Context, shards []groupShard, have right) (all []Delivery, err error) {
 	from := r.told - 1
 	if r.told == 0 {
 		from = int(turn.Add(1))
 	}
 	r.told = 0
-	for i, n := from, len(places); n > 0 && len(all) < r.o.limit && have.held; i, n = i+1, n-1 {
-		ds, err := r.take(ctx, &places[i%len(places)], r.o.limit-len(all), have.epoch, 0)
+	for i, n := from, len(shards); n > 0 && len(all) < r.o.limit && have.held; i, n = i+1, n-1 {
+		ds, err := r.take(ctx, &shards[i%len(shards)], r.o.limit-len(all), have.epoch, 0)
 		all = append(all, ds...)
 		switch {
 		case err == nil:
@@ -360,32 +360,32 @@ func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck boo
 
 // await waits until one of several shards may have records for the consumer. It also ends when a
 // consumer that received records has to be seen again, although it had nothing to ask for since.
-func (r *groupReader) await(ctx context.Context, places []groupShard, have right) error {
+func (r *groupReader) await(ctx context.Context, shards []groupShard, have right) error {
 	if !have.held {
-		places = places[:1]
+		shards = shards[:1]
 	}
-	beat := time.Duration(places[len(places)-1].groupSpec.config.ackTimeout) * time.Millisecond / 2
+	beat := time.Duration(shards[len(shards)-1].groupSpec.config.ackTimeout) * time.Millisecond / 2
 	waiting, cancel := context.WithTimeout(ctx, beat)
 	defer cancel()
-	queries := make([]groupWaitQuery, len(places))
-	errs, answered := make([]error, len(places)), make(chan int, len(places))
-	for i := range places {
+	queries := make([]groupWaitQuery, len(shards))
+	errs, answered := make([]error, len(shards)), make(chan int, len(shards))
+	for i := range shards {
 		queries[i] = groupWaitQuery{
 			namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer, epoch: have.epoch, since: r.since,
-			id: places[i].groupSpec.id, home: i == 0,
+			id: shards[i].groupSpec.id, home: i == 0,
 		}
 		if !have.held {
 			queries[i].epoch = 0
 		}
 		go func() {
-			errs[i] = r.s.scope.Query(waiting, places[i].route, &queries[i])
+			errs[i] = r.s.scope.Query(waiting, shards[i].route, &queries[i])
 			answered <- i
 		}()
 	}
 	first := <-answered
 	failed, over := errs[first], waiting.Err() != nil
 	cancel()
-	for range len(places) - 1 {
+	for range len(shards) - 1 {
 		if i := <-answered; errs[i] == nil && failed != nil { // the answer arrived as the wait ended
 			first, failed = i, nil
 		}
@@ -394,7 +394,7 @@ func (r *groupReader) await(ctx context.Context, places []groupShard, have right
 	for i := range queries {
 		r.since = max(r.since, queries[i].since)
 		if i != first || ctx.Err() != nil {
-			others = append(others, r.s.scope.SpreadShard(places[i].route))
+			others = append(others, r.s.scope.SpreadShard(shards[i].route))
 		}
 	}
 	switch {
@@ -412,19 +412,19 @@ func (r *groupReader) await(ctx context.Context, places []groupShard, have right
 // errNoGroup is ErrNotFound for a group of a stream that exists.
 var errNoGroup = fmt.Errorf("consumer group %w", ErrNotFound)
 
-// places returns the shards of a group, the stream's home first. Errors: errNoGroup, ErrNotFound.
-func (s *Store) places(ctx context.Context, stream, group string) ([]groupShard, error) {
+// shards returns the shards of a group, the stream's home first. Errors: errNoGroup, ErrNotFound.
+func (s *Store) shards(ctx context.Context, stream, group string) ([]groupShard, error) {
 	if err := engine.CheckName("stream", stream); err != nil {
 		return nil, err
 	}
 	if err := engine.CheckName("consumer group", group); err != nil {
 		return nil, err
 	}
-	return s.placesOf(ctx, &groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group})
+	return s.shardsOf(ctx, &groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group})
 }
 
-// placesOf returns the shards of a group, and queries the stream's home if necessary.
-func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, error) {
+// shardsOf returns the shards of a group, and queries the stream's home if necessary.
+func (s *Store) shardsOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, error) {
 	stream, group := q.stream, q.group
 	scattered, err := s.scattered(ctx, stream)
 	if err != nil {
@@ -442,16 +442,16 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, 
 	case !q.found:
 		return nil, engine.Errorf(errNoGroup, "stream %q: consumer group %q not found", stream, group)
 	}
-	var places []groupShard
+	var shards []groupShard
 	for _, p := range s.partsOf(stream, &q.spec) {
 		gp := groupShard{groupAddress: groupAddress{stream, groupTarget{target{p.spec}, group, &q.config}}, route: p.route}
-		if len(places) == 0 {
+		if len(shards) == 0 {
 			// The home has the records themselves, and must not be sent older copies.
 			gp.spec = nil
 		}
-		places = append(places, gp)
+		shards = append(shards, gp)
 	}
-	return places, nil
+	return shards, nil
 }
 
 // Ack acknowledges records: they are not delivered again. It returns how many were pending with the
@@ -509,12 +509,12 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 	if err := op(groupAddressOf(stream, group), refs).Err; err != nil {
 		return sum, err
 	}
-	places, err := s.places(ctx, stream, group)
+	shards, err := s.shards(ctx, stream, group)
 	if err != nil {
 		return sum, err
 	}
-	if len(places) == 1 {
-		out, err := s.propose(ctx, at(op(places[0].groupAddress, refs), places[0].route))
+	if len(shards) == 1 {
+		out, err := s.propose(ctx, at(op(shards[0].groupAddress, refs), shards[0].route))
 		if err != nil {
 			return sum, err
 		}
@@ -525,7 +525,7 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 		shard := s.scope.SpreadShard(route(stream, ref.Partition))
 		byShard[shard] = append(byShard[shard], ref)
 	}
-	for _, p := range places {
+	for _, p := range shards {
 		part := byShard[s.scope.SpreadShard(p.route)]
 		if len(part) == 0 {
 			continue
@@ -545,11 +545,11 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 // Errors: ErrNotFound if the stream or group does not exist. It is not an error if the group has no
 // such member.
 func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error {
-	places, err := s.places(ctx, stream, group)
+	shards, err := s.shards(ctx, stream, group)
 	// The home comes last: once it has released an exclusive consumer, the next consumer takes over
 	// the records that the other shards have not yet been asked to return.
-	slices.Reverse(places)
-	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
+	slices.Reverse(shards)
+	return errors.Join(err, s.atAll(ctx, shards, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }
 
 // Seek moves the group's cursors: pending deliveries are dropped, and records from the new position
@@ -562,21 +562,21 @@ func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption, o
 	if o.err != nil {
 		return o.err
 	}
-	places, err := s.places(ctx, stream, group)
-	if err == nil && len(places) > 1 && o.partition > 0 {
-		partitions := places[1].spec.partitions
+	shards, err := s.shards(ctx, stream, group)
+	if err == nil && len(shards) > 1 && o.partition > 0 {
+		partitions := shards[1].spec.partitions
 		if o.partition > partitions {
 			return noSuchPartition(stream, partitions, o.partition-1)
 		}
 		shard := s.shardOf(stream, o.partition-1)
-		places = slices.DeleteFunc(places, func(p groupShard) bool { return s.scope.SpreadShard(p.route) != shard })
+		shards = slices.DeleteFunc(shards, func(p groupShard) bool { return s.scope.SpreadShard(p.route) != shard })
 	}
-	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return seekOp(at, to, o) }))
+	return errors.Join(err, s.atAll(ctx, shards, func(at groupAddress) engine.Op { return seekOp(at, to, o) }))
 }
 
 // atAll proposes an operation to several shards.
-func (s *Store) atAll(ctx context.Context, places []groupShard, op func(groupAddress) engine.Op) (err error) {
-	for _, p := range places {
+func (s *Store) atAll(ctx context.Context, shards []groupShard, op func(groupAddress) engine.Op) (err error) {
+	for _, p := range shards {
 		_, e := s.propose(ctx, at(op(p.groupAddress), p.route))
 		err = errors.Join(err, e)
 	}

@@ -59,12 +59,12 @@ func (g *GroupStats) Lag() (n int64) {
 // Get returns a consumer group's offsets, lag and members. Errors: ErrNotFound.
 func (l Groups) Get(ctx context.Context, group string) (GroupStats, error) {
 	s, stream := l.store, l.stream
-	places, err := s.places(ctx, stream, group)
+	shards, err := s.shards(ctx, stream, group)
 	if err != nil {
 		return GroupStats{}, err
 	}
 	var info GroupStats
-	for i, p := range places {
+	for i, p := range shards {
 		q := groupsQuery{namespace: s.scope.Namespace(), stream: stream, name: group, limit: 1}
 		if i > 0 {
 			q.id, q.spec = p.spec.id, p.groupSpec
@@ -87,8 +87,8 @@ func (l Groups) Get(ctx context.Context, group string) (GroupStats, error) {
 			info.add(q.infos[0])
 		}
 	}
-	if len(places) > 1 {
-		info.complete(places[1].spec.partitions)
+	if len(shards) > 1 {
+		info.complete(shards[1].spec.partitions)
 	}
 	info.sort()
 	return info, nil

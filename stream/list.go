@@ -255,12 +255,12 @@ func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[Pendin
 		return page, err
 	}
 	s := l.store
-	places, err := s.places(ctx, l.stream, l.group)
+	shards, err := s.shards(ctx, l.stream, l.group)
 	if err != nil {
 		return page, err
 	}
 	more := false
-	for i, p := range places {
+	for i, p := range shards {
 		q := pendingQuery{namespace: s.scope.Namespace(), stream: l.stream, group: l.group, after: after, limit: o.Limit}
 		if i > 0 {
 			q.streamID, q.groupID = p.spec.id, p.groupSpec.id

@@ -107,20 +107,20 @@ func (m *machine) deliverDue(tx *engine.Tx, body []byte) error {
 // of the partition is a different one.
 func (f *pushing) buryNamed(c *pushCommand) error {
 	st := f.m.present(f.tx, f.name)
-	overtaken := engine.Errorf(ErrConflict, "overtaken: the batch to be buried is not the next one")
+	notNext := engine.Errorf(ErrConflict, "overtaken: the batch to be buried is not the next one")
 	if st == nil || st.gen != c.batch.gen || c.batch.partition < 0 || c.batch.partition >= len(st.parts) ||
 		f.suspended() || !here(f.tx, f.name, c.batch.partition) {
-		return overtaken
+		return notNext
 	}
 	g := f.m.loadGroup(f.tx, st, f.Group)
 	if g == nil {
-		return overtaken
+		return notNext
 	}
 	f.m.touchGroup(f.tx, g)
 	b := f.claimFrom(st, g, c.batch.partition, c.batch.last)
 	f.m.flush(f.tx, g)
 	if len(b.offsets) == 0 || b.named(st) != *c.batch {
-		return overtaken
+		return notNext
 	}
 	f.deliver(st, b, c.bury)
 	f.updateDue(true)

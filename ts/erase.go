@@ -162,7 +162,7 @@ func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 	case o == nil && r.all:
 		return 0, notFound(s.name)
 	case !r.all && (o == nil || o.inc != r.inc):
-		return 0, overtaken(s.name)
+		return 0, hasChanged(s.name)
 	}
 	e := erasure{}
 	if !r.all {

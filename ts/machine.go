@@ -130,12 +130,12 @@ func (m *machine) loadPolicy(tx *engine.Tx, name string) policy {
 func (s *session) exactly(inc incarnation) (*open, error) {
 	o := s.load(s.tx, s.name)
 	if o == nil || o.inc != inc {
-		return nil, overtaken(s.name)
+		return nil, hasChanged(s.name)
 	}
 	return o, nil
 }
 
-func overtaken(name string) error {
+func hasChanged(name string) error {
 	return engine.Errorf(ErrConflict, "measurement %q has changed meanwhile", name)
 }
 

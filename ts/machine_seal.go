@@ -89,7 +89,7 @@ func (s *session) seal(b *sealBody) error {
 	m, tx, c := s.machine, s.tx, &o.content
 	fenced := c.sealed == b.from && b.from < b.upTo && b.upTo <= c.last && c.shape == b.shape
 	if !fenced {
-		return overtaken(s.name)
+		return hasChanged(s.name)
 	}
 	m.touch(tx, o)
 	m.addChunks(tx, o, rawTier, b.upTo, b.chunks, b.points)
@@ -234,7 +234,7 @@ func (s *session) rewrite(r *rewriteBody) error {
 		return err
 	}
 	if o.content.shape != r.shape {
-		return overtaken(s.name)
+		return hasChanged(s.name)
 	}
 	m.touch(tx, o)
 	p := m.partition(tx, o, r.tier, r.partition)
@@ -298,7 +298,7 @@ func (s *session) count(n *countBody) error {
 	}
 	p := m.partition(tx, o, rawTier, n.partition)
 	if o.content.shape != n.shape || o.content.sealed != n.sealed || len(p.generations) == 0 {
-		return overtaken(s.name)
+		return hasChanged(s.name)
 	}
 	m.touch(tx, o)
 	m.recount(tx, o, &p, n.points)
@@ -349,7 +349,7 @@ func (s *session) rollup(r *rollupBody) error {
 	k := partKey(nil, rowDirty, o.inc, r.tier, r.until)
 	b, ok := tx.Get(k)
 	if !ok || must(decodeDirty(b)) != r.was || o.content.shape != r.shape {
-		return overtaken(s.name)
+		return hasChanged(s.name)
 	}
 	m.touch(tx, o)
 	m.addChunks(tx, o, r.tier, uint64(tx.LSN()), r.chunks, nil)

@@ -32,7 +32,7 @@ func maintain(ctx context.Context, lead *engine.Lead) error {
 			return err
 		}
 		if _, err := lead.Propose(ctx, next.Command); errors.Is(err, ErrConflict) {
-			m.overtaken()
+			m.restartWalks()
 		} else if err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func newMaintainer(lead *engine.Lead) *maintainer {
 	}
 }
 
-// overtaken discards the progress of all walks after a step was refused.
-func (m *maintainer) overtaken() {
+// restartWalks discards the progress of all walks after a step was refused.
+func (m *maintainer) restartWalks() {
 	clear(m.purges)
 	clear(m.retirals)
 	clear(m.merged)

@@ -165,10 +165,10 @@ func (s *shard) isAbreast(node uint64) bool {
 // another node may have been about to return a leadership.
 const settled = 3
 
-// HandOver transfers all leaderships of this node. It returns when the node leads nothing, no other
-// node is alive to take over, or ctx is done. Other nodes must be notified before that this node
-// leaves, or they may return leaderships.
-func (h *Host) HandOver(ctx context.Context) {
+// TransferLeadership transfers all leaderships of this node. It returns when the node leads
+// nothing, no other node is alive to take over, or ctx is done. Other nodes must be notified before
+// that this node leaves, or they may return leaderships.
+func (h *Host) TransferLeadership(ctx context.Context) {
 	poll := time.NewTicker(h.cfg.TickInterval / 10)
 	defer poll.Stop()
 	const again = 10 * electionTicks // raft gives up after an election timeout: then try another node

@@ -48,8 +48,8 @@ func TestLeaderThatLeaves(t *testing.T) {
 	c.settle(ctx)
 	left[1].Store(true)
 	left[2].Store(true)
-	c.host(1).HandOver(ctx)
-	c.host(2).HandOver(ctx)
+	c.host(1).TransferLeadership(ctx)
+	c.host(2).TransferLeadership(ctx)
 	for id := uint64(1); id <= 2; id++ {
 		if h := c.host(id); slices.ContainsFunc(h.shards, func(s *shard) bool { return s.role.leading.Load() }) {
 			t.Errorf("node %d leads although it has handed over", id)
@@ -136,7 +136,7 @@ func TestFullNodesLeadNothing(t *testing.T) {
 	full[2].Store(true)
 	full[3].Store(true)
 	before := c.host(1).shards[0].role.term.Load()
-	c.host(1).HandOver(ctx)
+	c.host(1).TransferLeadership(ctx)
 	// It may have got the leadership back from a node whose disk is full.
 	if c.host(1).Leads(0) && c.host(1).shards[0].role.term.Load() == before {
 		t.Error("a node that goes keeps what it leads because the others have no space")
