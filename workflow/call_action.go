@@ -16,7 +16,8 @@ import (
 func (s *slot) invocation(c *flow.Call, input, tok []byte) engine.Command {
 	v := protocol.Invoke{
 		Name: c.Name, Input: input, Priority: action.DefaultPriority, Timeout: c.Timeout, IdempotencyKey: s.key(), Repeated: true,
-		Source: "workflow:" + string(s.live.name()), Notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindDone, Token: tok},
+		Source: "workflow:" + string(s.live.name()),
+		Notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindDone, Token: tok},
 	}
 	if c.Retry.Attempts > 0 || c.Poll != nil || s.planned() {
 		v.MaxAttempts = 1

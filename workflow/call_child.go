@@ -11,11 +11,15 @@ import (
 // childStart returns the command that starts a child.
 func (s *slot) childStart(c *flow.Call, input, tok []byte) engine.Command {
 	v := startBody{
-		version: c.Version, source: "workflow:" + string(s.live.name()), parent: string(s.live.name()), depth: s.live.depth + 1, input: input,
+		version: c.Version, source: "workflow:" + string(s.live.name()), parent: string(s.live.name()), depth: s.live.depth + 1,
+		input:  input,
 		notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindChildDone, Token: tok},
 	}
 	return command(kindStart, c.Name, &v, (*startBody).code)
 }
+
+// childStarted decodes the reply to a childStart.
+func childStarted(reply []byte) started { return must(start.Decode(reply)) }
 
 // name returns the id of the run that was started.
 func (v *started) name() RunID {

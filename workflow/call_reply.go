@@ -48,7 +48,7 @@ func (w *work) abandoned(l *live, t *token, r engine.Reply) {
 func (w *work) disown(t *token, result []byte) {
 	const reason = "the step that called it is over"
 	if t.child {
-		res := must(start.Decode(result))
+		res := childStarted(result)
 		w.cancelChild(res.shard, res.run, res.tag, reason)
 		return
 	}
@@ -68,7 +68,7 @@ func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 // reached records the target of the call.
 func (s *slot) reached(result []byte) {
 	if s.target() == flow.TargetWorkflow {
-		res := must(start.Decode(result))
+		res := childStarted(result)
 		s.state.child, s.state.ref.Tag, s.state.shard = res.run, res.tag, res.shard
 		s.note(event{kind: ChildStarted, detail: string(res.name())})
 		if !res.status.Final() { // a run that has ended at once had no waiter

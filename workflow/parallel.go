@@ -263,8 +263,8 @@ func (s *slot) branchDone(r result) {
 	f.touched = f.touched || !b.bad || r.ambiguous
 	if b.bad {
 		if f.failed++; f.failed == 1 {
-			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.live.branchName(b), r.outcome, r.attempt, r.message),
-				maxFailure)
+			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.live.branchName(b), r.outcome, r.attempt,
+				r.message), maxFailure)
 			f.code = r.code
 		}
 	} else {
