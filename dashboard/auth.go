@@ -41,7 +41,7 @@ func (h *handler) authenticate(r *http.Request, path string) (*floe.Holder, erro
 	return h.backend.Keys().Authenticate(r.Context(), bearer(r))
 }
 
-// bearer returns the token of a request, "" if there is none.
+// bearer returns the token of a request, "" if none exists.
 func bearer(r *http.Request) string {
 	const scheme = "Bearer "
 	given := r.Header.Get("Authorization")

@@ -297,7 +297,7 @@ func (q *trimRequest) parse(in *input) {
 		q.bounds = append(q.bounds, stream.MaxAge(time.Duration(*s)*time.Second))
 	}
 	if _, given := in.param("max_bytes"); given {
-		in.invalid("parameter max_bytes is given, but a stream can not be trimmed by bytes: give max_len or max_age_s")
+		in.invalid("parameter max_bytes is given, but a stream cannot be trimmed by bytes: give max_len or max_age_s")
 	}
 	if len(q.bounds) == 0 && q.maxLen == nil {
 		in.invalid("trim without a bound: give max_len or max_age_s")
@@ -381,7 +381,7 @@ func lengthBound(ctx context.Context, store *stream.Store, name string, n int64)
 }
 
 // least returns the lowest number from low to high for which holds is true, provided that holds
-// stays true for higher numbers; high if there is none.
+// stays true for higher numbers; high if none exists.
 func least(low, high uint64, holds func(uint64) (bool, error)) (uint64, error) {
 	for low < high {
 		middle := low + (high-low)/2

@@ -80,8 +80,8 @@ func written(t *testing.T, steps, runs int) int {
 }
 
 // TestRowsOfRun counts the rows that runs write, of workflows and of actions together, as
-// documented in docs/workflows.md. Rows created and deleted by one entry never reach the state. Each run
-// starts when the worker's claim waits: a run that comes earlier writes one more row.
+// documented in docs/workflows.md. Rows created and deleted by one entry never reach the state.
+// Each run starts when the worker's claim waits: a run that comes earlier writes one more row.
 func TestRowsOfRun(t *testing.T) {
 	shard.GuardHosts()
 	const more = 40

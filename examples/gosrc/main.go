@@ -97,7 +97,7 @@ func list(ctx context.Context, store *kv.Store, prefix string, stdout io.Writer)
 	return nil
 }
 
-// edit appends a line to a file, unless somebody else has changed it meanwhile, and prints what was
+// edit appends a line to a file, unless it has changed meanwhile, and prints what was
 // kept of it.
 func edit(ctx context.Context, store *kv.Store, key string, stdout io.Writer) error {
 	file, err := store.Get(ctx, key)

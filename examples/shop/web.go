@@ -49,7 +49,7 @@ func (s *shop) handler() http.Handler {
 // view is the data of a page. A client that accepts JSON gets Data.
 type view struct {
 	Title   string
-	Refresh bool // the page changes by itself
+	Refresh bool // the page reloads while the order changes
 	Data    any
 }
 

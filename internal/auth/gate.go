@@ -38,13 +38,13 @@ type Gate struct {
 
 // state holds all keys at a revision.
 type state struct {
-	exists   bool
-	revision uint64
-	grants   map[string]*Grant              // by id
-	nobody   *Grant                         // grant of callers without a key; nil: there is a key store
-	neighbor *Grant                         // the grant nobody for callers on this machine
-	ended    map[[sha256.Size]byte]struct{} // token hashes of sessions ended before they expired
-	asked    time.Time                      // when the query was sent that returned this state
+	exists    bool
+	revision  uint64
+	grants    map[string]*Grant              // by id
+	anonymous *Grant                         // grant of callers without a key; nil: there is a key store
+	neighbor  *Grant                         // the anonymous grant for callers on this machine
+	ended     map[[sha256.Size]byte]struct{} // token hashes of sessions ended before they expired
+	asked     time.Time                      // when the query was sent that returned this state
 }
 
 // checked is a token whose signature has been verified.
@@ -157,9 +157,9 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 		s.grants[k.ID].expire(g.Now())
 	}
 	if !s.exists {
-		s.nobody = newGrant(storedKey{})
-		s.nobody.open = true
-		neighbor := *s.nobody
+		s.anonymous = newGrant(storedKey{})
+		s.anonymous.open = true
+		neighbor := *s.anonymous
 		neighbor.local = true
 		s.neighbor = &neighbor
 	}
@@ -170,8 +170,8 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 		return
 	}
 	clear(g.sessions)
-	if old.nobody != nil && s.exists {
-		old.nobody.end(errKeysNow)
+	if old.anonymous != nil && s.exists {
+		old.anonymous.end(errKeysNow)
 	}
 	for id, grant := range old.grants {
 		if s.grants[id] == nil {
@@ -239,7 +239,7 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*
 	case !s.exists && near:
 		return s.neighbor, nil
 	case !s.exists:
-		return s.nobody, nil
+		return s.anonymous, nil
 	case key == "":
 		return nil, errNoKey
 	}
@@ -344,7 +344,7 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 		return nil, time.Time{}, err
 	}
 	if !all.exists {
-		return all.nobody, time.Time{}, nil
+		return all.anonymous, time.Time{}, nil
 	}
 	hash := sha256.Sum256([]byte(s))
 	if c, ok := g.checked(hash); ok {

@@ -40,7 +40,7 @@ type made struct {
 }
 
 // Shared returns the value of type T that all users of the scope's router share. make creates it if
-// there is none.
+// none exists.
 func Shared[T any](s *Scope, make func() *T) *T {
 	key := (*T)(nil)
 	if v, ok := s.router.shared.Load(key); ok {

@@ -98,8 +98,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestGuidePrograms compiles the Go code of README.md and docs as a program outside the module
-// would be, and runs the complete programs. A final comment "// Output: ..." is the expected output.
+// TestGuidePrograms compiles the Go code of README.md and docs as part of a module of its own, and
+// runs the complete programs. A final comment "// Output: ..." is the expected output.
 func TestGuidePrograms(t *testing.T) {
 	type program struct{ page, text string }
 	var programs []program

@@ -245,8 +245,8 @@ func (a *aggregate) row(state State, k []byte) (*accumulator, error) {
 	return acc, decode(k, v, a.code(acc))
 }
 
-// emit creates the record of an accumulator. start and end bound the window; they are equal if
-// there is none.
+// emit creates the record of an accumulator. start and end bound the window; they are equal
+// without a window.
 func (a *aggregate) emit(t *Tick, acc *accumulator, key []byte, start, end int64) ([]byte, error) {
 	about := 64 // names, a number and a count
 	if start != end {

@@ -90,11 +90,11 @@ func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 			next()
 		}
 	}
-	return nobody(addrs, reasons)
+	return unreachable(addrs, reasons)
 }
 
-// nobody returns the error that no address answers, with the reasons.
-func nobody(addrs []string, reasons []error) error {
+// unreachable returns the error that no address answers, with the reasons.
+func unreachable(addrs []string, reasons []error) error {
 	var all error
 	final := true
 	for i, err := range reasons {

@@ -144,7 +144,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// isRefusal reports whether one of two nodes refuses the other: that does not resolve without an operator.
+// isRefusal reports whether one of two nodes refuses the other, which only an operator can resolve.
 func isRefusal(err error) bool {
 	var refusal *engine.Error
 	return errors.As(err, &refusal) || isFinal(err)

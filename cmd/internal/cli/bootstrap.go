@@ -60,7 +60,7 @@ node, or, on the same machine, with a running node, given by its port or data di
 			return coded(err)
 		}
 		if out.format == formatTable {
-			fmt.Fprintf(p.Stderr, "floe: there is a key store now, and this is key %s, an admin's, which nobody can show again\n", k.ID)
+			fmt.Fprintf(p.Stderr, "floe: created the key store with admin key %s; the key cannot be shown again\n", k.ID)
 		}
 		return nil
 	}

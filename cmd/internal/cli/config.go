@@ -70,7 +70,7 @@ type config struct {
 	// text maps the flag of a setting to the text of its value, including derived values.
 	text    map[string]string
 	flagged map[string]bool // settings given as flags
-	file    string          // the configuration file, "" if there is none
+	file    string          // the configuration file, "" if none exists
 }
 
 // readConfig returns the configuration from flags, environment, configuration file and defaults, in

@@ -39,7 +39,7 @@ func (r *running) stop() int {
 	return r.wait()
 }
 
-// wait returns the exit code, or -1 if there is none in time.
+// wait returns the exit code, or -1 if none exists in time.
 func (r *running) wait() int {
 	select {
 	case code := <-r.exited:

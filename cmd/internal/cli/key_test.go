@@ -357,7 +357,7 @@ func TestKeysInFiles(t *testing.T) {
 	}
 }
 
-// TestBadKeys: what can not be a key, or its role, is refused where it is given.
+// TestBadKeys: what cannot be a key, or its role, is refused where it is given.
 func TestBadKeys(t *testing.T) {
 	expectRun(t, nil, exitUsage, "key", "create", "--role", "reed")
 	expectRun(t, nil, exitUnauthorized, "kv", "list", "--addr", "127.0.0.1:1", "--api-key", strings.Repeat("x", 2000))

@@ -165,7 +165,7 @@ do not count.`,
 		if err := f.output.printProblems(list, t, "The pipeline is valid."); err != nil || wrong == 0 {
 			return err
 		}
-		return fmt.Errorf("the pipeline can not be submitted: errors: %d", wrong)
+		return fmt.Errorf("the pipeline cannot be submitted: errors: %d", wrong)
 	}
 	return f.completing(cmd)
 }

@@ -212,7 +212,7 @@ func (s *server) announce(p Process) {
 	}
 	locked = locked || closed // suppresses the warnings below
 	if !locked && !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
-		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets everybody read and write everything")
+		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets anyone read and write everything")
 	}
 	if s.config.peers != nil {
 		say(p.Stdout, "  cluster    node %d of %d", s.config.nodeID, len(s.config.peers))
@@ -234,7 +234,7 @@ func (s *server) announce(p Process) {
 		return
 	}
 	if !isLocal(s.config.dashboardBind) {
-		say(p.Stderr, "floe: warning: other machines can reach the dashboard, which lets everybody read and write everything")
+		say(p.Stderr, "floe: warning: other machines can reach the dashboard, which lets anyone read and write everything")
 	}
 }
 

@@ -117,7 +117,7 @@ func (c *clusterStats) led() error {
 	}
 	text := "no leader of shard " + strings.Join(without, ", ")
 	return &hintedError{&textError{floe.ErrUnavailable, text},
-		"most of the nodes have to be alive and reach each other; what keeps them from it is told above"}
+		"a majority of the nodes must run and reach each other; the reasons above say what prevents it"}
 }
 
 // answerTime is the time limit for a node to report its state. A node that takes longer counts as

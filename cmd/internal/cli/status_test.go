@@ -65,7 +65,7 @@ func TestNoQuorum(t *testing.T) {
 	}
 	for _, tc := range []struct{ args, stdout, stderr string }{
 		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t", stderr: "error: no leader of shard 0\n"},
-		{args: "cluster status -o raw", stdout: "\nproblem\t2\t1\tit can not be reached at ", stderr: "error: no leader of shard 0\n"},
+		{args: "cluster status -o raw", stdout: "\nproblem\t2\t1\tit cannot be reached at ", stderr: "error: no leader of shard 0\n"},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
 		// On a busy machine the time ends before there is a connection, and the hint is another
 		// one.

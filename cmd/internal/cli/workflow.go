@@ -169,7 +169,7 @@ checked. The exit code is 1 if it has errors; warnings alone do not count.`,
 		if err := f.output.printProblems(list, t, "The definition is valid."); err != nil || wrong == 0 {
 			return err
 		}
-		return fmt.Errorf("the definition can not be created: errors: %d", wrong)
+		return fmt.Errorf("the definition cannot be created: errors: %d", wrong)
 	}
 	return f.completing(cmd)
 }
@@ -313,7 +313,7 @@ func workflowDelete(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if err := s.Workflow(s.namespace).Delete(ctx, args[0], opts...); err != nil {
 				if errors.Is(err, floe.ErrConflict) {
-					return &hintedError{err, "with --force it is removed, and they go on"}
+					return &hintedError{err, "use --force to remove it anyway; its runs continue"}
 				}
 				return err
 			}
