@@ -100,6 +100,7 @@ type Config struct {
 	// processing.Func. All nodes of a cluster should have the same ones.
 	Funcs map[string]processing.Func
 	// Logger receives changes of state and background failures, not requests. nil means no log.
+	// Records about another node have its ID in the attribute "node".
 	Logger *slog.Logger
 }
 

@@ -20,9 +20,9 @@ type (
 // transactions.
 type Op interface{ operation }
 
-// Condition is a condition of a transaction: a kv.Condition, queue.Condition or stream.Condition,
-// made by kv.RevisionIs, queue.Held, stream.LastIDIs and similar functions. It can be used in any
-// number of transactions.
+// Condition is a condition of a transaction: a kv.Condition, queue.Condition, stream.Condition or
+// action.Condition, made by kv.RevisionIs, queue.Held, stream.LastIDIs, action.Held and similar
+// functions. It can be used in any number of transactions.
 type Condition interface{ condition }
 
 // Txn collects the parts of a transaction over the primitives of one namespace: up to 1,000 parts

@@ -469,7 +469,7 @@ func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int
 // Delay, or become dead letters if that was the last attempt. It returns how many were pending at a
 // consumer.
 //
-// Options: Delay, Reason. Errors: those of Ack.
+// Options: Delay, Reason, ToDLQ. Errors: those of Ack.
 func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts ...NackOption) (int, error) {
 	o := nackOptionsOf(opts)
 	return s.countRefs(ctx, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return nackOp(at, refs, o) })
