@@ -2,7 +2,7 @@
 // pass them through operators, and write the results to streams, keys, queues and time series, each
 // record once.
 //
-//	made, err := node.Processing("default").Submit(ctx, []byte(`
+//	applied, err := node.Processing("default").Apply(ctx, []byte(`
 //	kind: Processing
 //	name: large-orders
 //	sources:
@@ -17,7 +17,8 @@
 //	    stream: { name: large-orders }
 //	`))
 //
-// A definition can also be written in Go: see Definition. The page
+// A program can call Apply each time it starts: it leaves a job alone that already runs with this
+// definition. A definition can also be written in Go: see Definition. The page
 // docs/reference/processing.md lists all keys and describes the expression language.
 //
 // # Jobs

@@ -52,6 +52,33 @@ func ExampleDefinition() {
 	// {"key":"ann","value":110,"count":2}
 }
 
+// Apply can be called each time a program starts. It submits the job once; later it changes the job
+// only if the definition has changed.
+func ExampleStore_Apply() {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{}) // in memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	definition := processing.Definition{
+		Name:      "large",
+		Sources:   []processing.Source{{Name: "orders", From: processing.FromStream{Name: "orders"}}},
+		Operators: []processing.Operator{{Name: "large", Do: processing.Filter{Condition: "expr: amount > 100"}}},
+		Sinks:     []processing.Sink{{Name: "out", To: processing.ToStream{Name: "large-orders"}}},
+	}
+	for range 2 {
+		applied, err := node.Processing("default").Apply(ctx, definition.YAML())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(applied.Made, applied.Changed)
+	}
+	// Output:
+	// true false
+	// false false
+}
+
 // A function of the program serves as an operator: it parses the cents of an amount, which no
 // expression does.
 func ExampleFunc() {
