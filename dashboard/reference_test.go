@@ -75,8 +75,9 @@ func (rt route) parameters(h *handler) string {
 		if name == "namespace" || name == "cursor" && slices.Contains(all.asked, "after") {
 			continue
 		}
-		_, takes, found := strings.Cut(fmt.Sprint(rt.parse(h, "?"+name+"="+url.QueryEscape("\x00")).finish()), "parameter "+name)
-		if _, takes, found = strings.Cut(takes, "it takes "); found {
+		_, refusal, _ := strings.Cut(fmt.Sprint(rt.parse(h, "?"+name+"="+url.QueryEscape("\x00")).finish()), "parameter "+name)
+		_, takes, found := strings.Cut(refusal, "it takes ")
+		if found {
 			takes = ": " + strings.NewReplacer("true, false, 1 or 0, or nothing: ?"+name, "boolean", "an integer", "integer",
 				" to "+strconv.Itoa(math.MaxInt64), "").Replace(takes)
 		}
