@@ -197,8 +197,8 @@ var processingContract = []contractRow{
 		with(jobOf("CANCELLED", is{2}, stoppedMetrics), fields{"yaml": is{largePipeline}, "savepoints": items{}})},
 }
 
-// TestSpreadJob: a job in a spread namespace is one job, with the records of all shards; what it
-// cannot do there is told with the operator.
+// TestSpreadJob: a job in a spread namespace is one job, with the records of all shards. An error
+// about something it cannot do there names the operator.
 func TestSpreadJob(t *testing.T) {
 	node, ctx := openNode(t), t.Context()
 	if err := node.Namespaces().Create(ctx, "broad", floe.Spread()); err != nil {

@@ -71,7 +71,7 @@ func (l *live) dropExpired() {
 }
 
 // handlersUntil returns until when the run waits for the handlers of a visit that may still be
-// running, 0 if there are none.
+// running, 0 without one.
 func (l *live) handlersUntil(visit uint64) (until int64) {
 	l.dropExpired()
 	for _, b := range l.busy {

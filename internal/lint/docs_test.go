@@ -3,7 +3,6 @@ package lint
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,25 +16,12 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// pages returns the documents that users read, below root: all Markdown files but those of the
-// console's sources.
-func pages(t *testing.T) (names []string) {
+// pages returns the Markdown files of the repository.
+func pages(t *testing.T) []string {
 	t.Helper()
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == "node_modules" || d.Name() != "." && d.Name() != ".." && strings.HasPrefix(d.Name(), ".")):
-			return filepath.SkipDir
-		case !d.IsDir() && path.Ext(name) == ".md":
-			page, err := filepath.Rel(root, name)
-			names = append(names, filepath.ToSlash(page))
-			return err
-		}
-		return nil
-	})
-	if err != nil || len(names) == 0 {
-		t.Fatalf("pages: %v, %v", names, err)
+	names := slices.DeleteFunc(tracked(t), func(name string) bool { return path.Ext(name) != ".md" })
+	if len(names) == 0 {
+		t.Fatal("no pages")
 	}
 	return names
 }
@@ -124,7 +110,7 @@ func TestGuidePrograms(t *testing.T) {
 			write(name+"/main.go", strings.Replace(text, "\nfunc main() {", "\nfunc Main() {", 1))
 		}
 	}
-	if len(programs) == 0 || programs[len(programs)-1].page == "" {
+	if len(programs) == 0 {
 		t.Fatal("no program: show how floe is embedded")
 	}
 	// One program with all of them, since a linker takes longer than a compiler.

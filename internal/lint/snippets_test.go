@@ -15,13 +15,9 @@ import (
 // blocks returns the code blocks of a language in a file below root.
 func blocks(t *testing.T, file, language string) (found []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
 	fenced := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$")
-	for _, match := range fenced.FindAllSubmatch(text, -1) {
-		found = append(found, string(match[1]))
+	for _, match := range fenced.FindAllStringSubmatch(read(t, file), -1) {
+		found = append(found, match[1])
 	}
 	return found
 }
@@ -75,11 +71,7 @@ func TestDependencies(t *testing.T) {
 
 func tableOfDependencies(t *testing.T) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(string(text), "\n## Dependencies\n")
+	_, section, found := strings.Cut(read(t, "README.md"), "\n## Dependencies\n")
 	if !found {
 		t.Fatal("README.md has no section Dependencies")
 	}

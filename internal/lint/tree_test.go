@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,25 +88,28 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// topLevelNames returns the names that git tracks or would add. Without git it returns all that
-// exist.
+// topLevelNames returns the names at the top level.
 func topLevelNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, file := range tracked(t) {
+		name, _, _ := strings.Cut(file, "/")
+		names = append(names, name)
+	}
+	return names
+}
+
+// tracked returns the files that git tracks or would add, except deleted ones.
+func tracked(t *testing.T) []string {
 	t.Helper()
 	git := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	git.Dir = root
-	if out, err := git.Output(); err == nil {
-		for file := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
-			name, _, _ := strings.Cut(string(file), "/")
-			names = append(names, name)
-		}
-		return names
-	}
-	entries, err := os.ReadDir(root)
+	out, err := git.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(root, name))
+		return err != nil
+	})
 }

@@ -1,10 +1,7 @@
 package lint
 
 import (
-	"os"
-	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,11 +38,7 @@ func TestWords(t *testing.T) {
 		if !worded(name) {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(read(t, name), "\n") {
 			found := any.FindString(line)
 			if found == "" {
 				continue
@@ -72,16 +65,4 @@ func worded(name string) bool {
 		return true
 	}
 	return false
-}
-
-// tracked returns the files that git tracks.
-func tracked(t *testing.T) []string {
-	t.Helper()
-	git := exec.Command("git", "ls-files", "-z")
-	git.Dir = root
-	out, err := git.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }

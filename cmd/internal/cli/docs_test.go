@@ -18,19 +18,9 @@ const root = "../../.."
 // differ. A command that cannot run here is in a block of the language console.
 func TestGuideCommands(t *testing.T) {
 	t.Parallel()
-	pages := []string{filepath.Join(root, "README.md")}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, _ fs.DirEntry, err error) error {
-		if filepath.Ext(name) == ".md" {
-			pages = append(pages, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 	ran := 0
-	for _, page := range pages {
+	for _, page := range guides(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -56,6 +46,52 @@ func TestGuideCommands(t *testing.T) {
 	}
 	if ran == 0 {
 		t.Error("no page shows a command")
+	}
+}
+
+// guides returns the names of README.md and the pages of docs.
+func guides(t *testing.T) []string {
+	t.Helper()
+	pages := []string{filepath.Join(root, "README.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(name) == ".md" {
+			pages = append(pages, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// TestGuideDefinitions validates the definitions of workflows and jobs in README.md and docs.
+func TestGuideDefinitions(t *testing.T) {
+	t.Parallel()
+	block := regexp.MustCompile("(?ms)^```yaml\n(kind: (\\w+)\n.*?)^```$")
+	valid := 0
+	for _, page := range guides(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range block.FindAllSubmatch(text, -1) {
+			file := filepath.Join(t.TempDir(), "definition.yaml")
+			if err := os.WriteFile(file, match[1], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"processing", "validate", file}
+			if string(match[2]) == "Workflow" {
+				args = []string{"workflow", "validate", "-f", file}
+			}
+			if code, stdout, stderr := runWith(t, nil, nil, args...); code != 0 {
+				t.Errorf("%s: %s\n%s%s", page, match[1], stdout, stderr)
+			}
+			valid++
+		}
+	}
+	if valid == 0 {
+		t.Error("no page shows a definition")
 	}
 }
 

@@ -80,7 +80,7 @@ the partitions take turns.`,
 	flags.Var(newFlag(&producer, "producer:n", parseProducer), "dedup",
 		"append at most once; n must increase with each append of the producer")
 	flags.Var(newFlag(&lastID, "id", recordID), "if-last",
-		"only if this is the newest record ever in the partition; 0-0: if there was none")
+		"append only if the last ID of the partition is this one; 0-0: no record so far")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.AppendOption
 		if flags.Changed("partition") {

@@ -315,7 +315,7 @@ test('timeline: steps are paired, retries and waits are segments, idle time is f
     ['a', 2, 1005, 1010, 'open', 0, 0],
   ])
   expect(all[1]!.segments.map(s => s.kind)).toEqual(['work', 'wait', 'work'])
-  // What somebody works at is not idle, however long no heartbeat from it; a branch ends with its action; and a run that is over leaves nothing going on.
+  // A running step is not idle, however long it is silent; a branch ends with its action; and no step of an ended run is open.
   const slow = bars(
     [
       { event_type: 'step_started', step_name: 'ship', timestamp: 0 },
