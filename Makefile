@@ -24,7 +24,7 @@ export CGO_ENABLED
 LINK = -ldflags=-w
 
 .DEFAULT_GOAL = help
-.PHONY: help build console needs browser monitoring check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck vulnerabilities mod modules unit race suites fuzz
+.PHONY: help build console needs browser monitoring languages check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck vulnerabilities mod modules unit race suites fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -48,11 +48,11 @@ console: ## build the web console, dashboard/console/dist, from its sources; nee
 
 # What make prove needs and Go does not bring. Only continuous integration, where CI is set, has it installed: a fresh machine has no lists of packages either.
 needs:
-	@missing=; for c in npm:npm gcc:gcc promtool:prometheus prometheus:prometheus; do command -v $${c%:*} >/dev/null || missing="$$missing $${c#*:}"; done; \
+	@missing=; for c in npm:npm gcc:gcc python3:python3 promtool:prometheus prometheus:prometheus; do command -v $${c%:*} >/dev/null || missing="$$missing $${c#*:}"; done; \
 	[ -n "$(CHROMIUM)" ] || missing="$$missing chromium"; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ -n "$(CI)" ]; then echo "missing, and installed now:$$missing"; apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
-	else echo "make prove needs Node 20.19 or later with npm, gcc, Chromium (or FLOE_CHROMIUM=path) and Prometheus."; echo "Missing here:$$missing. On Debian: apt-get install$$missing"; exit 1; fi
+	else echo "make prove needs Node 20.19 or later with npm, gcc, Python 3, Chromium (or FLOE_CHROMIUM=path) and Prometheus."; echo "Missing here:$$missing. On Debian: apt-get install$$missing"; exit 1; fi
 	@$(NPM_CI)
 
 # The console is built again beside dist, never in it: other groups compile the package that embeds dist at the same time.
@@ -66,6 +66,10 @@ browser: needs ## the tests of the console: its parts, what it weighs, and all o
 monitoring: needs ## a real Prometheus scrapes a node, and the alerts of examples/monitoring are tested, in a few seconds
 	$(banner) 'monitoring'
 	$(GO) test -count=1 -vet=off $(LINK) -tags monitoring -run '^Test(Monitoring|Alerts)$$' ./cmd/internal/cli
+
+languages: needs ## the examples in other languages, against a node in memory
+	$(banner) 'languages'
+	$(GO) test -count=1 -vet=off $(LINK) -tags languages ./examples/http
 
 check: format vet staticcheck mod unit ## what must pass before every commit
 
@@ -85,7 +89,7 @@ prove: needs ## everything else: staticcheck, known vulnerabilities, long suites
 	}; \
 	group modules; group mod; group binaries; \
 	{ nice=nice; group vet; group staticcheck; group vulnerabilities; } & beside=$$!; nice=; group suites; wait $$beside; \
-	{ nice=nice; group race; group fuzz; } & beside=$$!; nice=; group browser; group monitoring; wait $$beside; \
+	{ nice=nice; group race; group fuzz; } & beside=$$!; nice=; group browser; group monitoring; group languages; wait $$beside; \
 	if [ -e "$$bin/failed" ]; then echo "make prove: failed groups:" $$(sort "$$bin/failed"); exit 1; fi
 
 test-long: ## randomised suites in their long forms, races in full; for the night

@@ -140,7 +140,7 @@ func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	header.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
+	header.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
 	header.Set("Access-Control-Max-Age", "600")
 	out.WriteHeader(http.StatusNoContent)

@@ -50,6 +50,7 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 var reading = map[string]bool{
 	http.MethodPost + " " + floqlPath:     true,
 	http.MethodPost + " " + validatePath:  true,
+	http.MethodPost + " " + getsPath:      true,
 	http.MethodPost + " " + sessionPath:   true,
 	http.MethodDelete + " " + sessionPath: true,
 }

@@ -17,8 +17,9 @@ import (
 // fields and types that come back. The rows are sent in this order to a node that seed has filled.
 // Each resource has its rows beside its tests.
 func contract() []contractRow {
-	return slices.Concat(healthContract, openContract, clusterContract, namespaceContract, consoleContract, kvContract, consoleWrites,
-		groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract,
+	return slices.Concat(healthContract, openContract, clusterContract, namespaceContract, consoleContract, kvContract, kvWorkContract, consoleWrites,
+		groupContract, streamContract, groupEndContract, streamWorkContract, groupWorkContract, queueContract, queueWorkContract, txnContract,
+		timeseriesContract, actionContract, actionWorkContract, workerWorkContract, actionEndContract,
 		workflowContract, processingContract)
 }
 
@@ -116,6 +117,24 @@ func (l list) check(at string, value any) []string {
 	return diffs
 }
 
+// kept is a string or number that later rows send where their path or body has this name.
+type kept string
+
+func (k kept) check(at string, value any) []string {
+	if value == nil || value == "" {
+		return []string{fmt.Sprintf("%s is %v, want a value", at, value)}
+	}
+	seededIDs[string(k)] = fmt.Sprint(value)
+	return nil
+}
+
+// known is the value that kept has kept under the name.
+type known string
+
+func (k known) check(at string, value any) []string {
+	return is{seededIDs[string(k)]}.check(at, fmt.Sprint(value))
+}
+
 // optional is null, or what it says.
 type optional struct{ shape }
 
@@ -158,7 +177,7 @@ func TestContract(t *testing.T) {
 			check := func(row contractRow) {
 				method, _, _ := strings.Cut(row.route, " ")
 				for name, id := range seededIDs {
-					row.send = strings.ReplaceAll(row.send, name, id)
+					row.send, row.body = strings.ReplaceAll(row.send, name, id), strings.ReplaceAll(row.body, name, id)
 				}
 				got := send(t, method+" "+base+row.send, row.body)
 				for _, diff := range row.diffs(got) {

@@ -431,7 +431,7 @@ func TestMethods(t *testing.T) {
 	}{
 		{"POST /health", 405, "GET, HEAD, OPTIONS"},
 		{"DELETE /api/v1/namespaces", 405, "GET, HEAD, OPTIONS, POST"},
-		{"PATCH /api/v1/kv/namespaces/a/keys/b", 405, "DELETE, GET, HEAD, OPTIONS, PUT"},
+		{"POST /api/v1/kv/namespaces/a/keys/b", 405, "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"},
 		{"TRACE /api/v1/metrics", 405, "GET, HEAD, OPTIONS"},
 		{"OPTIONS /api/v1/namespaces", 204, "GET, HEAD, OPTIONS, POST"},
 		{"POST /api/v1/nowhere", 404, ""},

@@ -20,7 +20,8 @@ import (
 
 const (
 	defaultConcurrent = 1024
-	strangersOf       = 8 // one in this many concurrent requests may be without a session
+	strangersOf       = 8  // one in this many concurrent requests may be without a session
+	waitingOf         = 16 // requests that may wait, for each slot; see waiters
 	// longestSpelling is the maximum number of JSON bytes for one byte of a value: \u0000.
 	longestSpelling = 6
 	bodyOverhead    = 64 << 10
@@ -35,6 +36,7 @@ type handler struct {
 	maxHeld     int64
 	slots       *slots
 	strangers   *slots // for requests that open a session, which any client can send
+	waiters     *waiters
 	readers     *engine.Readers
 	maxListed   int
 	log         *slog.Logger
@@ -81,6 +83,7 @@ func newHandler(backend Backend, o Options) *handler {
 	if limit := h.slots.limit; limit > 0 {
 		h.strangers = newSlots(max(limit/strangersOf, 1))
 	}
+	h.waiters = &waiters{most: int64(waitingOf * max(h.slots.limit, defaultConcurrent))}
 	if node, ok := backend.(counter); ok {
 		h.traffic.node = node
 	}
@@ -126,7 +129,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil && path != healthPath {
 		if err = slots.take(r.Context(), r.URL); err == nil {
-			defer slots.leave()
+			out.slots = slots
+			defer out.leave()
 		}
 	}
 	if h.allowOrigin(out, r) && err == nil {
@@ -232,11 +236,30 @@ func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route
 			exact[rt.method+" "+rt.path] = rt
 			continue
 		}
-		router.Handle(rt.method, rt.path, func(w http.ResponseWriter, r *http.Request, path httprouter.Params) {
+		path, parameter, word := routable(rt, routes)
+		router.Handle(rt.method, path, func(w http.ResponseWriter, r *http.Request, path httprouter.Params) {
+			if path.ByName(parameter) != word {
+				h.fail(w.(*reply), noSuchPath(r.URL.Path))
+				return
+			}
 			h.serve(rt, w.(*reply), newInput(h, r, path))
 		})
 	}
 	return router, exact
+}
+
+// routable returns the path by which the router can hold a route whose last segment stands where
+// other routes of the method have a parameter, which the router cannot tell apart: the word in that
+// segment becomes a value that the parameter must have. Other routes have no such parameter.
+func routable(rt route, routes []route) (path, parameter, word string) {
+	at := strings.LastIndex(rt.path, "/") + 1
+	for _, other := range routes {
+		if rest, ok := strings.CutPrefix(other.path, rt.path[:at]+":"); ok && other.method == rt.method && rt.path[at:at+1] != ":" {
+			parameter, _, _ = strings.Cut(rest, "/")
+			return rt.path[:at] + ":" + parameter, parameter, rt.path[at:]
+		}
+	}
+	return rt.path, "", ""
 }
 
 // methodNotAllowed responds to a request whose path has only other methods; the router has set
@@ -256,6 +279,7 @@ func allowHead(header http.Header) string {
 // serve executes one row of the route table.
 func (h *handler) serve(rt route, out *reply, in *input) {
 	defer in.release()
+	in.out = out
 	answer, err := h.carryOut(rt, out.who, in)
 	out.bodyRead = in.bodyRead
 	if err != nil {

@@ -243,12 +243,17 @@ type putKeyRequest struct {
 	ttl    time.Duration // 0: none
 	absent bool          // only if the key does not exist
 	at     uint64        // only if the key has this version; 0: any
+	rev    *int64        // only if the key has this revision, 0: if it does not exist; nil: any
 }
 
 func (q *putKeyRequest) parse(in *input) {
 	q.keyRequest.parse(in)
 	encoding := in.encoding()
 	q.at = uint64(in.integer("if_version", versions))
+	q.rev = in.optional("if_revision", span{max: math.MaxInt64})
+	if q.at > 0 && q.rev != nil {
+		in.invalid("parameters if_version and if_revision exclude each other")
+	}
 	body := in.body()
 	value, err := encoding.decoded(`member "value" of the body`, body.text("value"))
 	in.check(err)
@@ -286,6 +291,9 @@ func (h *handler) putKey(ctx context.Context, q putKeyRequest) (keyWritten, erro
 			return keyWritten{}, err
 		}
 		opts = append(opts, kv.IfRevision(entry.Revision)) // in case it changes in between
+	}
+	if q.rev != nil {
+		opts = append(opts, kv.IfRevision(uint64(*q.rev)))
 	}
 	written, err := h.backend.KV(q.namespace).Put(ctx, q.key, q.value, opts...)
 	if err != nil {

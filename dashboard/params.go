@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/base64"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -156,6 +157,27 @@ func (e encoding) decoded(what, text string) (string, error) {
 		return "", engine.Errorf(engine.ErrInvalid, "%s is not base64: %v", what, err)
 	}
 	return string(bytes), nil
+}
+
+// headers encodes the values of headers; the result is an object also if there are none.
+func (e encoding) headers(headers map[string]string) map[string]string {
+	encoded := make(map[string]string, len(headers))
+	for name, value := range headers {
+		encoded[name] = e.encoded(value)
+	}
+	return encoded
+}
+
+// decodeHeaders decodes the values of headers in place.
+func (e encoding) decodeHeaders(headers map[string]string) error {
+	for name, value := range headers {
+		decoded, err := e.decoded(fmt.Sprintf("header %.64q", name), value)
+		if err != nil {
+			return err
+		}
+		headers[name] = decoded
+	}
+	return nil
 }
 
 // fieldsAsked says whether a payload includes fields beyond its specification.

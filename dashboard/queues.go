@@ -91,6 +91,7 @@ type enqueueRequest struct {
 	queueRequest
 	priority int
 	delay    time.Duration
+	dedup    string
 	payload  []byte
 }
 
@@ -98,6 +99,7 @@ func (q *enqueueRequest) parse(in *input) {
 	q.queueRequest.parse(in)
 	q.priority = int(in.integer("priority", priorities))
 	q.delay = time.Duration(in.integer("delay_ms", delayMillis)) * time.Millisecond
+	q.dedup = in.idempotencyKey()
 	q.payload = in.payload(in.encoding())
 }
 
@@ -109,7 +111,11 @@ type queueSeq struct {
 }
 
 func (h *handler) enqueue(ctx context.Context, q enqueueRequest) (queueSeq, error) {
-	added, err := h.backend.Queue(q.namespace).Enqueue(ctx, q.name, q.payload, queue.Priority(q.priority), queue.Delay(q.delay))
+	opts := []queue.EnqueueOption{queue.Priority(q.priority), queue.Delay(q.delay)}
+	if q.dedup != "" {
+		opts = append(opts, queue.DedupKey(q.dedup))
+	}
+	added, err := h.backend.Queue(q.namespace).Enqueue(ctx, q.name, q.payload, opts...)
 	if err != nil {
 		return queueSeq{}, err
 	}

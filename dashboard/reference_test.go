@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/test/reference"
 )
 
@@ -31,7 +33,7 @@ const httpIntro = "# HTTP API\n\n" +
 var sectionNames = map[string]string{
 	"": "Health and metrics of the node", "auth": "Authentication", "cluster": "Cluster", "metrics": "Metrics",
 	"namespaces": "Namespaces", "kv": "Key-value", "streams": "Streams", "queues": "Queues", "timeseries": "Time series",
-	"actions": "Actions", "workers": "Workers", "console": "Console", "workflow": "Workflows",
+	"txn": "Transactions", "actions": "Actions", "workers": "Workers", "console": "Console", "workflow": "Workflows",
 	"workflows": "Workflows, alternative paths", "processing": "Processing",
 }
 
@@ -52,8 +54,24 @@ func TestHTTPReference(t *testing.T) {
 	for _, title := range titles {
 		page += "\n## " + cmp.Or(sectionNames[title], title) + "\n" +
 			reference.Table([]string{"route", "role", "parameters", "meaning"}, sections[title])
+		if title == "txn" {
+			page += "\nConditions:\n" + partsTable(txnConditions) + "\nOperations:\n" + partsTable(txnOperations)
+		}
 	}
 	reference.Check(t, "http.md", page)
+}
+
+// partsTable returns the table of the conditions or operations of a transaction.
+func partsTable(kinds map[string]func() txnOperation) string {
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		var members []string
+		for _, f := range codec.Describe(kinds[name]().fields) {
+			members = append(members, reference.Code(f.Name)+": "+describeMember(f))
+		}
+		rows = append(rows, []string{reference.Code(name), strings.Join(members, "\n")})
+	}
+	return reference.Table([]string{"op", "members"}, rows)
 }
 
 // needs returns the role that a caller needs.
@@ -88,7 +106,42 @@ func (rt route) parameters(h *handler) string {
 			lines = append(lines, reference.Code(name)+" (body)")
 		}
 	}
+	if all.fields != nil {
+		for _, f := range codec.Describe(all.fields) {
+			lines = append(lines, reference.Code(f.Name)+" (body): "+describeMember(f))
+		}
+	}
 	return strings.Join(lines, "\n")
+}
+
+// describeMember describes a member of the body of an operation.
+func describeMember(f codec.Field) string {
+	about := f.Type.String()
+	if len(f.Fields) > 0 {
+		var inner []string
+		for _, m := range f.Fields {
+			inner = append(inner, m.Name)
+		}
+		if f.Type == codec.ListType && len(f.Fields) == 1 && f.Fields[0].Name == "" {
+			inner = nil
+			for _, m := range f.Fields[0].Fields {
+				inner = append(inner, m.Name)
+			}
+		}
+		if f.Type == codec.ListType && len(inner) == 0 {
+			inner = []string{f.Fields[0].Type.String()}
+		}
+		about += " of " + strings.Join(inner, ", ")
+	}
+	switch r := f.Range; {
+	case f.Type == codec.IntegerType && r.Max == math.MaxInt64:
+		about += fmt.Sprintf(" from %d", r.Min)
+	case f.Type == codec.IntegerType && r.Max > 0:
+		about += fmt.Sprintf(" from %d to %d", r.Min, r.Max)
+	case r.Max > 0:
+		about = fmt.Sprintf("%s, up to %d", about, r.Max)
+	}
+	return about
 }
 
 // parse returns the input of a request after the route has parsed it. Segments of the path are 1.

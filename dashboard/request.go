@@ -13,6 +13,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -21,12 +22,14 @@ import (
 type input struct {
 	handler  *handler
 	request  *http.Request
+	out      *reply
 	path     httprouter.Params
 	query    url.Values
 	asked    []string // names of the parameters the endpoint takes
 	object   *object
-	maxBody  int64 // bytes
-	held     int64 // bytes of the body in memory
+	fields   func(*codec.Fields) // of the body of an operation, for the reference
+	maxBody  int64               // bytes
+	held     int64               // bytes of the body in memory
 	bodyRead bool
 
 	home       string // namespace of requests that name none

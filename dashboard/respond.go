@@ -180,6 +180,20 @@ type reply struct {
 	bodyRead bool // the body of the request was read to its end
 	begun    bool
 	who      *floe.Holder // nil: no authentication was needed
+	slots    *slots       // of the slot that the request occupies; nil: none
+	waiters  *waiters     // the request is one of them; nil: it does not wait
+}
+
+// leave ends the request's use of a slot or of a place among the waiters.
+func (out *reply) leave() {
+	if out.slots != nil {
+		out.slots.leave()
+		out.slots = nil
+	}
+	if out.waiters != nil {
+		out.waiters.n.Add(-1)
+		out.waiters = nil
+	}
 }
 
 // WriteHeader begins the response.

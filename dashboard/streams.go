@@ -209,10 +209,7 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	for _, r := range records {
 		m := streamMessage{IDMillis: r.ID.Millis, IDSeq: r.ID.Seq, UALIndex: r.LSN, Size: len(r.Payload), Payload: q.payload(r.Payload)}
 		if q.all {
-			m.Partition, m.Key, m.Headers = &r.Partition, new(q.encoding.encoded(r.Key)), make(map[string]string, len(r.Headers))
-			for name, value := range r.Headers {
-				m.Headers[name] = q.encoding.encoded(value)
-			}
+			m.Partition, m.Key, m.Headers = &r.Partition, new(q.encoding.encoded(r.Key)), q.encoding.headers(r.Headers)
 		}
 		messages.items = append(messages.items, m)
 	}

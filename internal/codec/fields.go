@@ -382,8 +382,12 @@ func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 	}
 	ms := v.Milliseconds()
 	shown := ms
-	if f.form.signed(name, &ms, Millis, rangeOf(r)); ms != shown {
-		*v = time.Duration(ms) * time.Millisecond
+	if f.form.signed(name, &ms, Millis, rangeOf(r)); ms == shown {
+		return
+	}
+	*v = time.Duration(ms) * time.Millisecond
+	if v.Milliseconds() != ms {
+		f.Refuse(fmt.Errorf("field %q: %d ms exceed %d", name, ms, math.MaxInt64/int64(time.Millisecond)))
 	}
 }
 

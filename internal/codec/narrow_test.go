@@ -2,9 +2,12 @@ package codec_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -58,5 +61,20 @@ func TestNarrow(t *testing.T) {
 	fields := codec.Describe(in.code)
 	if len(fields) != 2 || fields[0].Type != codec.ListType || fields[0].Fields[0].Range.Max != 65535 {
 		t.Errorf("described as %+v", fields)
+	}
+}
+
+// TestDurationOverflows: a number of milliseconds that a time.Duration cannot hold is refused. It
+// used to wrap around, to any duration.
+func TestDurationOverflows(t *testing.T) {
+	for ms, ok := range map[int64]bool{
+		math.MaxInt64 / 1_000_000: true, math.MaxInt64/1_000_000 + 1: false, 18_446_744_073_710: false, math.MaxInt64: false,
+		math.MinInt64 / 1_000_000: true, math.MinInt64/1_000_000 - 1: false, math.MinInt64: false,
+	} {
+		var d time.Duration
+		err := codec.ReadJSON(fmt.Appendf(nil, `{"d":%d}`, ms), false, func(f *codec.Fields) { f.Duration("d", &d) })
+		if (err == nil) != ok || ok && d.Milliseconds() != ms {
+			t.Errorf("%d ms became %v, %v", ms, d, err)
+		}
 	}
 }

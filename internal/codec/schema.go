@@ -18,11 +18,12 @@ const (
 	ListType
 	ObjectType
 	NumberType
+	AnyType // any JSON value
 )
 
 var typeNames = [...]string{
 	IntegerType: "integer", BooleanType: "boolean", StringType: "string", BytesType: "bytes", ListType: "list", ObjectType: "object",
-	NumberType: "number",
+	NumberType: "number", AnyType: "JSON",
 }
 
 func (t Type) String() string { return typeNames[t] }

@@ -1,0 +1,320 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rawjson"
+	"github.com/floedb/floe/kv"
+)
+
+const (
+	kvPath   = "/api/v1/kv/namespaces/:namespace"
+	getsPath = kvPath + "/get"
+)
+
+var kvWorkRoutes = []route{
+	endpoint("PATCH "+kvPath+"/keys/:key", (*handler).patchKey,
+		"Set and delete values inside a JSON document, by their paths: all of them, or none."),
+	endpoint("POST "+kvPath+"/keys/:key/incr", (*handler).incrKey, "Add to a number. A key that does not exist counts as 0."),
+	endpoint("POST "+kvPath+"/keys/:key/touch", (*handler).touchKey, "Make a key expire ttl_ms from now; 0 means never."),
+	endpoint("POST "+getsPath, (*handler).getKeys, "Get up to 1,000 keys. Those that do not exist are left out."),
+	endpoint("POST "+kvPath+"/locks/:key/acquire", (*handler).acquireLock,
+		"Acquire a lock for ttl_ms. Later holders have greater tokens. With wait_ms it waits for the lock."),
+	endpoint("POST "+kvPath+"/locks/:key/renew", (*handler).renewLock, "Make a lock expire ttl_ms from now."),
+	endpoint("POST "+kvPath+"/locks/:key/release", (*handler).releaseLock, "Release a lock."),
+}
+
+// ttlRange is the range of ttl_ms.
+var ttlRange = codec.Range{Min: 1, Max: ttlSeconds.max * 1000}
+
+// keyDone is the response to an operation on a key.
+type keyDone struct {
+	OK        bool   `json:"ok"`
+	Key       string `json:"key"`
+	Namespace string `json:"namespace"`
+}
+
+// patchRequest has changes of a document, which are made in the order of the body: first set, then
+// delete.
+type patchRequest struct {
+	keyRequest
+	set     []documentEdit
+	deleted []string
+}
+
+type documentEdit struct {
+	path  string
+	value []byte
+}
+
+func (q *patchRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	readFields(in, q, (*patchRequest).fields)
+	if in.err == nil && len(q.set)+len(q.deleted) == 0 {
+		in.invalid("body: it takes set, delete or both")
+	}
+}
+
+func (q *patchRequest) fields(f *codec.Fields) {
+	if !f.Checking() && f.Given("set", false) {
+		f.Custom("set", codec.Custom{Type: codec.ObjectType, Parse: q.parseSet})
+	}
+	codec.ListOf(f, "delete", &q.deleted, codec.Text, codec.Range{Max: maxEdits})
+}
+
+// maxEdits is the maximum number of paths to set, and of paths to delete.
+const maxEdits = 100
+
+func (q *patchRequest) parseSet(value []byte) error {
+	object := rawjson.EachMember(value, func(key, value []byte) bool {
+		path, _ := rawjson.Text(key)
+		q.set = append(q.set, documentEdit{path, slices.Clone(value)})
+		return len(q.set) <= maxEdits
+	})
+	switch {
+	case len(q.set) > maxEdits:
+		return engine.Errorf(engine.ErrInvalid, "more than %d paths", maxEdits)
+	case !object:
+		return engine.Errorf(engine.ErrInvalid, "want an object of values by path")
+	}
+	return nil
+}
+
+// keyPatched is the response to PATCH.
+type keyPatched struct {
+	keyDone
+	Version uint64 `json:"version"`
+	LSN     uint64 `json:"lsn"`
+}
+
+func (h *handler) patchKey(ctx context.Context, q patchRequest) (keyPatched, error) {
+	var ops []kv.OpOf[kv.Written]
+	for _, edit := range q.set {
+		ops = append(ops, kv.JSONSetOp(q.key, edit.path, edit.value))
+	}
+	for _, path := range q.deleted {
+		ops = append(ops, kv.JSONDeleteOp(q.key, path))
+	}
+	txn := h.backend.Txn(q.namespace)
+	for _, op := range ops {
+		txn.Do(op)
+	}
+	res, err := txn.Commit(ctx)
+	if err != nil {
+		return keyPatched{}, err
+	}
+	written, err := ops[len(ops)-1].Result(res)
+	return keyPatched{keyDone{true, q.key, q.namespace}, written.Version, written.Revision}, err
+}
+
+// incrRequest adds to a number, within bounds.
+type incrRequest struct {
+	keyRequest
+	by, min, max int64
+	ttl          time.Duration // of a key that it creates; 0: none
+}
+
+func (q *incrRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	q.by, q.min, q.max = 1, math.MinInt64, math.MaxInt64
+	readFields(in, q, (*incrRequest).fields)
+}
+
+func (q *incrRequest) fields(f *codec.Fields) {
+	f.Varint("by", &q.by)
+	f.Varint("min", &q.min)
+	f.Varint("max", &q.max)
+	f.Duration("ttl_ms", &q.ttl, codec.Range{Max: ttlRange.Max})
+}
+
+// countedKey is the response to incr.
+type countedKey struct {
+	Value int64 `json:"value"`
+}
+
+func (h *handler) incrKey(ctx context.Context, q incrRequest) (countedKey, error) {
+	opts := []kv.IncrOption{kv.Min(q.min), kv.Max(q.max)}
+	if q.ttl > 0 {
+		opts = append(opts, kv.TTL(q.ttl))
+	}
+	n, err := h.backend.KV(q.namespace).Incr(ctx, q.key, q.by, opts...)
+	return countedKey{n}, err
+}
+
+// touchKeyRequest has the new time to live of a key; 0 means none.
+type touchKeyRequest struct {
+	keyRequest
+	ttl time.Duration
+}
+
+func (q *touchKeyRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	q.ttl = -time.Millisecond
+	readFields(in, q, (*touchKeyRequest).fields)
+	if in.err == nil && q.ttl < 0 {
+		in.invalid("body lacks the member \"ttl_ms\"")
+	}
+}
+
+func (q *touchKeyRequest) fields(f *codec.Fields) {
+	f.Duration("ttl_ms", &q.ttl, codec.Range{Max: ttlRange.Max})
+}
+
+func (h *handler) touchKey(ctx context.Context, q touchKeyRequest) (keyDone, error) {
+	store := h.backend.KV(q.namespace)
+	if q.ttl == 0 {
+		return keyDone{true, q.key, q.namespace}, store.Persist(ctx, q.key)
+	}
+	return keyDone{true, q.key, q.namespace}, store.Touch(ctx, q.key, q.ttl)
+}
+
+// keysGetRequest names keys.
+type keysGetRequest struct {
+	namespace string
+	keys      []string
+	encoding  encoding
+}
+
+func (q *keysGetRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.encoding = in.encoding()
+	readFields(in, q, (*keysGetRequest).fields)
+	for i, key := range q.keys {
+		var err error
+		q.keys[i], err = q.encoding.decoded("a key in the body", key)
+		in.check(err)
+	}
+}
+
+func (q *keysGetRequest) fields(f *codec.Fields) { texts(f, "keys", &q.keys, pageLimit.max) }
+
+// keyItems has the existing ones of the requested keys, in the order of the request.
+type keyItems struct {
+	Items []keyItem `json:"items"`
+}
+
+type keyItem struct {
+	Key       string `json:"key"`
+	Value     string `json:"value"`
+	Version   uint64 `json:"version"`
+	Revision  uint64 `json:"revision"`
+	TTLMillis *int64 `json:"ttl_ms"` // null: it does not expire
+}
+
+func (h *handler) getKeys(ctx context.Context, q keysGetRequest) (keyItems, error) {
+	found, err := h.backend.KV(q.namespace).GetMany(ctx, q.keys...)
+	if err != nil {
+		return keyItems{}, err
+	}
+	all := keyItems{[]keyItem{}}
+	for _, key := range q.keys {
+		if entry, ok := found[key]; ok {
+			all.Items = append(all.Items, keyItem{q.encoding.encoded(key), q.encoding.encoded(string(entry.Value)), entry.Version, entry.Revision,
+				h.ttlMillis(entry)})
+		}
+	}
+	return all, nil
+}
+
+// acquireRequest asks for a lock, which is a key.
+type acquireRequest struct {
+	keyRequest
+	wait
+	ttl time.Duration
+}
+
+func (q *acquireRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	q.wait.parse(in)
+	readFields(in, q, (*acquireRequest).fields)
+}
+
+func (q *acquireRequest) fields(f *codec.Fields) {
+	f.Duration("ttl_ms", &q.ttl, ttlRange)
+	q.wait.fields(f)
+}
+
+// lockHeld is the response to acquire and renew. Until the time, the lock is certainly held.
+type lockHeld struct {
+	Token     uint64 `json:"token"`
+	ExpiresAt int64  `json:"expires_at"`
+}
+
+// acquireLock waits for changes of the key, and tries to acquire the lock after each one: a wait
+// that ends never leaves the lock to a client that does not know of it.
+func (h *handler) acquireLock(ctx context.Context, q acquireRequest) (lockHeld, error) {
+	store := h.backend.KV(q.namespace)
+	end := time.Now().Add(q.time)
+	for {
+		until := h.now().Add(q.ttl)
+		lock, err := store.TryLock(ctx, q.key, q.ttl)
+		if err == nil {
+			return lockHeld{lock.Token(), until.UnixMilli()}, nil
+		}
+		var held *kv.ConflictError
+		if !errors.As(err, &held) || !time.Now().Before(end) {
+			return lockHeld{}, err
+		}
+		if err := q.in.leaveSlot(); err != nil {
+			return lockHeld{}, err
+		}
+		waiting, cancel := context.WithDeadline(ctx, end)
+		_, changed := store.WaitChange(waiting, q.key, held.Revision)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return lockHeld{}, context.Cause(ctx)
+		case changed != nil && waiting.Err() != nil:
+			return lockHeld{}, err
+		case changed != nil:
+			return lockHeld{}, changed
+		}
+	}
+}
+
+// lockRequest names a lock that the caller holds.
+type lockRequest struct {
+	keyRequest
+	token uint64
+}
+
+func (q *lockRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	readFields(in, q, (*lockRequest).fields)
+}
+
+func (q *lockRequest) fields(f *codec.Fields) {
+	f.Uvarint("token", &q.token, codec.Range{Min: 1, Max: math.MaxInt64})
+}
+
+func (h *handler) releaseLock(ctx context.Context, q lockRequest) (keyDone, error) {
+	_, err := h.backend.KV(q.namespace).Delete(ctx, q.key, kv.IfRevision(q.token))
+	return keyDone{true, q.key, q.namespace}, err
+}
+
+type renewRequest struct {
+	lockRequest
+	ttl time.Duration
+}
+
+func (q *renewRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	readFields(in, q, (*renewRequest).fields)
+}
+
+func (q *renewRequest) fields(f *codec.Fields) {
+	q.lockRequest.fields(f)
+	f.Duration("ttl_ms", &q.ttl, ttlRange)
+}
+
+func (h *handler) renewLock(ctx context.Context, q renewRequest) (lockHeld, error) {
+	until := h.now().Add(q.ttl)
+	err := h.backend.KV(q.namespace).Touch(ctx, q.key, q.ttl, kv.IfRevision(q.token))
+	return lockHeld{q.token, until.UnixMilli()}, err
+}

@@ -1,0 +1,176 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"mime"
+	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Operations are the endpoints through which programs in any language work with data: they append,
+// consume, lease and settle, where the others list and inspect. Names are in the path, and
+// everything else is in a JSON body, whose fields a request declares once: for the parser, for the
+// limits and for the reference.
+
+const (
+	jsonLines   = "application/x-ndjson"
+	octetStream = "application/octet-stream"
+)
+
+// longestWait is the maximum of wait_ms: proxies close connections that are silent for longer.
+const longestWait = 60_000
+
+// waitRange is the range of wait_ms, where 0 means no wait.
+var waitRange = codec.Range{Max: longestWait}
+
+// readFields reads the JSON object in the body into the fields of v. An empty body is an empty
+// object. Fields that are absent keep their values.
+func readFields[T any](in *input, v *T, code func(*T, *codec.Fields)) {
+	in.fields = func(f *codec.Fields) { code(v, f) }
+	if body := in.content(); in.err == nil && len(bytes.TrimSpace(body)) > 0 {
+		in.check(readObject(body, in.encoding(), in.fields))
+	}
+	if in.err == nil {
+		in.check(refused(codec.CheckFields(v, false, code)))
+	}
+}
+
+// readLines reads the values of a batch: a JSON object in each line of the body. Empty lines are
+// skipped.
+func readLines[T any](in *input, list *[]T, limit int, code func(*T, *codec.Fields)) {
+	encoding := in.encoding()
+	n := 0
+	for line := range bytes.Lines(in.content()) {
+		if n++; in.err != nil {
+			return
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if len(*list) == limit {
+			in.invalid("the body has more than %d lines", limit)
+			return
+		}
+		var v T
+		err := readObject(line, encoding, func(f *codec.Fields) { code(&v, f) })
+		if err == nil {
+			err = refused(codec.CheckFields(&v, false, code))
+		}
+		if err != nil {
+			in.invalid("line %d: %v", n, err)
+			return
+		}
+		*list = append(*list, v)
+	}
+}
+
+// content returns the body of the request, decoded according to its Content-Encoding.
+func (in *input) content() []byte {
+	if in.err != nil {
+		return nil
+	}
+	body, err := in.readEncodedBody()
+	in.check(err)
+	return body
+}
+
+// readObject reads a JSON object by its fields.
+func readObject(body []byte, e encoding, code func(*codec.Fields)) error {
+	if err := checkText(body); err != nil {
+		return err
+	}
+	if err := checkSyntax(body); err != nil {
+		return err
+	}
+	return refused(codec.ReadJSON(body, e == base64Text, code))
+}
+
+// refused makes an error about a body ErrInvalid.
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return engine.Errorf(engine.ErrInvalid, "body: %v", err)
+}
+
+// contentType returns the media type of the body, "" if it is not given.
+func (in *input) contentType() string {
+	given := in.request.Header.Get("Content-Type")
+	if given == "" {
+		return ""
+	}
+	media, _, err := mime.ParseMediaType(given)
+	if err != nil {
+		in.invalid("header Content-Type is %.64q: %v", given, err)
+	}
+	return media
+}
+
+// texts codes a list of strings that name records, such as receipts.
+func texts(f *codec.Fields, name string, list *[]string, most int64) {
+	codec.ListOf(f, name, list, codec.Text, codec.Range{Min: 1, Max: most})
+}
+
+// wait is how long a request waits if it finds nothing, and the slot that it occupies meanwhile.
+type wait struct {
+	time time.Duration
+	in   *input
+}
+
+func (w *wait) parse(in *input) { w.in = in }
+
+func (w *wait) fields(f *codec.Fields) { f.Duration("wait_ms", &w.time, waitRange) }
+
+// waiters counts the requests that wait. Each has a connection and a goroutine, and no slot.
+type waiters struct {
+	n    atomic.Int64
+	most int64
+}
+
+// patiently calls f without a wait, and if that finds nothing, with the one of the request. Only
+// then does the request wait, and leaves its slot to others. A wait includes one for the stream.
+func patiently[T any](ctx context.Context, w wait, f func(ctx context.Context, wait time.Duration) ([]T, error)) ([]T, error) {
+	found, err := f(ctx, 0)
+	if w.time == 0 || len(found) > 0 || err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return found, err
+	}
+	if err := w.in.leaveSlot(); err != nil {
+		return nil, err
+	}
+	found, err = f(ctx, w.time)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // ErrUnauthorized if the key was revoked
+	}
+	return found, err
+}
+
+// leaveSlot ends the request's use of a slot of work, because it only waits from now on.
+// Errors: ErrBusy if too many requests wait.
+func (in *input) leaveSlot() error {
+	out, waiters := in.out, in.handler.waiters
+	if out.waiters != nil {
+		return nil
+	}
+	if n := waiters.n.Add(1); n > waiters.most {
+		waiters.n.Add(-1)
+		return engine.Errorf(engine.ErrBusy, "%d requests are waiting, the limit is %d", n-1, waiters.most)
+	}
+	out.leave()
+	out.waiters = waiters
+	return nil
+}
+
+// jsonField codes any JSON value, as it is.
+func jsonField(f *codec.Fields, name string, v *[]byte) {
+	if !f.Checking() && f.Given(name, *v != nil) {
+		f.Custom(name, codec.Custom{Type: codec.AnyType, Parse: func(value []byte) error {
+			*v = bytes.Clone(value)
+			return nil
+		}})
+	}
+}

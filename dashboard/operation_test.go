@@ -1,0 +1,233 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// longPolls are requests that wait, and what ends their waits.
+var longPolls = []struct {
+	request, body string
+	wake          func(ctx context.Context, node *floe.Node) error
+	answer        string // in the body
+}{
+	{"POST /api/v1/queues/q/dequeue", `{"wait_ms":60000}`, func(ctx context.Context, node *floe.Node) error {
+		_, err := node.Queue("default").Enqueue(ctx, "q", []byte("woken"))
+		return err
+	}, `"payload":"woken"`},
+	{"GET /api/v1/streams/s/records?wait_ms=60000", "", func(ctx context.Context, node *floe.Node) error {
+		_, err := node.Stream("default").Append(ctx, "s", stream.Message{Payload: []byte("woken")})
+		return err
+	}, `"payload":"woken"`},
+	{"POST /api/v1/streams/s/groups/g/read", `{"consumer":"c","wait_ms":60000}`, func(ctx context.Context, node *floe.Node) error {
+		_, err := node.Stream("default").Append(ctx, "s", stream.Message{Payload: []byte("woken")})
+		return err
+	}, `"payload":"woken"`},
+	{"POST /api/v1/workers/w/await", `{"actions":["a"],"wait_ms":60000}`, func(ctx context.Context, node *floe.Node) error {
+		if _, err := node.Action("default").Register(ctx, "a"); err != nil {
+			return err
+		}
+		_, err := node.Action("default").Invoke(ctx, "a", []byte(`"woken"`))
+		return err
+	}, `"input":"woken"`},
+	{"POST /api/v1/kv/namespaces/default/locks/l/acquire", `{"ttl_ms":1000,"wait_ms":60000}`, func(ctx context.Context, node *floe.Node) error {
+		_, err := node.KV("default").Delete(ctx, "l")
+		return err
+	}, `"token":`},
+}
+
+// TestLongPolls: a request that waits takes no slot, so that other requests of a handler with one
+// slot are served, and it ends as soon as there is something. Its place among the waiting requests
+// is free afterwards.
+func TestLongPolls(t *testing.T) {
+	for _, p := range longPolls {
+		t.Run(p.request, func(t *testing.T) {
+			node := openNode(t)
+			h := New(node, Options{MaxConcurrent: 1}).(*handler)
+			if _, err := node.KV("default").Put(t.Context(), "l", nil); err != nil {
+				t.Fatal(err)
+			}
+			done := poll(t.Context(), h, p.request, p.body, "")
+			h.awaitWaiters(t, 1)
+			if got := get(h, "/api/v1/queues"); got.status != 200 {
+				t.Errorf("beside a request that waits: %v", got)
+			}
+			if err := p.wake(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-done; got.status != 200 || !strings.Contains(string(got.body), p.answer) {
+				t.Errorf("got %v, want %s", got, p.answer)
+			}
+			h.awaitWaiters(t, 0)
+			if n := h.slots.taken; n != 0 {
+				t.Errorf("%d slots are taken, want none", n)
+			}
+		})
+	}
+}
+
+// poll sends a request, and returns where its answer arrives.
+func poll(ctx context.Context, h *handler, request, body, token string) <-chan answer {
+	method, target, _ := strings.Cut(request, " ")
+	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	done := make(chan answer, 1)
+	go func() { done <- record(h, r) }()
+	return done
+}
+
+// awaitWaiters waits until n requests wait.
+func (h *handler) awaitWaiters(t *testing.T, n int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for h.waiters.n.Load() != n {
+		if ctx.Err() != nil {
+			t.Fatalf("%d requests wait, want %d", h.waiters.n.Load(), n)
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestLongPollEnds: a wait ends when its time is over, when the client leaves, when its key is
+// revoked and when the node is closed.
+func TestLongPollEnds(t *testing.T) {
+	const request, body = "POST /api/v1/queues/q/dequeue", `{"wait_ms":60000}`
+	node := openNode(t)
+	h := New(node, Options{}).(*handler)
+
+	if got := <-poll(t.Context(), h, request, `{"wait_ms":20}`, ""); got.status != 200 || string(got.body) != "{\"messages\":[]}\n" {
+		t.Errorf("after its time: %v", got)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	done := poll(ctx, h, request, body, "")
+	h.awaitWaiters(t, 1)
+	leave()
+	<-done
+	h.awaitWaiters(t, 0)
+	if _, err := node.Queue("default").Enqueue(t.Context(), "q", []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := node.Queue("default").Dequeue(t.Context(), "q", queue.Max(9)); err != nil || len(found) != 1 {
+		t.Errorf("%d messages, %v: a client that has left took one", len(found), err)
+	}
+
+	bootstrap(t, node)
+	id, key := newKey(t, node, floe.RoleWrite)
+	done = poll(t.Context(), h, request, body, login(t, h, key))
+	h.awaitWaiters(t, 1)
+	if err := node.Keys().Revoke(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.status != 401 {
+		t.Errorf("the key was revoked: %v", got)
+	}
+	_, key = newKey(t, node, floe.RoleWrite)
+	done = poll(t.Context(), h, request, body, login(t, h, key))
+	h.awaitWaiters(t, 1)
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.status != 503 {
+		t.Errorf("the node was closed: %v", got)
+	}
+	h.awaitWaiters(t, 0)
+}
+
+// TestTooManyWaiters: beyond their limit, requests are refused instead of waiting.
+func TestTooManyWaiters(t *testing.T) {
+	h := New(openNode(t), Options{}).(*handler)
+	h.waiters.most = 2
+	var waiting []<-chan answer
+	ctx, leave := context.WithCancel(t.Context())
+	for i := range 2 {
+		waiting = append(waiting, poll(ctx, h, fmt.Sprintf("POST /api/v1/queues/q%d/dequeue", i), `{"wait_ms":60000}`, ""))
+	}
+	h.awaitWaiters(t, 2)
+	got := <-poll(t.Context(), h, "POST /api/v1/queues/q/dequeue", `{"wait_ms":60000}`, "")
+	checkError(t, "the third", got, 429, "2 requests are waiting")
+	if got := <-poll(t.Context(), h, "POST /api/v1/queues/q/dequeue", "", ""); got.status != 200 {
+		t.Errorf("without a wait: %v", got)
+	}
+	leave()
+	for _, done := range waiting {
+		<-done
+	}
+	h.awaitWaiters(t, 0)
+}
+
+// TestLines: a batch may be sent as lines, of which empty ones are skipped.
+func TestLines(t *testing.T) {
+	server := serve(t, New(openNode(t), Options{}))
+	lines := func(path, body string) answer {
+		return send(t, "POST "+server+path, body, "Content-Type", "application/x-ndjson; charset=utf-8")
+	}
+	for _, row := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n\n{\"payload\":\"b\",\"priority\":1}", 200, `{"seqs":[1,2],"duplicates":[]}`},
+		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n{\"payload\":1}\n", 400, "line 2"},
+		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n\n{\"priority\":256}\n", 400, "line 3"},
+		{"/api/v1/queues/q/batch", "\n", 400, ""},
+		{"/api/v1/queues/q/batch", strings.Repeat("{}\n", queue.MaxBatch), 200, "1002]"},
+		{"/api/v1/queues/q/batch", strings.Repeat("{}\n", queue.MaxBatch+1), 400, "more than 1000 lines"},
+		{"/api/v1/streams/s/messages", "{\"key\":\"k\",\"payload\":\"a\"}\n{\"payload\":\"b\"}\n", 200, `{"ids":["`},
+		{"/api/v1/streams/s/messages", "{\"key\":1}\n", 400, "line 1"},
+		{"/api/v1/streams/s/messages", "", 400, ""},
+	} {
+		if got := lines(row.path, row.body); got.status != row.status || !strings.Contains(string(got.body), row.want) {
+			t.Errorf("%s %.60q = %v, want %d %s", row.path, row.body, got, row.status, row.want)
+		}
+	}
+}
+
+// TestRawAppend: a body that is no JSON is the payload of one message.
+func TestRawAppend(t *testing.T) {
+	node := openNode(t)
+	server := serve(t, New(node, Options{}))
+	got := send(t, "POST "+server+"/api/v1/streams/s/messages?key=k%00", "\x00\xff{", "Content-Type", "application/octet-stream")
+	records, err := node.Stream("default").Read(t.Context(), "s")
+	if got.status != 200 || err != nil || len(records) != 1 || records[0].Key != "k\x00" || string(records[0].Payload) != "\x00\xff{" {
+		t.Errorf("%v made %+v, %v", got, records, err)
+	}
+}
+
+// TestIdempotencyKeys: a repeated request with the same Idempotency-Key changes nothing, and gets
+// the answer of the first.
+func TestIdempotencyKeys(t *testing.T) {
+	server := serve(t, New(openNode(t), Options{}))
+	for _, row := range []struct{ path, body string }{
+		{"/api/v1/streams/s/messages", `{"messages":[{"payload":"a"},{"payload":"b"}]}`},
+		{"/api/v1/queues/q", "a"},
+		{"/api/v1/queues/q/batch", `{"messages":[{"payload":"a"},{"payload":"b"}]}`},
+	} {
+		post := func(key string) string {
+			got := send(t, "POST "+server+row.path, row.body, "Idempotency-Key", key)
+			if got.status != 200 {
+				t.Fatalf("%s: %v", row.path, got)
+			}
+			before, _, _ := strings.Cut(string(got.body), `,"duplicates"`)
+			return before
+		}
+		if first, again, other := post("one"), post("one"), post("two"); first != again || first == other {
+			t.Errorf("%s: %s, again %s, with another key %s", row.path, first, again, other)
+		}
+	}
+	got := send(t, "POST "+server+"/api/v1/streams/s/messages", `{"messages":[{}],"dedup":{"producer":"p","sequence":1}}`, "Idempotency-Key", "x")
+	checkError(t, "both", got, 400, "exclude each other")
+	got = send(t, "POST "+server+"/api/v1/queues/q/batch", `{"messages":[{"dedup_key":"d"}]}`, "Idempotency-Key", "x")
+	checkError(t, "both", got, 400, "exclude each other")
+}

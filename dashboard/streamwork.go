@@ -1,0 +1,270 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream"
+)
+
+var streamWorkRoutes = []route{
+	endpoint("PUT /api/v1/streams/:name", (*handler).putStream,
+		"Create a stream, or change the retention of an existing one. Its number of partitions cannot change."),
+	endpoint("POST /api/v1/streams/:name/messages", (*handler).appendMessages,
+		"Append up to 10,000 messages, all or none. The body may also have one message in each line (application/x-ndjson), or be "+
+			"the payload of one message (application/octet-stream), whose key is a parameter."),
+	endpoint("GET /api/v1/streams/:name/records", (*handler).streamRecords,
+		"Read records in the order of their IDs. With wait_ms it waits for the first one; next continues after the last one."),
+}
+
+// putStreamRequest has the settings of a stream. The retention is nil if it is absent.
+type putStreamRequest struct {
+	streamRequest
+	partitions int
+	retention  *stream.Retention
+}
+
+func (q *putStreamRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	readFields(in, q, (*putStreamRequest).fields)
+}
+
+func (q *putStreamRequest) fields(f *codec.Fields) {
+	f.Int("partitions", &q.partitions, codec.Range{Min: 1, Max: stream.MaxPartitions, Optional: true})
+	if !f.Given("retention", q.retention != nil) {
+		return
+	}
+	if q.retention == nil {
+		q.retention = new(stream.Retention)
+	}
+	codec.Object(f, "retention", q.retention, retentionFields)
+}
+
+func retentionFields(r *stream.Retention, f *codec.Fields) {
+	f.Duration("max_age_ms", &r.MaxAge, codec.Range{Max: ttlSeconds.max * 1000})
+	f.Count("max_len", &r.MaxLen, codec.Range{Max: math.MaxInt64})
+	f.Count("max_bytes", &r.MaxBytes, codec.Range{Max: math.MaxInt64})
+}
+
+// streamPut is the response to PUT.
+type streamPut struct {
+	OK      bool   `json:"ok"`
+	Stream  string `json:"stream"`
+	Created bool   `json:"created"`
+}
+
+func (h *handler) putStream(ctx context.Context, q putStreamRequest) (streamPut, error) {
+	store := h.backend.Stream(q.namespace)
+	var opts []stream.CreateOption
+	if q.partitions > 0 {
+		opts = append(opts, stream.Partitions(q.partitions))
+	}
+	if r := q.retention; r != nil {
+		if r.MaxAge > 0 {
+			opts = append(opts, stream.MaxAge(r.MaxAge))
+		}
+		if r.MaxLen > 0 {
+			opts = append(opts, stream.MaxLen(r.MaxLen))
+		}
+		if r.MaxBytes > 0 {
+			opts = append(opts, stream.MaxBytes(r.MaxBytes))
+		}
+	}
+	err := store.Create(ctx, q.name, opts...)
+	if !errors.Is(err, engine.ErrExists) {
+		return streamPut{OK: err == nil, Stream: q.name, Created: true}, err
+	}
+	stats, err := store.Get(ctx, q.name)
+	if err != nil {
+		return streamPut{}, err
+	}
+	if n := len(stats.Partitions); q.partitions > 0 && q.partitions != n {
+		return streamPut{}, engine.Errorf(engine.ErrConflict, "stream %q has %d partitions, which cannot become %d", q.name, n, q.partitions)
+	}
+	if q.retention != nil {
+		err = store.SetRetention(ctx, q.name, *q.retention)
+	}
+	return streamPut{OK: true, Stream: q.name}, err
+}
+
+// sentMessage is a message to append.
+type sentMessage struct {
+	key     []byte
+	payload []byte
+	headers map[string]string
+}
+
+func (m *sentMessage) fields(f *codec.Fields) {
+	f.Blob("key", &m.key)
+	f.Blob("payload", &m.payload)
+	engine.CodePairMap(f, "headers", &m.headers)
+}
+
+// appendRequest has the messages of an append.
+type appendRequest struct {
+	streamRequest
+	messages []sentMessage
+	dedup    bool
+	producer string
+	sequence uint64
+	encoding encoding
+}
+
+// idempotentAppend is the sequence number of an append whose producer is an idempotency key: it is
+// the only one.
+const idempotentAppend = 1
+
+func (q *appendRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	q.encoding = in.encoding()
+	key, payload := in.text("key"), false
+	switch in.contentType() {
+	case jsonLines:
+		readLines(in, &q.messages, stream.MaxBatch, (*sentMessage).fields)
+	case octetStream:
+		payload = true
+		q.messages = []sentMessage{{key: []byte(key), payload: in.content()}}
+	default:
+		readFields(in, q, (*appendRequest).fields)
+	}
+	if key != "" && !payload {
+		in.invalid("parameter key is for a body of the type %s", octetStream)
+	}
+	for i := range q.messages {
+		in.check(q.encoding.decodeHeaders(q.messages[i].headers))
+	}
+	if len(in.request.Header["Idempotency-Key"]) == 0 {
+		return
+	}
+	if q.dedup {
+		in.invalid("the header Idempotency-Key and the member dedup of the body exclude each other")
+	}
+	q.dedup, q.producer, q.sequence = true, in.idempotencyKey(), idempotentAppend
+}
+
+func (q *appendRequest) fields(f *codec.Fields) {
+	codec.ListOf(f, "messages", &q.messages, (*sentMessage).fields, codec.Range{Min: 1, Max: stream.MaxBatch})
+	if q.dedup = f.Given("dedup", q.dedup); q.dedup {
+		codec.Object(f, "dedup", q, (*appendRequest).dedupFields)
+	}
+}
+
+func (q *appendRequest) dedupFields(f *codec.Fields) {
+	f.Text("producer", &q.producer, codec.Range{Min: 1, Max: 255})
+	f.Uvarint("sequence", &q.sequence)
+}
+
+// appendedIDs has the ID of each message of an append.
+type appendedIDs struct {
+	IDs []string `json:"ids"`
+}
+
+func (h *handler) appendMessages(ctx context.Context, q appendRequest) (appendedIDs, error) {
+	messages := make([]stream.Message, len(q.messages))
+	for i, m := range q.messages {
+		messages[i] = stream.Message{Key: string(m.key), Payload: m.payload, Headers: m.headers}
+	}
+	var opts []stream.AppendOption
+	if q.dedup {
+		opts = append(opts, stream.Dedup(q.producer, q.sequence))
+	}
+	added, err := h.backend.Stream(q.namespace).AppendMany(ctx, q.name, messages, opts...)
+	if err != nil {
+		return appendedIDs{}, err
+	}
+	ids := appendedIDs{make([]string, len(added))}
+	for i, a := range added {
+		ids.IDs[i] = a.ID.String()
+	}
+	return ids, nil
+}
+
+// recordsRequest reads limit records from a position on.
+type recordsRequest struct {
+	streamRequest
+	wait
+	encoding encoding
+	start    string // continues a reader that has read nothing yet
+	options  []stream.ReadOption
+}
+
+func (q *recordsRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	q.wait.parse(in)
+	q.encoding = in.encoding()
+	q.options = []stream.ReadOption{stream.Limit(int(in.integer("limit", pageLimit)))}
+	q.time = time.Duration(in.integer("wait_ms", span{max: longestWait})) * time.Millisecond
+	if p := in.optional("partition", partitions); p != nil {
+		q.options = append(q.options, stream.Partition(int(*p)))
+	}
+	id, after := in.recordID("after")
+	from := in.optional("from_ms", times)
+	switch {
+	case after && from != nil:
+		in.invalid("parameters after and from_ms exclude each other")
+	case after:
+		q.options, q.start = append(q.options, stream.After(id)), id.String()
+	case from != nil:
+		q.options = append(q.options, stream.FromTime(time.UnixMilli(*from)))
+	}
+}
+
+// readRecords are records, and the ID after which the next request continues: "" if no record was
+// read and the request did not continue either.
+type readRecords struct {
+	Records []streamRecord `json:"records"`
+	Next    string         `json:"next"`
+}
+
+// streamRecord is a record. Key, payload and header values use the requested encoding.
+type streamRecord struct {
+	ID        string            `json:"id"`
+	Partition int               `json:"partition"`
+	Key       string            `json:"key"`
+	Headers   map[string]string `json:"headers"`
+	Payload   string            `json:"payload"`
+	AtMillis  int64             `json:"at_ms"`
+}
+
+func (e encoding) record(r stream.Record) streamRecord {
+	return streamRecord{
+		ID: r.ID.String(), Partition: r.Partition, Key: e.encoded(r.Key), Headers: e.headers(r.Headers), Payload: e.encoded(string(r.Payload)),
+		AtMillis: r.ID.Millis,
+	}
+}
+
+func (h *handler) streamRecords(ctx context.Context, q recordsRequest) (readRecords, error) {
+	store := h.backend.Stream(q.namespace)
+	records, err := patiently(ctx, q.wait, func(ctx context.Context, wait time.Duration) ([]stream.Record, error) {
+		if wait == 0 {
+			return store.Read(ctx, q.name, q.options...)
+		}
+		return store.Read(ctx, q.name, append(q.options, stream.Wait(wait))...)
+	})
+	if err != nil {
+		return readRecords{}, err
+	}
+	read := readRecords{make([]streamRecord, len(records)), q.start}
+	for i, r := range records {
+		read.Records[i] = q.encoding.record(r)
+		read.Next = r.ID.String()
+	}
+	return read, nil
+}
+
+// formatRef returns the text of a delivery of a record: its partition, offset and attempt.
+func formatRef(r stream.Ref) string { return fmt.Sprintf("%d-%d-%d", r.Partition, r.Offset, r.Attempt) }
+
+// parseRef parses the output of formatRef.
+func parseRef(text string) (r stream.Ref, err error) {
+	_, err = fmt.Sscanf(text, "%d-%d-%d", &r.Partition, &r.Offset, &r.Attempt)
+	if err != nil || formatRef(r) != text || r.Attempt == 0 { // attempt 0 would match any delivery
+		return r, engine.Errorf(engine.ErrInvalid, "ref %.64q is not one that a read of the group returned, such as 3-17-1", text)
+	}
+	return r, nil
+}
