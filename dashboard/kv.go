@@ -19,6 +19,8 @@ var kvRoutes = []route{
 	endpoint("PUT /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).putKey, "Store a value."),
 	endpoint("DELETE /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).deleteKey, "Delete a key."),
 	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key/history", (*handler).keyHistory, "List the versions of a key, newest first."),
+	endpoint("GET /api/v1/console/kv/namespaces/:namespace/keys", (*handler).keyRows,
+		"List the keys with a prefix, their expiry, and the beginning of their values."),
 }
 
 // kvNamespace is an item of /kv/namespaces.
@@ -109,19 +111,74 @@ func (e encoding) item(item kv.Item) scanItem {
 
 func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
 	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.NoValues(), kv.Limit(q.limit), q.place)
+	if err == nil {
+		err = h.checkListed(ctx, q.namespace, page)
+	}
 	if err != nil {
 		return keyPage{}, err
-	}
-	if len(page.Items) == 0 && page.Cursor == "" { // the path is below a namespace that does not exist
-		if _, err := h.backend.Namespaces().Get(ctx, q.namespace); err != nil {
-			return keyPage{}, err
-		}
 	}
 	keys := make([]scanItem, 0, len(page.Items))
 	for _, item := range page.Items {
 		keys = append(keys, q.encoding.item(item))
 	}
 	return keyPage{Keys: keys, Count: len(keys), HasMore: page.Cursor != "", Cursor: page.Cursor, Namespace: q.namespace}, nil
+}
+
+// checkListed returns ErrNotFound if a page is empty because its namespace does not exist.
+func (h *handler) checkListed(ctx context.Context, namespace string, page kv.Page[kv.Item]) (err error) {
+	if len(page.Items) == 0 && page.Cursor == "" {
+		_, err = h.backend.Namespaces().Get(ctx, namespace)
+	}
+	return err
+}
+
+// keyRowPage is a page of keys as the console lists them; Cursor is "" if there are no more.
+type keyRowPage struct {
+	Keys   []keyRow `json:"keys"`
+	Cursor string   `json:"cursor"`
+}
+
+func (p keyRowPage) next() (name, value string) { return "cursor", p.Cursor }
+
+// keyRow is a key in the console's list.
+type keyRow struct {
+	scanItem
+	UpdatedAt int64   `json:"updated_at"`
+	TTLMillis *int64  `json:"ttl_ms"`  // remaining time; nil: does not expire
+	Preview   *string `json:"preview"` // the beginning of the value; nil: not read
+}
+
+// previewBytes is the maximum length of a preview.
+const previewBytes = 200
+
+// keyRows reads values for the previews only up to the limit of a page; the remaining keys of the
+// request are listed without.
+func (h *handler) keyRows(ctx context.Context, q keysRequest) (keyRowPage, error) {
+	store := h.backend.KV(q.namespace)
+	page, err := store.Page(ctx, kv.Prefix(q.prefix), kv.Limit(q.limit), q.place)
+	if err == nil {
+		err = h.checkListed(ctx, q.namespace, page)
+	}
+	rows := keyRowPage{Keys: make([]keyRow, 0, len(page.Items)), Cursor: page.Cursor}
+	for _, item := range page.Items {
+		row := h.keyRow(q.encoding, item)
+		row.Preview = new(q.encoding.encoded(string(beginning(item.Value, previewBytes))))
+		rows.Keys = append(rows.Keys, row)
+	}
+	n := q.limit - len(page.Items)
+	if err != nil || n == 0 || page.Cursor == "" {
+		return rows, err
+	}
+	page, err = store.Page(ctx, kv.Prefix(q.prefix), kv.NoValues(), kv.Limit(n), kv.Cursor(page.Cursor))
+	for _, item := range page.Items {
+		rows.Keys = append(rows.Keys, h.keyRow(q.encoding, item))
+	}
+	rows.Cursor = page.Cursor
+	return rows, err
+}
+
+func (h *handler) keyRow(e encoding, item kv.Item) keyRow {
+	return keyRow{scanItem: e.item(item), UpdatedAt: item.UpdatedAt.UnixMilli(), TTLMillis: h.ttlMillis(item.Entry)}
 }
 
 // keyRequest names a key.

@@ -55,11 +55,13 @@ func seedKV(t *testing.T, node *floe.Node) {
 
 const (
 	keysRoute    = "GET /api/v1/kv/namespaces/:namespace/keys"
+	keyRowsRoute = "GET /api/v1/console/kv/namespaces/:namespace/keys"
 	keyRoute     = "GET /api/v1/kv/namespaces/:namespace/keys/:key"
 	historyRoute = "GET /api/v1/kv/namespaces/:namespace/keys/:key/history"
 	putRoute     = "PUT /api/v1/kv/namespaces/:namespace/keys/:key"
 	deleteRoute  = "DELETE /api/v1/kv/namespaces/:namespace/keys/:key"
 	shopKeys     = "/api/v1/kv/namespaces/shop/keys"
+	shopKeyRows  = "/api/v1/console/kv/namespaces/shop/keys"
 	newKeys      = "/api/v1/kv/namespaces/fresh/keys" // a namespace that the first write creates
 )
 
@@ -93,6 +95,23 @@ var kvContract = []contractRow{
 		"keys": items{}, "count": is{0}, "has_more": is{false}, "cursor": is{""}, "namespace": is{"default"},
 	}},
 	{keysRoute, shopKeys + "?cursor=AAAA", "", 400, failure},
+
+	{keyRowsRoute, shopKeyRows + "?prefix=user:&limit=2", "", 200, fields{
+		"keys": items{
+			fields{"key": is{"user:1"}, "size": is{19}, "version": integer, "updated_at": integer, "ttl_ms": is{nil},
+				"preview": is{"Ada <Lovelace> & Co"}},
+			fields{"key": is{"user:2"}, "size": is{3}, "version": integer, "updated_at": integer, "ttl_ms": integer, "preview": is{"Bob"}},
+		},
+		"cursor": text,
+	}},
+	{keyRowsRoute, shopKeyRows + "?prefix=bin&encoding=base64", "", 200, fields{
+		"keys": items{fields{"key": is{"Ymlu/w=="}, "size": is{4}, "version": integer, "updated_at": integer, "ttl_ms": is{nil},
+			"preview": is{"/wDDqQ=="}}},
+		"cursor": is{""},
+	}},
+	{keyRowsRoute, "/api/v1/console/kv/namespaces/nowhere/keys", "", 404, failure},
+	{keyRowsRoute, "/api/v1/console/kv/namespaces/default/keys", "", 200, fields{"keys": items{}, "cursor": is{""}}},
+	{keyRowsRoute, shopKeyRows + "?cursor=AAAA", "", 400, failure},
 
 	{keyRoute, shopKeys + "/user:1", "", 200, fields{
 		"found": is{true}, "key": is{"user:1"}, "namespace": is{"shop"}, "value": is{"Ada <Lovelace> & Co"}, "version": is{2},
@@ -325,5 +344,28 @@ func TestLargestValueInItsLongestSpelling(t *testing.T) {
 		if tt.status == 413 {
 			checkError(t, tt.name, got, 413, "exceeds")
 		}
+	}
+}
+
+// TestPreviews: the console's list of keys has all keys asked for, and reads no more values than a
+// page may have.
+func TestPreviews(t *testing.T) {
+	node := openNode(t)
+	large := strings.Repeat("é", 32<<10) // 64 KiB: a page has 4 MiB of values
+	for i := range 80 {
+		if _, err := node.KV("default").Put(t.Context(), fmt.Sprintf("large%02d", i), []byte(large)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := get(New(node, Options{}), "/api/v1/console/kv/namespaces/default/keys?limit=79")
+	var page keyRowPage
+	if err := json.Unmarshal(a.body, &page); err != nil || len(page.Keys) != 79 || page.Cursor == "" {
+		t.Fatalf("page %v: %v", a, err)
+	}
+	if p := page.Keys[0].Preview; p == nil || *p != large[:previewBytes] {
+		t.Errorf("preview of the first key: %v", p)
+	}
+	if p := page.Keys[78].Preview; p != nil {
+		t.Errorf("preview of the last key: %q", *p)
 	}
 }

@@ -10,10 +10,10 @@ for (const mount of full ? (['root', 'prefix', 'proxy'] as const) : (['prefix', 
     await p.getByRole('link', { name: 'KV', exact: true }).click()
     await h1(p, 'KV')
     await p.getByRole('row', { name: /config\/checkout/ }).click()
-    await p.getByText('northbank').waitFor()
+    await p.locator('.inspector').getByText('northbank').waitFor()
     expect(new URL(p.url()).pathname).toBe(new URL(at[mount]).pathname)
     await p.reload()
-    await p.getByText('northbank').waitFor()
+    await p.locator('.inspector').getByText('northbank').waitFor()
     await p.goBack()
     await p.goBack()
     await h1(p, 'Overview')
@@ -96,6 +96,53 @@ test('overview: its figures are those of the API', async () => {
   await p.getByRole('img', { name: /^Commands per second/ }).waitFor()
   await panel.getByRole('link', { name: /^Queues/ }).click()
   await h1(p, 'Queues')
+})
+
+test('overview: while the node cannot be reached nothing is called healthy or clear', async () => {
+  const p = await open(at.root + '#/sandbox/overview')
+  allow(/ERR_INTERNET_DISCONNECTED|Failed to load/)
+  await p.getByText('All clear in namespace sandbox').waitFor()
+  await p.locator('#main .tag', { hasText: 'All namespaces' }).first().waitFor()
+  await settled(p)
+  await theContext().setOffline(true)
+  await p.keyboard.press('r')
+  await p.getByText('unreachable').waitFor()
+  await p.getByText('The state of namespace sandbox is unknown.').waitFor()
+  await p.locator('[data-test=nodes]').getByText('unknown').first().waitFor()
+  await p.locator('[data-test=shards]').getByText('unknown').first().waitFor()
+  expect(await p.getByText(/healthy|All clear/).count()).toBe(0)
+  await theContext().setOffline(false)
+  await p.keyboard.press('r')
+  await p.getByText('All clear in namespace sandbox').waitFor()
+})
+
+test('overview: where default is empty, the busiest namespace opens, unless one was chosen', async () => {
+  const p = await open('about:blank')
+  const counts = ['stream_count', 'queue_count', 'kv_count', 'workflow_count', 'processing_count', 'action_count'] as const
+  const all = (await (await fetch(at.root + 'api/v1/namespaces')).json()) as (Record<(typeof counts)[number], number> & { name: string })[]
+  const empty = all.find(n => n.name === 'default')!
+  for (const c of counts) empty[c] = 0
+  const busiest = all.map(n => ({ name: n.name, size: counts.reduce((sum, c) => sum + n[c], 0) })).sort((a, b) => b.size - a.size)[0]!.name
+  await p.route('**/api/v1/namespaces', r => r.fulfill({ json: all }))
+  await p.goto(at.root)
+  await expect.poll(() => p.url()).toBe(`${at.root}#/${busiest}/overview`)
+  await to(p, '#/default/overview')
+  await p.getByText('All clear in namespace default').waitFor()
+  expect(p.url()).toContain('#/default/overview')
+})
+
+test('a namespace that does not exist is not shown as an empty one', async () => {
+  const p = await open(at.root + '#/nowhere/streams')
+  allow(/404/)
+  const said = p.locator('#main').getByText('Namespace nowhere does not exist.')
+  await said.waitFor()
+  await to(p, '#/nowhere/kv')
+  await h1(p, 'KV')
+  await said.waitFor()
+  await to(p, '#/nowhere/overview')
+  await h1(p, 'Overview')
+  await said.waitFor()
+  expect(await p.getByText('All clear').count()).toBe(0)
 })
 
 test('shell: switching the namespace keeps the screen and drops what was open', async () => {

@@ -70,6 +70,8 @@ test('streams: tape, messages, groups', async () => {
   const p = await open(at.root + '#/shop/streams/imports')
   await p.getByRole('slider', { name: 'Activity over time' }).waitFor()
   await p.getByText(/^600 records between/).waitFor()
+  const [last] = (await api('/streams/imports/messages?namespace=shop&tail=true&limit=1')) as { id_ms: number; id_seq: number }[]
+  expect(await p.locator('.rows-row span[title]').first().getAttribute('title')).toBe(`${last!.id_ms}-${last!.id_seq}`)
   await p.getByRole('slider').focus()
   await p.keyboard.press('ArrowRight')
   await p.getByText(/from the selected time on/).waitFor()
@@ -81,9 +83,34 @@ test('streams: tape, messages, groups', async () => {
   expect(await p.locator('[data-test=lag]').innerText()).toBe(String(group.lag))
 })
 
+test('streams: what is loading is accessible, and one that is missing is told of once', async () => {
+  const p = await open(at.root + '#/about')
+  allow(/404/)
+  let answer = () => {}
+  const answered = new Promise<void>(done => (answer = done))
+  await p.route('**/api/v1/streams/imports?**', async r => {
+    await answered
+    await r.continue()
+  })
+  await to(p, '#/shop/streams/imports')
+  await p.locator('#main .skeleton').first().waitFor()
+  await accessible(p, 'a stream that is loading')
+  answer()
+  await settled(p)
+  await to(p, '#/shop/streams/no-such-stream')
+  await p.getByText('Stream no-such-stream does not exist in namespace shop.').waitFor()
+  expect(await p.getByRole('tab').count()).toBe(0)
+  expect(await p.getByText(/deleted/).count()).toBe(0)
+})
+
 test('time series: a chart, a table, a query with an error that points, ingest', async () => {
   const p = await open(at.root + '#/shop/ts/cpu?range=6h')
   await p.locator('.chart canvas').first().waitFor()
+  await p
+    .getByText(/mean per 1m$/)
+    .first()
+    .waitFor()
+  expect(await p.locator('#main .snippet').innerText()).toContain('[6h] | window(1m) |')
   await p.getByRole('button', { name: 'Table' }).click()
   await p.getByRole('region', { name: 'Points of usage' }).waitFor()
   await to(p, '#/shop/floql?q=' + encodeURIComponent('cpu[6h] | window(1h) | group_by(host) | avgg()'))
@@ -160,7 +187,7 @@ test('processing: graph, stop, and a pipeline that is checked', async () => {
   await p.getByRole('button', { name: 'Stop' }).click()
   await p.getByRole('dialog').getByText('restored from a savepoint').waitFor()
   await p.getByRole('dialog').getByRole('button', { name: 'Stop' }).click()
-  await p.locator('.head').getByText('STOPPED').waitFor()
+  await p.locator('.head').getByText('stopped').waitFor()
   await to(p, '#/shop/processing')
   await p.getByRole('button', { name: 'Submit a job' }).click()
   await p.getByRole('dialog').locator('.editor .cm-content').waitFor()
@@ -180,11 +207,13 @@ test('processing: graph, stop, and a pipeline that is checked', async () => {
   await p.getByRole('dialog').getByText('no errors').waitFor()
   await p.keyboard.press('Control+Enter')
   await h1(p, 'e2e')
-  await p.locator('.head').getByText('RUNNING').waitFor()
+  await p.locator('.head').getByText('running').waitFor()
+  // It has read all that there is: its watermark stands still, which is no lag.
+  await p.locator('[data-test=job]').getByText('caught up').waitFor()
   await p.getByRole('button', { name: 'Cancel' }).click()
   await p.getByRole('dialog').getByText('cannot be restored').waitFor()
   await p.getByRole('dialog').getByRole('button', { name: 'Cancel the job' }).click()
-  await p.locator('.head').getByText('CANCELLED').waitFor()
+  await p.locator('.head').getByText('cancelled').waitFor()
 })
 
 test('an editor keeps up with one who types faster than it is drawn', async () => {

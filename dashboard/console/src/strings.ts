@@ -183,7 +183,10 @@ export const strings = {
   attention: 'Needs attention',
   critical: 'critical',
   warning: 'warning',
+  noNamespace: (ns: string) => `Namespace ${ns} does not exist. The first write creates it.`,
+  allNamespaces: 'All namespaces',
   calm: (ns: string) => `All clear in namespace ${ns}.`,
+  unsure: (ns: string) => `The state of namespace ${ns} is unknown.`,
   partial: (what: string) => `Incomplete: the node could not check ${what}.`,
   notAllLooked: 'Only a part of this namespace was checked.',
   unled: (ids: readonly number[], all: number) =>

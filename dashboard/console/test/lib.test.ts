@@ -8,13 +8,16 @@ import { isJSON, parseRaw, pretty, prettyLines, prettyText, RawJSON } from '../s
 import { more, type Sliced } from '../src/lib/slices'
 import { checkLines } from '../src/lib/lineproto'
 import { parseRange } from '../src/lib/range'
+import { busiest } from '../src/lib/namespaces'
 import { Meter, rates } from '../src/lib/rate'
 import { formatRoute, parseRoute } from '../src/lib/router'
 import { curl, floe, quote } from '../src/lib/snippets'
 import { bars, fold, position } from '../src/lib/timeline'
 import { asText, fromBase64, hexLines, toBase64 } from '../src/lib/bytes'
 import { join } from '../src/screens/streams/Messages'
+import { lagOf, type Job } from '../src/screens/processing/Processing'
 import { inBuckets } from '../src/screens/streams/StreamDetail'
+import { inWords, windowOf } from '../src/screens/ts/Measurement'
 import { fitting } from '../src/ui/VirtualRows'
 
 /** A generator of the same numbers each time. */
@@ -227,6 +230,36 @@ test('rates of counters: a fall is a gap', () => {
   for (let i = 0; i < 100; i++) m.add(i * 1000, i)
   expect(m.now()).toBe(1)
   expect(m.samples.length).toBeLessThan(8)
+  // Reads just after each other are one: a screen was opened from another one that counts the same.
+  m.add(99_100, 500)
+  expect(m.now()).toBeCloseTo(402 / 1.1)
+  m.add(101_000, 3)
+  expect(m.now()).toBe(null)
+})
+
+test('the namespace that opens if none was chosen', () => {
+  const ns = (name: string, kv_count: number, stream_count = 0, is_system = false) => {
+    return { name, is_system, kv_count, stream_count, queue_count: 0, workflow_count: 0, processing_count: 0, action_count: 0 }
+  }
+  expect(busiest([ns('default', 1), ns('shop', 9)])).toBe('')
+  expect(busiest([ns('default', 0), ns('a', 3), ns('shop', 2, 5), ns('_sys', 99, 0, true)])).toBe('shop')
+  expect(busiest([ns('default', 0), ns('a', 0)])).toBe('')
+  expect(busiest([])).toBe('')
+})
+
+test('the lag of a job that has read everything is no lag', () => {
+  const job = (over: object) => ({ metrics: { running: true, watermark_ms: 1, watermark_lag_ms: 90_000, records_behind: 0, idle_ms: 90_000, ...over } }) as Job
+  expect(lagOf(job({}))).toBe('caught up')
+  expect(lagOf(job({ records_behind: 7 }))).toBe('1m 30s')
+  expect(lagOf(job({ records_behind: undefined }))).toBe('1m 30s')
+  expect(lagOf(job({ idle_ms: 20 }))).toBe('1m 30s')
+  expect(lagOf(job({ running: false }))).toBe('–')
+  expect(lagOf(job({ watermark_ms: 0 }))).toBe('–')
+})
+
+test('windows as FloQL has them', () => {
+  expect([200, 10_000, 60_000, 900_000, 7_200_000, 86_400_000].map(inWords)).toEqual(['200ms', '10s', '1m', '15m', '2h', '1d'])
+  expect([windowOf('cpu[1h] | window(10s) | avg()'), windowOf('cpu[1h]'), windowOf(undefined)]).toEqual(['10s', '', ''])
 })
 
 test('line protocol', () => {

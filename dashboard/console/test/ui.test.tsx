@@ -72,7 +72,7 @@ describe('a panel', () => {
       const { container } = show(read(q))
       expect(container.textContent).toMatch(shown)
       if (not) expect(container.textContent).not.toMatch(not)
-      expect(container.querySelectorAll('.skeleton[aria-busy=true]').length).toBe(name === 'loading' ? 1 : 0)
+      expect(container.querySelectorAll('.skeleton[aria-busy=true][role=status]').length).toBe(name === 'loading' ? 1 : 0)
       expect(container.querySelectorAll('.busy.on').length).toBe(name === 'refreshing' ? 1 : 0)
       expect(screen.queryAllByRole('alert').length).toBe(name === 'error' || name === 'forbidden' ? 1 : 0)
     })
@@ -125,6 +125,7 @@ test('states: each is an icon, a word and a colour', () => {
     idle: ['cancelled', 'disabled', 'COMPLETED'],
   }
   for (const [tone, states] of Object.entries(tones)) for (const s of states) expect([s, toneOf(s)]).toEqual([s, tone])
+  expect(render(<State state="RUNNING" />).container.textContent).toBe('running')
   const { container } = render(<State state="timed_out" />)
   expect(container.querySelector('.state.warn svg')).not.toBe(null)
   expect(container.textContent).toBe('timed out')

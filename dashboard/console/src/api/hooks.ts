@@ -78,6 +78,7 @@ export interface ReadOptions extends Pick<Call, 'raw'> {
   keep?: boolean // show what was read before the arguments changed until the answer is there
   moving?: string // what the read is of when its arguments move on with time: a read of the same that fails leaves the one before
   enabled?: boolean
+  rates?: boolean // of counters: the second read comes soon, so that they have rates
   body?: string // of a read that is a POST: a query
 }
 
@@ -108,6 +109,7 @@ export function useRead<K extends keyof Routes & string>(
     },
     refetchInterval: query => {
       if (gap === false) return false
+      if (opts.rates && query.state.dataUpdateCount === 1 && !query.state.error) return Math.min(gap, 1000)
       return pause(gap, failures.get(name) ?? 0, (query.state.error as ApiError | null)?.retryAfterMillis ?? 0)
     },
     ...(opts.keep || opts.moving !== undefined ? { placeholderData: keepPreviousData } : {}),

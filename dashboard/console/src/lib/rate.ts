@@ -15,6 +15,9 @@ export function rates(samples: readonly Sample[]): { at: number; value: number |
   return found
 }
 
+/** Two reads closer to each other than this say little about a rate. */
+const leastMillis = 900
+
 /** Remembers samples of a counter over a time, and says what they amount to. */
 export class Meter {
   samples: Sample[] = []
@@ -27,9 +30,13 @@ export class Meter {
     while (this.samples.length > 2 && this.samples[0]!.at < at - this.keepMillis) this.samples.shift()
   }
 
-  /** The rate between the last two samples; null before there are two, and after a restart. */
+  /** The rate up to the last sample, over a second or more; null before there are two such samples, and after a restart. */
   now(): number | null {
-    const all = rates(this.samples.slice(-2))
-    return all[0]?.value ?? null
+    const last = this.samples[this.samples.length - 1]
+    const before = last && this.samples.findLastIndex(s => s.at <= last.at - leastMillis)
+    if (!last || before === undefined || before < 0) return null
+    const span = this.samples.slice(before)
+    const first = span[0]!
+    return rates(span).some(r => r.value === null) ? null : (1000 * (last.total - first.total)) / (last.at - first.at)
   }
 }

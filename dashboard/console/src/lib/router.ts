@@ -47,6 +47,10 @@ export const route = store<Route>(parseRoute(here()))
 let lastNamespace = 'default'
 export const namespaceOf = (r: Route) => r.ns || lastNamespace
 
+/** Whether the address names no place, so that no namespace was chosen. */
+export const unchosen = store(false)
+const nameless = (hash: string) => cut(hash.replace(/^#?\/?/, ''), '?')[0] === ''
+
 function moveTo(r: Route) {
   if (r.ns) lastNamespace = r.ns
   route.set(r)
@@ -54,7 +58,10 @@ function moveTo(r: Route) {
 
 /** Follows the address from now on. */
 export function startRouter() {
-  const moved = () => moveTo(parseRoute(here()))
+  const moved = () => {
+    unchosen.set(nameless(here()))
+    moveTo(parseRoute(here()))
+  }
   addEventListener('hashchange', moved)
   addEventListener('popstate', moved)
   moved()
@@ -77,6 +84,7 @@ export function view(change: Record<string, string>) {
 export function replace(to: string) {
   if (to === here()) return
   history.replaceState(history.state, '', to)
+  if (nameless(to)) unchosen.set(true)
   moveTo(parseRoute(to))
 }
 

@@ -1,6 +1,10 @@
 import { count } from '../lib/format'
 
 export const kv = {
+  ttl: 'TTL',
+  ttlHint: 'Time until the key expires',
+  age: 'Age',
+  ageHint: 'Time since the last write',
   lsnHint: 'Log position of the last write',
   filter: 'Keys that begin with…',
   groupBy: 'Group by',
@@ -8,6 +12,9 @@ export const kv = {
   mostLoaded: (n: number) => `${count(n)} keys loaded. Enter a longer prefix to see the rest.`,
   willDelete: 'Deletes key {key} of namespace {ns} and its value of {size}.',
   conflict: (theirs: number, mine: number) => `The key has changed: it is at version ${theirs}, and your edit is based on version ${mine}.`,
+  exists: (key: string) => `Key ${key} already exists.`,
+  changedMeanwhile: 'The key has changed since you opened it.',
+  goneMeanwhile: 'The key has been deleted since you opened it.',
   theirs: (version: number) => `Current value (version ${version})`,
   keepMine: (version: number) => `Keep mine, replacing version ${version}`,
   versionOf: (n: number) => `Version ${count(n)}`,

@@ -2,6 +2,7 @@ import { count, plural } from '../lib/format'
 
 export const overview = {
   role: (role: string) => `role ${role}`,
+  cluster: 'Cluster',
   commandsPerSecond: 'Commands per second',
   lately: 'over the last 10 s',
   sinceStart: 'since the start',
@@ -20,7 +21,6 @@ export const overview = {
   receivedLabel: (peak: string) => `Received per second over five minutes, peak ${peak}`,
   sentLabel: (peak: string) => `Sent per second over five minutes, peak ${peak}`,
   namespace: (ns: string) => `Namespace ${ns}`,
-  noNamespace: 'This namespace does not exist yet. The first write creates it.',
   noLeader: 'no leader',
   behind: (n: number) => `${count(n)} behind`,
   shard: 'Shard',

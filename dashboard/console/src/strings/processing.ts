@@ -8,6 +8,7 @@ export const processing = {
   recordsIn: 'Records in',
   recordsOut: 'Records out',
   watermarkLag: 'Watermark lag',
+  caughtUp: 'caught up',
   tickMore: (latencyLastMs: string, latencyMaxMs: string) => `last ${latencyLastMs}, max ${latencyMaxMs}`,
   lastRead: 'Last read',
   lost: (late: string, dropped: string) => `${late} late, ${dropped} dropped`,

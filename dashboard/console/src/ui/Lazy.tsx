@@ -4,25 +4,23 @@ import type { ComponentProps } from 'preact'
 import type GraphType from './Graph'
 import type EditorType from './Editor'
 import type ChartType from './Chart'
-import { strings } from '../strings'
 import { Boundary } from './Panel'
+import { Skeleton } from './Skeleton'
 
 const LazyGraph = lazy(() => import('./Graph'))
 const LazyChart = lazy(() => import('./Chart'))
 const LazyEditor = lazy(() => import('./Editor'))
 
-const waiting = <div class="skeleton" aria-busy="true" aria-label={strings.loading} />
-
 export const Graph = (p: ComponentProps<typeof GraphType>) => (
   <Boundary>
-    <Suspense fallback={waiting}>
+    <Suspense fallback={<Skeleton />}>
       <LazyGraph {...p} />
     </Suspense>
   </Boundary>
 )
 export const Editor = (p: ComponentProps<typeof EditorType>) => (
   <Boundary>
-    <Suspense fallback={waiting}>
+    <Suspense fallback={<Skeleton />}>
       <LazyEditor {...p} />
     </Suspense>
   </Boundary>
@@ -30,7 +28,7 @@ export const Editor = (p: ComponentProps<typeof EditorType>) => (
 
 export const Chart = (p: ComponentProps<typeof ChartType>) => (
   <Boundary>
-    <Suspense fallback={waiting}>
+    <Suspense fallback={<Skeleton />}>
       <LazyChart {...p} />
     </Suspense>
   </Boundary>

@@ -4,6 +4,7 @@ import type { Answer, ApiError } from '../api/client'
 import type { Read } from '../api/hooks'
 import { ago } from '../lib/format'
 import { strings } from '../strings'
+import { Skeleton } from './Skeleton'
 
 /** A crash of one panel leaves the others alone. */
 export class Boundary extends Component<{ children: ComponentChildren; what?: string }, { error: Error | null }> {
@@ -42,6 +43,12 @@ export function useNow(every = 1000): number {
 /** How a read stands, for what is drawn of it. */
 export type Condition = 'loading' | 'forbidden' | 'gone' | 'error' | 'stale' | 'refreshing' | 'fresh'
 
+/** Whether the node does not answer, so that nothing is known about the present state of what was read. */
+export const lost = (q: { error: ApiError | null }): boolean => !!q.error && (q.error.status === 0 || q.error.status >= 500)
+
+/** Whether a thing does not exist: its screen then shows the one message of that and nothing else of it. */
+export const absent = (q: { data?: unknown; error: ApiError | null }): boolean => q.data === undefined && q.error?.status === 404
+
 const missed = 3
 
 export function conditionOf(q: { data?: unknown; error: ApiError | null; isFetching: boolean; dataUpdatedAt: number; every: number }, now: number): Condition {
@@ -64,7 +71,7 @@ interface QueryProps<T> {
 export function Query<T>({ q, children, empty, whenEmpty, missing }: QueryProps<T>) {
   const now = useNow()
   const condition = conditionOf(q, now)
-  if (condition === 'loading') return <div class="skeleton" aria-busy="true" aria-label={strings.loading} />
+  if (condition === 'loading') return <Skeleton />
   if (condition === 'error' && q.error?.status === 404 && missing) return <>{missing}</>
   if (condition === 'error' || condition === 'forbidden') return <Failed error={q.error!} retry={() => void q.refetch()} />
   const answer = q.data!

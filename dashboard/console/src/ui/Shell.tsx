@@ -5,18 +5,21 @@ import { useEffect, useState } from 'preact/hooks'
 import { call } from '../api/client'
 import { refreshNow, setMode, useMode, useRead } from '../api/hooks'
 import { useSessionEnd } from '../api/me'
+import { useNamespaces } from '../api/namespaces'
 import { asking, authEnabled, signOut, token } from '../api/session'
 import { copy } from '../lib/clipboard'
 import { useKeys, type KeyMap } from '../lib/keys'
 import { cadence, shortcuts, theme, zone, type Cadence } from '../lib/prefs'
-import { formatRoute, go, link, namespaceOf, useRoute, view } from '../lib/router'
+import { busiest } from '../lib/namespaces'
+import { formatRoute, go, link, namespaceOf, replace, unchosen, useRoute, view } from '../lib/router'
 import { useStore } from '../lib/store'
 import { strings } from '../strings'
 import { frozenLink } from '../lib/freeze'
 import { Icon, type IconName } from './Icon'
 import { Help } from './Help'
 import { Palette } from './Palette'
-import { Boundary } from './Panel'
+import { Boundary, lost } from './Panel'
+import { Skeleton } from './Skeleton'
 import { State } from './State'
 import { Unled, unled, useShards } from './Unled'
 import { Toasts, toast } from './toasts'
@@ -178,7 +181,7 @@ function Page({ name }: { name: string }) {
   }
   return (
     <Boundary key={name}>
-      <Suspense fallback={<div class="skeleton" aria-busy="true" aria-label={strings.loading} />}>
+      <Suspense fallback={<Skeleton />}>
         <Screen />
       </Suspense>
     </Boundary>
@@ -237,7 +240,14 @@ function Header({ menu, search, help }: { menu: () => void; search: () => void; 
 
 function Namespaces() {
   const route = useRoute()
-  const q = useRead('GET /api/v1/namespaces', {}, 15_000)
+  const q = useNamespaces()
+  const busy = useStore(unchosen) && q.data ? busiest(q.data.data) : ''
+  useEffect(() => {
+    if (busy && route.ns === 'default' && route.screen === 'overview') {
+      unchosen.set(false)
+      replace(formatRoute({ ...route, ns: busy }))
+    }
+  }, [busy, route])
   const current = namespaceOf(route)
   const names = q.data?.data.map(n => n.name) ?? []
   const all = names.includes(current) ? names : [current, ...names]
@@ -313,7 +323,7 @@ function Health() {
   const q = useRead('GET /api/v1/cluster/stats', {}, 2000)
   const without = unled(useShards().data?.data ?? []).length
   useStore(shortcuts)
-  if (q.error && q.error.status === 0) return <State state="unavailable" word={say.unreachable} />
+  if (q.error && lost(q)) return <State state="unavailable" word={say.unreachable} />
   const s = q.data?.data
   if (!s) return null
   const bad = s.nodes.filter(n => n.status !== 'healthy')

@@ -41,17 +41,18 @@ const tones: Record<string, Tone> = {
   COMPLETED: 'idle',
   skipped: 'idle',
   stopping: 'idle',
+  unknown: 'idle',
 }
 
 export const toneOf = (state: string): Tone => tones[state] ?? 'info'
 
-/** A state: icon, word and colour. */
+/** A state: icon, word in lower case and colour. */
 export function State({ state, word }: { state: string; word?: string }) {
   const tone = toneOf(state)
   return (
     <span class={`state ${tone}`}>
       <Icon name={tone} size={12} />
-      {word ?? state.replaceAll('_', ' ')}
+      {word ?? state.replaceAll('_', ' ').toLowerCase()}
     </span>
   )
 }

@@ -9,7 +9,7 @@ import { curl, floe, inNamespace } from '../../lib/snippets'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Inspector } from '../../ui/Inspector'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { absent, Empty, NoMatch, Panel, Query } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Sentence } from '../../ui/Sentence'
 import { Snippet } from '../../ui/Snippet'
@@ -142,76 +142,80 @@ export function ActionDetail({ name }: { name: string }) {
           </div>
         )}
       </Query>
-      <div class="tools">
-        <Tabs
-          label={words.parts}
-          value={tab}
-          options={
-            [
-              ['runs', words.runs],
-              ['workers', say.workersTab(count(d?.worker_count))],
-            ] as const
-          }
-          change={t => view({ tab: t === 'runs' ? '' : t, run: '' })}
-        />
-        {tab === 'runs' && <Choice label={words.status} value={status} options={states} change={v => view({ status: v, run: '' })} />}
-      </div>
-      <div class="split">
-        <Panel fill flush label={tab === 'runs' ? words.runs : words.workers}>
-          {tab === 'runs' ? (
-            <Query
-              q={runs}
-              empty={r => r.length === 0}
-              whenEmpty={
-                status ? (
-                  <NoMatch filter={status} clear={() => view({ status: '' })} />
-                ) : (
-                  <Empty title={say.noRuns}>
-                    <Snippet command={floe(['action', 'invoke'], inNamespace(ns), [name, '{}'])} />
-                  </Empty>
-                )
+      {!absent(q) && (
+        <>
+          <div class="tools">
+            <Tabs
+              label={words.parts}
+              value={tab}
+              options={
+                [
+                  ['runs', words.runs],
+                  ['workers', say.workersTab(count(d?.worker_count))],
+                ] as const
               }
-            >
-              {(r, answer) => (
-                <VirtualRows
-                  label={words.runs}
-                  rows={r}
-                  columns={columns}
-                  keyOf={x => x.run_id}
-                  selected={open || undefined}
-                  open={x => view({ run: x.run_id })}
-                  total={answer.next && !status ? d?.runs.total : undefined}
-                />
+              change={t => view({ tab: t === 'runs' ? '' : t, run: '' })}
+            />
+            {tab === 'runs' && <Choice label={words.status} value={status} options={states} change={v => view({ status: v, run: '' })} />}
+          </div>
+          <div class="split">
+            <Panel fill flush label={tab === 'runs' ? words.runs : words.workers}>
+              {tab === 'runs' ? (
+                <Query
+                  q={runs}
+                  empty={r => r.length === 0}
+                  whenEmpty={
+                    status ? (
+                      <NoMatch filter={status} clear={() => view({ status: '' })} />
+                    ) : (
+                      <Empty title={say.noRuns}>
+                        <Snippet command={floe(['action', 'invoke'], inNamespace(ns), [name, '{}'])} />
+                      </Empty>
+                    )
+                  }
+                >
+                  {(r, answer) => (
+                    <VirtualRows
+                      label={words.runs}
+                      rows={r}
+                      columns={columns}
+                      keyOf={x => x.run_id}
+                      selected={open || undefined}
+                      open={x => view({ run: x.run_id })}
+                      total={answer.next && !status ? d?.runs.total : undefined}
+                    />
+                  )}
+                </Query>
+              ) : (
+                <Query
+                  q={q}
+                  empty={x => x.workers.length === 0}
+                  whenEmpty={
+                    <Empty title={say.noWorkers}>
+                      <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, [name])} />
+                    </Empty>
+                  }
+                >
+                  {x => (
+                    <VirtualRows
+                      label={words.workers}
+                      rows={x.workers}
+                      columns={workerColumns}
+                      keyOf={w => w.worker_id}
+                      href={w => link('workers', [w.worker_id])}
+                    />
+                  )}
+                </Query>
               )}
-            </Query>
-          ) : (
-            <Query
-              q={q}
-              empty={x => x.workers.length === 0}
-              whenEmpty={
-                <Empty title={say.noWorkers}>
-                  <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, [name])} />
-                </Empty>
-              }
-            >
-              {x => (
-                <VirtualRows
-                  label={words.workers}
-                  rows={x.workers}
-                  columns={workerColumns}
-                  keyOf={w => w.worker_id}
-                  href={w => link('workers', [w.worker_id])}
-                />
-              )}
-            </Query>
-          )}
-        </Panel>
-        {open && tab === 'runs' && (
-          <Inspector title={open} close={() => view({ run: '' })} tools={selected && <RunTools run={selected} name={name} ns={ns} />}>
-            {selected ? <RunFacts run={selected} ns={ns} /> : <Empty title={say.runNotListed} />}
-          </Inspector>
-        )}
-      </div>
+            </Panel>
+            {open && tab === 'runs' && (
+              <Inspector title={open} close={() => view({ run: '' })} tools={selected && <RunTools run={selected} name={name} ns={ns} />}>
+                {selected ? <RunFacts run={selected} ns={ns} /> : <Empty title={say.runNotListed} />}
+              </Inspector>
+            )}
+          </div>
+        </>
+      )}
       {invoking && <Invoke ns={ns} name={name} close={() => setInvoking(false)} opened={run => go(link('actions', [name], { run }, ns))} />}
     </div>
   )

@@ -6,7 +6,8 @@ import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
 import { Dialog } from '../../ui/Dialog'
 import { Field, FilterBox } from '../../ui/Field'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
@@ -111,9 +112,9 @@ function List() {
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={say.empty(ns)}>
+            <NoneIn ns={ns} title={say.empty(ns)}>
               <Snippet command={floe(['action', 'register'], inNamespace(ns), ['greet'])} />
-            </Empty>
+            </NoneIn>
           }
         >
           {() =>

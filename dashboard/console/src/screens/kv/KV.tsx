@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { call, type ApiError } from '../../api/client'
+import { call, serverNow, type Answer, type ApiError } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
@@ -10,8 +10,10 @@ import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { FilterBox } from '../../ui/Field'
+import { NoneIn } from '../../ui/NoneIn'
 import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
+import { Ago, Left } from '../../ui/Time'
 import { KeyInspector } from './KeyInspector'
 import { WriteKey } from './WriteKey'
 import { strings } from '../../strings'
@@ -19,7 +21,19 @@ import { kv as say } from '../../strings/kv'
 
 const words = strings.words
 
-type Item = Routes['GET /api/v1/kv/namespaces/:namespace/keys']['keys'][number]
+const route = 'GET /api/v1/console/kv/namespaces/:namespace/keys'
+/** A key, with the time until which it lives: null if it does not expire. */
+type Item = Routes[typeof route]['keys'][number] & { until: number | null }
+
+interface Page {
+  keys: Item[]
+  cursor: string
+}
+
+const pageOf = ({ data, at }: Answer<Routes[typeof route]>): Page => ({
+  cursor: data.cursor,
+  keys: data.keys.map(k => ({ ...k, until: k.ttl_ms === null ? null : at - Date.now() + serverNow() + k.ttl_ms })),
+})
 
 const pageSize = 500
 const mostLoaded = 10_000
@@ -46,8 +60,8 @@ function grouped(items: readonly Item[], prefix: string, separator: string): Row
 }
 
 /** Pages behind the first one, as far as the list was scrolled. */
-function usePages(ns: string, prefix: string, first: Routes['GET /api/v1/kv/namespaces/:namespace/keys'] | undefined) {
-  const [more, setMore] = useState<{ keys: Item[]; cursor: string; start: string } | null>(null)
+function usePages(ns: string, prefix: string, first: Page | undefined) {
+  const [more, setMore] = useState<Page | null>(null)
   const [problem, setProblem] = useState<ApiError | null>(null)
   const busy = useRef(false)
   useEffect(() => {
@@ -66,8 +80,8 @@ function usePages(ns: string, prefix: string, first: Routes['GET /api/v1/kv/name
     if (busy.current || cursor === '' || keys.length >= mostLoaded) return
     busy.current = true
     try {
-      const { data } = await call('GET /api/v1/kv/namespaces/:namespace/keys', { namespace: ns, prefix, limit: pageSize, cursor })
-      setMore(now => ({ keys: [...(now?.keys ?? first?.keys ?? []), ...data.keys], cursor: data.cursor, start: prefix }))
+      const next = pageOf(await call(route, { namespace: ns, prefix, limit: pageSize, cursor }))
+      setMore(now => ({ keys: [...(now?.keys ?? first?.keys ?? []), ...next.keys], cursor: next.cursor }))
       setProblem(null)
     } catch (e) {
       setProblem(e as ApiError)
@@ -93,9 +107,10 @@ export default function KV() {
     }, 150)
     return () => clearTimeout(timer)
   }, [typed])
-  const q = useRead('GET /api/v1/kv/namespaces/:namespace/keys', { namespace: ns, prefix, limit: pageSize }, 10_000, { keep: true })
-  const pages = usePages(ns, prefix, q.isPlaceholderData ? undefined : q.data?.data)
-  const keys = q.isPlaceholderData ? (q.data?.data.keys ?? []) : pages.keys
+  const q = useRead(route, { namespace: ns, prefix, limit: pageSize }, 10_000, { keep: true })
+  const page = useMemo(() => q.data && pageOf(q.data), [q.data])
+  const pages = usePages(ns, prefix, q.isPlaceholderData ? undefined : page)
+  const keys = q.isPlaceholderData ? (page?.keys ?? []) : pages.keys
   const rows = useMemo(() => grouped(keys, prefix, separator), [keys, prefix, separator])
   useKeys(readOnly ? {} : { n: () => setWriting(true) })
   const keep = { prefix, group: separator }
@@ -103,7 +118,7 @@ export default function KV() {
     {
       key: 'key',
       title: words.key,
-      width: 'minmax(140px, 1fr)',
+      width: 'minmax(140px, 2fr)',
       cell: r => (
         <span class="mono">
           {r.key}
@@ -111,6 +126,33 @@ export default function KV() {
         </span>
       ),
       sort: r => r.key,
+    },
+    {
+      key: 'preview',
+      title: words.value,
+      width: 'minmax(120px, 3fr)',
+      spare: 1,
+      cell: r => <span class="mono dim">{r.item?.preview ?? ''}</span>,
+    },
+    {
+      key: 'ttl',
+      title: say.ttl,
+      width: '70px',
+      num: true,
+      spare: 2,
+      cell: r => r.item && <Left until={r.item.until} />,
+      sort: r => r.item?.until ?? Infinity,
+      hint: say.ttlHint,
+    },
+    {
+      key: 'age',
+      title: say.age,
+      width: '80px',
+      num: true,
+      spare: 3,
+      cell: r => r.item && <Ago at={r.item.updated_at} />,
+      sort: r => -(r.item?.updated_at ?? 0),
+      hint: say.ageHint,
     },
     {
       key: 'size',
@@ -125,12 +167,18 @@ export default function KV() {
       title: 'LSN',
       width: '90px',
       num: true,
+      spare: 4,
       cell: r => (r.item ? count(r.item.version) : ''),
       sort: r => r.item?.version ?? 0,
       hint: say.lsnHint,
     },
   ]
-  const first = floe(['kv', 'set'], inNamespace(ns), ['greeting', 'hello'])
+  const example = (
+    <Snippet
+      command={floe(['kv', 'set'], inNamespace(ns), ['greeting', 'hello'])}
+      call={curl('PUT', `/kv/namespaces/${encodeURIComponent(ns)}/keys/greeting`, {}, '{"value":"hello"}')}
+    />
+  )
   return (
     <div class="page fixed">
       <div class="head">
@@ -156,14 +204,15 @@ export default function KV() {
         <Panel fill flush label={words.keys}>
           <Query
             q={q}
+            missing={<Empty title={strings.noNamespace(ns)}>{example}</Empty>}
             empty={d => d.keys.length === 0}
             whenEmpty={
               prefix ? (
                 <NoMatch filter={prefix} clear={() => view({ prefix: '' })} />
               ) : (
-                <Empty title={say.empty(ns)}>
-                  <Snippet command={first} call={curl('PUT', `/kv/namespaces/${encodeURIComponent(ns)}/keys/greeting`, {}, '{"value":"hello"}')} />
-                </Empty>
+                <NoneIn ns={ns} title={say.empty(ns)}>
+                  {example}
+                </NoneIn>
               )
             }
           >

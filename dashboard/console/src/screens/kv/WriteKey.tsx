@@ -36,6 +36,13 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
   const text = JSON.stringify(body)
   const query: Record<string, string> = detail ? { if_version: String(base) } : {}
   const wrong = key === '' || key === '.' || key === '..' || badTTL
+  // A conflict is told in the words of this dialog: it knows both versions.
+  const problem = (() => {
+    if (detail && write.error?.status === 404) return say.goneMeanwhile
+    if (write.error?.status !== 409) return write.error?.message
+    if (!detail) return say.exists(String(write.variables?.args['key']))
+    return theirs ? '' : say.changedMeanwhile
+  })()
   const submit = () => {
     if (wrong || write.isPending) return
     write.mutate(
@@ -109,9 +116,9 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
           <input type="checkbox" checked={nx} onChange={e => setNX(e.currentTarget.checked)} /> {say.onlyNew}
         </label>
       )}
-      {write.error && (
+      {problem && (
         <p class="crit" role="alert">
-          {write.error.message}
+          {problem}
         </p>
       )}
       {theirs && (

@@ -17,7 +17,7 @@ export default function Login() {
   useEffect(() => {
     if (!signedIn) return
     client.clear()
-    replace(next.startsWith('#/') && !next.startsWith('#/login') ? next : '#/default/overview')
+    replace(next.startsWith('#/') && !next.startsWith('#/login') ? next : '#/')
   }, [signedIn])
   return (
     <main class="login">

@@ -1,10 +1,11 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
 import { useMe } from '../../api/me'
+import { useMissing, useNamespaces } from '../../api/namespaces'
 import { bytes, count, duration, rate, short } from '../../lib/format'
 import { Meter, rates } from '../../lib/rate'
 import { link, useRoute } from '../../lib/router'
-import { Panel, Query } from '../../ui/Panel'
+import { lost, Panel, Query } from '../../ui/Panel'
 import { Spark } from '../../ui/Spark'
 import { State } from '../../ui/State'
 import { Table } from '../../ui/Table'
@@ -45,11 +46,15 @@ function useRates(kept: readonly number[] | undefined, total: number | undefined
   return { values, now: meter.now(), peak: Math.max(0, ...values.map(v => v ?? 0)) }
 }
 
+/** Marks the figures of the whole node, which stand beside those of one namespace. */
+const everywhere = <span class="tag">{strings.allNamespaces}</span>
+
 export default function Overview() {
   const { ns } = useRoute()
   const stats = useRead('GET /api/v1/cluster/stats', {}, 2000)
   const metrics = useRead('GET /api/v1/metrics', {}, 5000)
-  const namespaces = useRead('GET /api/v1/namespaces', {}, 15_000)
+  const namespaces = useNamespaces()
+  const missing = useMissing(ns)
   const s = stats.data?.data
   const kept = useRead('GET /api/v1/console/rates', {}, 2000).data?.data
   const commands = useRates(kept?.commands, s?.commands_total, stats.data?.at ?? 0)
@@ -62,26 +67,31 @@ export default function Overview() {
         <h1 tabIndex={-1}>{words.overview}</h1>
         <span class="dim">{me.role === 'admin' ? '' : say.role(me.role)}</span>
       </div>
-      <Query q={stats}>
-        {s => (
-          <div class="stats" data-test="cluster">
-            <Stat label={say.commandsPerSecond} value={count(s.rps)} more={say.lately} />
-            <Stat label={words.commands} value={short(s.commands_total)} title={count(s.commands_total)} more={say.sinceStart} />
-            <Stat label={words.connections} value={count(s.active_connections)} />
-            <Stat label={say.waitingReads} value={count(s.subscriptions)} more={say.readsHint} />
-            <Stat label={words.shards} value={count(s.num_shards)} />
-            <Stat label={words.uptime} value={uptime(metrics.data?.data.server.uptime_seconds, s.uptime)} more={strings.version(s.version)} />
-          </div>
-        )}
-      </Query>
-      <Problems ns={ns} />
+      <Panel title={say.cluster} tools={everywhere} flush>
+        <Query q={stats}>
+          {s => (
+            <div class="stats" style={{ border: 0, borderRadius: 0 }} data-test="cluster">
+              <Stat label={say.commandsPerSecond} value={count(s.rps)} more={say.lately} />
+              <Stat label={words.commands} value={short(s.commands_total)} title={count(s.commands_total)} more={say.sinceStart} />
+              <Stat label={words.connections} value={count(s.active_connections)} />
+              <Stat label={say.waitingReads} value={count(s.subscriptions)} more={say.readsHint} />
+              <Stat label={words.shards} value={count(s.num_shards)} />
+              <Stat label={words.uptime} value={uptime(metrics.data?.data.server.uptime_seconds, s.uptime)} more={strings.version(s.version)} />
+            </div>
+          )}
+        </Query>
+      </Panel>
+      <Problems ns={ns} missing={missing} />
       <div class="grid-2">
         <Panel
           title={say.commandRate}
           tools={
-            <span class="push dim">
-              <Sentence of={say.rateNow} put={{ now: <b>{commands.now === null ? '–' : rate(commands.now)}</b>, peak: <b>{rate(commands.peak)}</b> }} />
-            </span>
+            <>
+              {everywhere}
+              <span class="push dim">
+                <Sentence of={say.rateNow} put={{ now: <b>{commands.now === null ? '–' : rate(commands.now)}</b>, peak: <b>{rate(commands.peak)}</b> }} />
+              </span>
+            </>
           }
         >
           {commands.values.length > 1 ? (
@@ -96,7 +106,7 @@ export default function Overview() {
             <p class="dim">{say.rateLater}</p>
           )}
         </Panel>
-        <Panel title={words.traffic}>
+        <Panel title={words.traffic} tools={everywhere}>
           <table class="plain">
             <thead>
               <tr>
@@ -133,51 +143,43 @@ export default function Overview() {
           </table>
         </Panel>
       </div>
-      <Panel
-        title={say.namespace(ns)}
-        tools={
-          metrics.data && <span class="push dim">{say.everywhere(metrics.data.data.streams, metrics.data.data.queues, metrics.data.data.kv_namespaces)}</span>
-        }
-        flush
-      >
-        <Query q={namespaces}>
-          {all => {
-            const n = all.find(x => x.name === ns)
-            if (!n) return <p class="blank">{say.noNamespace}</p>
-            return (
-              <div class="stats" style={{ border: 0, borderRadius: 0 }} data-test="namespace">
-                <Stat label={words.keys} value={short(n.kv_count)} href={link('kv')} />
-                <Stat label={words.streams} value={short(n.stream_count)} href={link('streams')} />
-                <Stat label={words.queues} value={short(n.queue_count)} href={link('queues')} />
-                <Stat label={words.actions} value={short(n.action_count)} href={link('actions')} />
-                <Stat label={words.workflows} value={short(n.workflow_count)} href={link('workflows')} />
-                <Stat label={words.jobs} value={short(n.processing_count)} href={link('processing')} />
-              </div>
-            )
-          }}
-        </Query>
-      </Panel>
+      {!missing && (
+        <Panel
+          title={say.namespace(ns)}
+          tools={
+            metrics.data && <span class="push dim">{say.everywhere(metrics.data.data.streams, metrics.data.data.queues, metrics.data.data.kv_namespaces)}</span>
+          }
+          flush
+        >
+          <Query q={namespaces}>
+            {all => {
+              const n = all.find(x => x.name === ns)
+              if (!n) return null
+              return (
+                <div class="stats" style={{ border: 0, borderRadius: 0 }} data-test="namespace">
+                  <Stat label={words.keys} value={short(n.kv_count)} href={link('kv')} />
+                  <Stat label={words.streams} value={short(n.stream_count)} href={link('streams')} />
+                  <Stat label={words.queues} value={short(n.queue_count)} href={link('queues')} />
+                  <Stat label={words.actions} value={short(n.action_count)} href={link('actions')} />
+                  <Stat label={words.workflows} value={short(n.workflow_count)} href={link('workflows')} />
+                  <Stat label={words.jobs} value={short(n.processing_count)} href={link('processing')} />
+                </div>
+              )
+            }}
+          </Query>
+        </Panel>
+      )}
       <div class="grid-2">
-        <Panel title={words.workflows} flush>
+        <Panel title={words.workflows} tools={everywhere} flush>
           <Query q={metrics}>
             {m => (
               <div class="stats" style={{ border: 0, borderRadius: 0 }} data-test="workflows">
-                <Stat label={say.activeRuns} value={short(m.workflows.active_runs)} href={link('workflows', [], { tab: 'runs' })} />
+                <Stat label={say.activeRuns} value={short(m.workflows.active_runs)} />
                 <Stat label={words.started} value={short(m.workflows.started_total)} />
-                <Stat label={words.completed} value={short(m.workflows.completed_total)} href={link('workflows', [], { tab: 'runs', status: 'completed' })} />
-                <Stat
-                  label={words.failed}
-                  value={short(m.workflows.failed_total)}
-                  tone={m.workflows.failed_total > 0 ? 'crit' : ''}
-                  href={link('workflows', [], { tab: 'runs', status: 'failed' })}
-                />
-                <Stat
-                  label={words.timedOut}
-                  value={short(m.workflows.timed_out_total)}
-                  tone={m.workflows.timed_out_total > 0 ? 'warn' : ''}
-                  href={link('workflows', [], { tab: 'runs', status: 'timed_out' })}
-                />
-                <Stat label={words.cancelled} value={short(m.workflows.cancelled_total)} href={link('workflows', [], { tab: 'runs', status: 'cancelled' })} />
+                <Stat label={words.completed} value={short(m.workflows.completed_total)} />
+                <Stat label={words.failed} value={short(m.workflows.failed_total)} tone={m.workflows.failed_total > 0 ? 'crit' : ''} />
+                <Stat label={words.timedOut} value={short(m.workflows.timed_out_total)} tone={m.workflows.timed_out_total > 0 ? 'warn' : ''} />
+                <Stat label={words.cancelled} value={short(m.workflows.cancelled_total)} />
                 <Stat label={words.steps} value={short(m.workflows.steps_executed_total)} />
                 <Stat label={words.signals} value={short(m.workflows.signals_delivered_total)} />
                 <Stat label={words.timers} value={short(m.workflows.timers_fired_total)} />
@@ -197,7 +199,7 @@ export default function Overview() {
                       <tr key={n.id}>
                         <td class="mono">{n.id}</td>
                         <td>
-                          <State state={n.status} />
+                          <State state={lost(stats) ? 'unknown' : n.status} />
                         </td>
                         <td>{n.role}</td>
                       </tr>
@@ -233,7 +235,9 @@ function Shards() {
                   <tr key={s.id}>
                     <td class="mono">{s.id}</td>
                     <td>
-                      {s.leader === 0 ? (
+                      {lost(q) ? (
+                        <State state="unknown" />
+                      ) : s.leader === 0 ? (
                         <State state="unavailable" word={say.noLeader} />
                       ) : s.behind > muchBehind ? (
                         <State state="lagging" word={say.behind(s.behind)} />

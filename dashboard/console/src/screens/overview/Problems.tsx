@@ -4,7 +4,7 @@ import type { Problems as List } from '../../api/routes'
 import { link } from '../../lib/router'
 import { strings } from '../../strings'
 import { Icon } from '../../ui/Icon'
-import { Panel, Query } from '../../ui/Panel'
+import { lost, Panel, Query } from '../../ui/Panel'
 
 type Problem = List['problems'][number]
 
@@ -36,11 +36,11 @@ function reasons(missing: List['partial']): string {
 }
 
 /** Problems in a namespace: what an operator on call reads first. */
-export function Problems({ ns }: { ns: string }) {
+export function Problems({ ns, missing }: { ns: string; missing: boolean }) {
   const q = useRead('GET /api/v1/console/problems', { namespace: ns }, 5000, { keep: true })
   const n = q.data?.data.problems.length ?? 0
   return (
-    <Panel title={strings.attention} tools={q.data && <span class={n > 0 ? 'tag crit' : 'tag'}>{n}</span>} flush>
+    <Panel title={strings.attention} tools={q.data && !lost(q) && <span class={n > 0 ? 'tag crit' : 'tag'}>{n}</span>} flush>
       <Query q={q}>
         {d => (
           <>
@@ -49,7 +49,9 @@ export function Problems({ ns }: { ns: string }) {
                 {strings.partial(reasons(d.partial))}
               </div>
             )}
-            {d.problems.length === 0 ? (
+            {d.problems.length === 0 && (missing || lost(q)) ? (
+              <p class="blank dim">{lost(q) ? strings.unsure(ns) : strings.noNamespace(ns)}</p>
+            ) : d.problems.length === 0 ? (
               <p class="blank ok">
                 <span class="row">
                   <Icon name="ok" size={14} /> {strings.calm(ns)}

@@ -10,7 +10,7 @@ import { processing as say } from '../../strings/processing'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Editor, Graph } from '../../ui/Lazy'
-import { Empty, Panel, Query } from '../../ui/Panel'
+import { absent, Empty, Panel, Query } from '../../ui/Panel'
 import { CopyButton, Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Moment } from '../../ui/Time'
@@ -42,7 +42,7 @@ export function notesOf(g: { nodes: readonly GraphNode[]; edges: readonly GraphE
 export function JobDetail({ id }: { id: string }) {
   const { ns, query } = useRoute()
   const tab = (['definition', 'savepoints'].includes(query['tab'] ?? '') ? query['tab'] : 'graph') as 'graph' | 'definition' | 'savepoints'
-  const q = useRead('GET /api/v1/processing/jobs/:id', { id, namespace: ns }, 2000)
+  const q = useRead('GET /api/v1/processing/jobs/:id', { id, namespace: ns, fields: 'all' }, 2000)
   const d = q.data?.data
   const graph = useGraph('processing', d?.yaml)
   const readOnly = useReadOnly()
@@ -134,18 +134,20 @@ export function JobDetail({ id }: { id: string }) {
           </>
         )}
       </Query>
-      <Tabs
-        label={words.parts}
-        value={tab}
-        options={
-          [
-            ['graph', words.graph],
-            ['definition', words.definition],
-            ['savepoints', say.savepointsTab(count(d?.savepoints.length))],
-          ] as const
-        }
-        change={t => view({ tab: t === 'graph' ? '' : t, node: '' })}
-      />
+      {!absent(q) && (
+        <Tabs
+          label={words.parts}
+          value={tab}
+          options={
+            [
+              ['graph', words.graph],
+              ['definition', words.definition],
+              ['savepoints', say.savepointsTab(count(d?.savepoints.length))],
+            ] as const
+          }
+          change={t => view({ tab: t === 'graph' ? '' : t, node: '' })}
+        />
+      )}
       {d && tab === 'graph' && (
         <Panel label={words.graph}>
           <Query q={graph}>

@@ -7,7 +7,8 @@ import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { FilterBox } from '../../ui/Field'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Filled } from '../../ui/Table'
@@ -32,8 +33,14 @@ export function Saturation({ job }: { job: Job }) {
   )
 }
 
+const idleMillis = 1000
+
+/** Whether a job has read everything and has had nothing to do since: its watermark stands still, so its lag says nothing. */
+const caughtUp = ({ metrics: m }: Job) => m.running && m.records_behind === 0 && m.idle_ms >= idleMillis
+
 /** A job that has seen no record has no watermark. */
-export const lagOf = (job: Job) => (!job.metrics.running || job.metrics.watermark_ms <= 0 ? '–' : duration(job.metrics.watermark_lag_ms))
+export const lagOf = (job: Job) =>
+  !job.metrics.running || job.metrics.watermark_ms <= 0 ? '–' : caughtUp(job) ? say.caughtUp : duration(job.metrics.watermark_lag_ms)
 
 export default function Processing() {
   const { id } = useRoute()
@@ -42,7 +49,7 @@ export default function Processing() {
 
 function List() {
   const { ns, query } = useRoute()
-  const q = useRead('GET /api/v1/processing/jobs', { namespace: ns }, 2000)
+  const q = useRead('GET /api/v1/processing/jobs', { namespace: ns, fields: 'all' }, 2000)
   const readOnly = useReadOnly()
   const [submitting, setSubmitting] = useState(false)
   const filter = query['filter'] ?? ''
@@ -64,7 +71,7 @@ function List() {
       sort: j => j.metrics.throughput_per_sec,
       hint: say.rateHint,
     },
-    { key: 'lag', title: words.lag, width: '70px', num: true, cell: lagOf, sort: j => j.metrics.watermark_lag_ms, hint: say.lagHint },
+    { key: 'lag', title: words.lag, width: '84px', num: true, cell: lagOf, sort: j => (caughtUp(j) ? 0 : j.metrics.watermark_lag_ms), hint: say.lagHint },
     {
       key: 'latency',
       title: words.tick,
@@ -100,12 +107,12 @@ function List() {
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={say.empty(ns)}>
+            <NoneIn ns={ns} title={say.empty(ns)}>
               <Snippet
                 command={floe(['processing', 'submit'], { ...inNamespace(ns), f: 'pipeline.yaml' })}
                 call={curl('GET', '/processing/jobs', { namespace: ns })}
               />
-            </Empty>
+            </NoneIn>
           }
         >
           {() =>

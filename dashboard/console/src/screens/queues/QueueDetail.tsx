@@ -13,7 +13,7 @@ import { queues as say } from '../../strings/queues'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Inspector } from '../../ui/Inspector'
-import { Empty, Panel, Query } from '../../ui/Panel'
+import { absent, Empty, Panel, Query } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
@@ -43,7 +43,7 @@ export function QueueDetail({ name }: { name: string }) {
   const tab = (['leased', 'dlq'].includes(query['state'] ?? '') ? query['state'] : 'ready') as Tab
   const seq = query['seq'] ?? ''
   const args = { name, namespace: ns }
-  const q = useRead('GET /api/v1/queues/:name', args, 2000)
+  const q = useRead('GET /api/v1/queues/:name', args, 2000, { rates: true })
   const list = useRead(
     tab === 'dlq' ? 'GET /api/v1/queues/:name/dlq' : 'GET /api/v1/queues/:name/messages',
     { ...args, limit: most, max_payload: preview },
@@ -62,12 +62,14 @@ export function QueueDetail({ name }: { name: string }) {
   const rows = useMemo(() => (list.data?.data ?? []).filter(m => m.state === tab || tab === 'dlq'), [list.data, tab])
   const s = q.data?.data
   const enqueued = useMeters(
+    `queue enqueued ${ns}`,
     s ? [s] : [],
     q.data?.at,
     r => r.name,
     r => r.enqueued,
   )
   const dequeued = useMeters(
+    `queue dequeued ${ns}`,
     s ? [s] : [],
     q.data?.at,
     r => r.name,
@@ -144,78 +146,80 @@ export function QueueDetail({ name }: { name: string }) {
       {s && <Composition queue={s} tall />}
       {state?.paused && <Snippet command={floe(['queue', 'resume'], inNamespace(ns), [name])} />}
       {tab === 'dlq' && state && state.reasons.length > 0 && <Reasons state={state} />}
-      <div class="split">
-        <Panel
-          fill
-          flush
-          label={words.messages}
-          tools={
-            <>
-              <Tabs
-                label={words.state}
-                value={tab}
-                options={
-                  [
+      {!absent(q) && (
+        <div class="split">
+          <Panel
+            fill
+            flush
+            label={words.messages}
+            tools={
+              <>
+                <Tabs
+                  label={words.state}
+                  value={tab}
+                  options={
                     [
-                      'ready',
-                      s && s.ready > s.available ? say.readyTabDelayed(count(s.available), count(s.ready - s.available)) : say.readyTab(count(s?.available)),
-                    ],
-                    ['leased', say.inFlightTab(count(s?.inflight))],
-                    ['dlq', say.deadTab(count(s?.dlq_count))],
-                  ] as const
-                }
-                change={t => {
-                  release()
-                  view({ state: t === 'ready' ? '' : t, seq: '' })
-                }}
-              />
-              {tab === 'dlq' && (
-                <span class="row push">
-                  {ticked.size > 0 && <span class="dim">{say.ticked(ticked.size)}</span>}
-                  <button class="btn" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('requeue')}>
-                    {say.requeueTicked}
-                  </button>
-                  <button class="btn danger" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('delete')}>
-                    {say.deleteTicked}
-                  </button>
-                </span>
-              )}
-              {tab === 'ready' && rows.length > 0 && <Priorities rows={rows} />}
-            </>
-          }
-        >
-          <Query q={list}>
-            {() =>
-              rows.length === 0 ? (
-                <Empty title={tab === 'ready' ? say.noneReady : tab === 'leased' ? say.noneInFlight : say.noneDead} />
-              ) : (
-                <VirtualRows
-                  label={say.listLabel}
-                  rows={rows}
-                  columns={columns}
-                  keyOf={m => String(m.seq)}
-                  selected={seq || undefined}
-                  total={list.data!.next !== '' ? Math.max(rows.length, shown ?? 0) : undefined}
-                  open={m => view({ seq: String(m.seq) })}
-                  {...(tab === 'dlq' ? { ticked, tick: setTicked } : {})}
+                      [
+                        'ready',
+                        s && s.ready > s.available ? say.readyTabDelayed(count(s.available), count(s.ready - s.available)) : say.readyTab(count(s?.available)),
+                      ],
+                      ['leased', say.inFlightTab(count(s?.inflight))],
+                      ['dlq', say.deadTab(count(s?.dlq_count))],
+                    ] as const
+                  }
+                  change={t => {
+                    release()
+                    view({ state: t === 'ready' ? '' : t, seq: '' })
+                  }}
                 />
-              )
+                {tab === 'dlq' && (
+                  <span class="row push">
+                    {ticked.size > 0 && <span class="dim">{say.ticked(ticked.size)}</span>}
+                    <button class="btn" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('requeue')}>
+                      {say.requeueTicked}
+                    </button>
+                    <button class="btn danger" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('delete')}>
+                      {say.deleteTicked}
+                    </button>
+                  </span>
+                )}
+                {tab === 'ready' && rows.length > 0 && <Priorities rows={rows} />}
+              </>
             }
-          </Query>
-        </Panel>
-        {seq && (
-          <MessageInspector
-            ns={ns}
-            queue={name}
-            seq={seq}
-            message={selected}
-            died={reasons.get(seq)}
-            tab={tab}
-            readOnly={readOnly}
-            close={() => view({ seq: '' })}
-          />
-        )}
-      </div>
+          >
+            <Query q={list}>
+              {() =>
+                rows.length === 0 ? (
+                  <Empty title={tab === 'ready' ? say.noneReady : tab === 'leased' ? say.noneInFlight : say.noneDead} />
+                ) : (
+                  <VirtualRows
+                    label={say.listLabel}
+                    rows={rows}
+                    columns={columns}
+                    keyOf={m => String(m.seq)}
+                    selected={seq || undefined}
+                    total={list.data!.next !== '' ? Math.max(rows.length, shown ?? 0) : undefined}
+                    open={m => view({ seq: String(m.seq) })}
+                    {...(tab === 'dlq' ? { ticked, tick: setTicked } : {})}
+                  />
+                )
+              }
+            </Query>
+          </Panel>
+          {seq && (
+            <MessageInspector
+              ns={ns}
+              queue={name}
+              seq={seq}
+              message={selected}
+              died={reasons.get(seq)}
+              tab={tab}
+              readOnly={readOnly}
+              close={() => view({ seq: '' })}
+            />
+          )}
+        </div>
+      )}
       {adding && <Enqueue ns={ns} queue={name} close={() => setAdding(false)} opened={() => go(link('queues', [name]))} />}
       {bulk && (
         <Bulk

@@ -8,7 +8,8 @@ import { rateOf, useMeters } from '../../lib/meters'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { FilterBox } from '../../ui/Field'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Enqueue } from './Enqueue'
@@ -28,19 +29,21 @@ export default function Queues() {
 
 function List() {
   const { ns, query } = useRoute()
-  const q = useRead('GET /api/v1/queues', { namespace: ns }, 2000)
+  const q = useRead('GET /api/v1/queues', { namespace: ns }, 2000, { rates: true })
   const readOnly = useReadOnly()
   const [adding, setAdding] = useState(false)
   const filter = query['filter'] ?? ''
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(r => r.name.includes(filter)), [all, filter])
   const enqueued = useMeters(
+    `queue enqueued ${ns}`,
     all,
     q.data?.at,
     r => r.name,
     r => r.enqueued,
   )
   const dequeued = useMeters(
+    `queue dequeued ${ns}`,
     all,
     q.data?.at,
     r => r.name,
@@ -92,12 +95,12 @@ function List() {
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={say.empty(ns)}>
+            <NoneIn ns={ns} title={say.empty(ns)}>
               <Snippet
                 command={floe(['queue', 'enqueue'], inNamespace(ns), ['tasks', '{"id":1}'])}
                 call={curl('POST', '/queues/tasks', { namespace: ns }, '{"id":1}')}
               />
-            </Empty>
+            </NoneIn>
           }
         >
           {() =>

@@ -72,7 +72,11 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
     const joined = follow && !from && more.length > 0 ? more : from ? join(first.data?.data ?? [], more) : (first.data?.data ?? [])
     return joined.filter(m => m.id_ms < to)
   }, [first.data, more, from, follow, to])
-  const rows = useMemo(() => (filter ? all.filter(m => m.key?.includes(filter) || m.payload.includes(filter)) : all), [all, filter])
+  // Records that keep coming are listed newest first; from a chosen time on they are read forwards.
+  const rows = useMemo(() => {
+    const found = filter ? all.filter(m => m.key?.includes(filter) || m.payload.includes(filter)) : all
+    return from ? found : [...found].reverse()
+  }, [all, filter, from])
   const load = async () => {
     if (busy.current || next === '' || all.length >= mostKept || (all[all.length - 1]?.id_ms ?? 0) >= to) return
     busy.current = true
@@ -139,7 +143,6 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
                   selected={open || undefined}
                   open={m => view({ msg: idOf(m) })}
                   atEnd={() => void load()}
-                  follow={follow && !open}
                 />
                 {problem && <div class="note crit">{problem.message}</div>}
               </>

@@ -8,7 +8,7 @@ import { niceStep, parseRange } from '../../lib/range'
 import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
 import { Segmented, Tabs } from '../../ui/Field'
-import { Boundary, Empty, Panel, Query } from '../../ui/Panel'
+import { absent, Boundary, Empty, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Tape, type Cursor } from '../../ui/Tape'
 import { Moment } from '../../ui/Time'
@@ -29,9 +29,10 @@ export const millisOf = (id: string) => Number(id.split('-')[0])
 export function StreamDetail({ name }: { name: string }) {
   const { ns, query } = useRoute()
   const tab = (['partitions', 'groups'].includes(query['tab'] ?? '') ? query['tab'] : 'messages') as 'messages' | 'partitions' | 'groups'
-  const q = useRead('GET /api/v1/streams/:name', { name, namespace: ns }, 2000)
+  const q = useRead('GET /api/v1/streams/:name', { name, namespace: ns }, 2000, { rates: true })
   const s = q.data?.data
   const ingest = useMeters(
+    `stream ingest ${ns}`,
     s ? [s] : [],
     q.data?.at,
     d => d.name,
@@ -74,27 +75,31 @@ export function StreamDetail({ name }: { name: string }) {
           </>
         )}
       </Query>
-      <div class="tools">
-        <Tabs
-          label={words.parts}
-          value={tab}
-          options={
-            [
-              ['messages', words.messages],
-              ['partitions', say.partitionsTab(count(s?.partitions.length))],
-              ['groups', say.groupsTab(count(s?.consumer_groups.length))],
-            ] as const
-          }
-          change={t => view({ tab: t === 'messages' ? '' : t, msg: '', group: '' })}
-        />
-      </div>
-      {tab === 'messages' && <Messages name={name} partitions={s?.partitions.length ?? 0} />}
-      {tab === 'partitions' && (
-        <Panel fill flush label={words.partitions}>
-          <Query q={q}>{d => <Partitions detail={d} />}</Query>
-        </Panel>
+      {!absent(q) && (
+        <>
+          <div class="tools">
+            <Tabs
+              label={words.parts}
+              value={tab}
+              options={
+                [
+                  ['messages', words.messages],
+                  ['partitions', say.partitionsTab(count(s?.partitions.length))],
+                  ['groups', say.groupsTab(count(s?.consumer_groups.length))],
+                ] as const
+              }
+              change={t => view({ tab: t === 'messages' ? '' : t, msg: '', group: '' })}
+            />
+          </div>
+          {tab === 'messages' && <Messages name={name} partitions={s?.partitions.length ?? 0} />}
+          {tab === 'partitions' && (
+            <Panel fill flush label={words.partitions}>
+              <Query q={q}>{d => <Partitions detail={d} />}</Query>
+            </Panel>
+          )}
+          {tab === 'groups' && <Groups name={name} q={q} />}
+        </>
       )}
-      {tab === 'groups' && <Groups name={name} q={q} />}
     </div>
   )
 }

@@ -6,7 +6,8 @@ import { rateOf, useMeters } from '../../lib/meters'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { FilterBox } from '../../ui/Field'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { StreamDetail } from './StreamDetail'
@@ -24,17 +25,19 @@ export default function Streams() {
 
 function List() {
   const { ns, query } = useRoute()
-  const q = useRead('GET /api/v1/streams', { namespace: ns }, 5000)
+  const q = useRead('GET /api/v1/streams', { namespace: ns }, 5000, { rates: true })
   const filter = query['filter'] ?? ''
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(s => s.name.includes(filter)), [all, filter])
   const ingest = useMeters(
+    `stream ingest ${ns}`,
     all,
     q.data?.at,
     s => s.name,
     s => s.ingest_rate,
   )
   const reads = useMeters(
+    `stream reads ${ns}`,
     all,
     q.data?.at,
     s => s.name,
@@ -70,12 +73,12 @@ function List() {
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={say.empty(ns)}>
+            <NoneIn ns={ns} title={say.empty(ns)}>
               <Snippet
                 command={floe(['stream', 'append'], inNamespace(ns), ['events', '{"type":"hello"}'])}
                 call={curl('GET', '/streams', { namespace: ns })}
               />
-            </Empty>
+            </NoneIn>
           }
         >
           {() =>

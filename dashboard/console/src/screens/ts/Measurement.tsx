@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { serverNow } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
-import { count, dateTime, duration } from '../../lib/format'
+import { count, dateTime } from '../../lib/format'
 import { useZone } from '../../lib/prefs'
 import { niceStep, parseRange, rangeCadence } from '../../lib/range'
 import { link, useRoute, view } from '../../lib/router'
@@ -76,6 +76,25 @@ export function RangePicker({ text, fallback }: { text: string; fallback: string
   )
 }
 
+/** The window of a chart: a point a pixel or so. */
+const stepOf = (r: { from: number; to: number }) => niceStep((r.to - r.from) / 700)
+
+/** A duration as FloQL takes it, in the largest unit that divides it. */
+export function inWords(ms: number): string {
+  const [unit, size] = (
+    [
+      ['d', 86_400_000],
+      ['h', 3_600_000],
+      ['m', 60_000],
+      ['s', 1000],
+    ] as const
+  ).find(([, size]) => ms % size === 0) ?? ['ms', 1]
+  return `${ms / size}${unit}`
+}
+
+/** The window that a query was answered with: while the next answer is awaited the chart is still of the one before. */
+export const windowOf = (query: string | undefined) => /window\((\w+)\)/.exec(query ?? '')?.[1] ?? ''
+
 export function Measurement({ name }: { name: string }) {
   const { ns, query } = useRoute()
   const q = useRead('GET /api/v1/timeseries/:measurement', { measurement: name, namespace: ns }, 10_000)
@@ -98,7 +117,7 @@ export function Measurement({ name }: { name: string }) {
           .map(([k, v]) => `${k}=${JSON.stringify(v)}`)
           .join(', ')}}`
       : ''
-  }[1h]${only ? ` | field(${only})` : ''} | window(1m) | group_by(*) | avg()`
+  }[${range.relative ? range.text || '1h' : `${range.from}..${range.to}`}]${only ? ` | field(${only})` : ''} | window(${inWords(stepOf(range))}) | group_by(*) | avg()`
   return (
     <div class="page">
       <div class="head">
@@ -191,8 +210,8 @@ function FieldChart({
   const names = Object.keys(tags)
   const { from, to } = range
   // One line for each series. Where there are more points than can be seen, a line shows their mean.
-  const step = niceStep((to - from) / 700)
-  const query = `${word(measurement)}${names.length > 0 ? `{${names.map(k => `${word(k)}=${JSON.stringify(tags[k])}`).join(', ')}}` : ''}[${from}..${to}] | field(${word(field.name)}) | window(${step}ms) | group_by(*) | avg()`
+  const step = stepOf(range)
+  const query = `${word(measurement)}${names.length > 0 ? `{${names.map(k => `${word(k)}=${JSON.stringify(tags[k])}`).join(', ')}}` : ''}[${from}..${to}] | field(${word(field.name)}) | window(${inWords(step)}) | group_by(*) | avg()`
   const q = useRead('POST /api/v1/timeseries/floql', { namespace: ns }, 0, {
     body: query,
     moving: range.relative ? `${query.replace(/\[\d+\.\.\d+\]/, '')} ${to - from}` : query,
@@ -206,7 +225,7 @@ function FieldChart({
       title={field.name}
       tools={
         <span class="dim">
-          {say.meanPer(field.type, duration(step))}
+          {say.meanPer(field.type, windowOf(q.data?.data.query) || inWords(step))}
           {more > 0 && say.firstSeries(mostLines, count(mostLines + more))}
         </span>
       }

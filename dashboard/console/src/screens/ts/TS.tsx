@@ -7,7 +7,8 @@ import { useKeys } from '../../lib/keys'
 import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
 import { FilterBox } from '../../ui/Field'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Ingest } from './Ingest'
@@ -56,9 +57,9 @@ function List() {
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={say.empty(ns)}>
+            <NoneIn ns={ns} title={say.empty(ns)}>
               <Snippet command={floe(['ts', 'write'], { ...inNamespace(ns), tags: 'host=web-01', value: '12.5' }, ['cpu'])} />
-            </Empty>
+            </NoneIn>
           }
         >
           {() =>

@@ -7,6 +7,7 @@ import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { FilterBox } from '../../ui/Field'
 import { Inspector } from '../../ui/Inspector'
+import { NoneIn } from '../../ui/NoneIn'
 import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Snippet } from '../../ui/Snippet'
@@ -106,9 +107,9 @@ export default function Workers() {
             q={q}
             empty={d => d.length === 0}
             whenEmpty={
-              <Empty title={say.empty(ns)}>
+              <NoneIn ns={ns} title={say.empty(ns)}>
                 <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, ['ACTION'])} />
-              </Empty>
+              </NoneIn>
             }
           >
             {() =>

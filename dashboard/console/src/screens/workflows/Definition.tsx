@@ -9,7 +9,7 @@ import { Confirm } from '../../ui/Dialog'
 import { Field, Tabs } from '../../ui/Field'
 import { InputDialog } from '../../ui/InputDialog'
 import { Editor, Graph } from '../../ui/Lazy'
-import { Empty, Panel, Query } from '../../ui/Panel'
+import { absent, Empty, Panel, Query } from '../../ui/Panel'
 import { CopyButton, Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { toast } from '../../ui/toasts'
@@ -81,20 +81,22 @@ export function Definition({ name }: { name: string }) {
           </button>
         </span>
       </div>
-      <Tabs
-        label={words.parts}
-        value={tab}
-        options={
-          [
-            ['runs', words.runs],
-            ['graph', words.graph],
-            ['definition', words.definition],
-          ] as const
-        }
-        change={t => view({ tab: t === 'runs' ? '' : t, node: '' })}
-      />
-      {tab === 'runs' && <Runs ns={ns} workflow={name} />}
-      {tab !== 'runs' && (
+      {!absent(q) && (
+        <Tabs
+          label={words.parts}
+          value={tab}
+          options={
+            [
+              ['runs', words.runs],
+              ['graph', words.graph],
+              ['definition', words.definition],
+            ] as const
+          }
+          change={t => view({ tab: t === 'runs' ? '' : t, node: '' })}
+        />
+      )}
+      {tab === 'runs' && !absent(q) && <Runs ns={ns} workflow={name} />}
+      {(tab !== 'runs' || absent(q)) && (
         <Query q={q} missing={<Empty title={say.missing(name, ns)} />}>
           {d => (
             <div class="col grow" style={{ overflow: 'auto' }}>

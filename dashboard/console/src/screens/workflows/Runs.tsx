@@ -7,7 +7,8 @@ import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
 import { workflows as say } from '../../strings/workflows'
-import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query, useNow } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Ago } from '../../ui/Time'
@@ -121,9 +122,9 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
           status ? (
             <NoMatch filter={status} clear={() => view({ status: '' })} />
           ) : (
-            <Empty title={say.noRuns}>
+            <NoneIn ns={ns} title={say.noRuns}>
               <Snippet command={floe(['workflow', 'start'], inNamespace(ns), [workflow || 'NAME', '{}'])} />
-            </Empty>
+            </NoneIn>
           )
         }
       >

@@ -5,7 +5,8 @@ import { count } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { FilterBox, Tabs } from '../../ui/Field'
-import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { NoneIn } from '../../ui/NoneIn'
+import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
@@ -86,12 +87,12 @@ function Definitions({ ns }: { ns: string }) {
         q={q}
         empty={d => d.length === 0}
         whenEmpty={
-          <Empty title={say.empty(ns)}>
+          <NoneIn ns={ns} title={say.empty(ns)}>
             <Snippet
               command={floe(['workflow', 'create'], { ...inNamespace(ns), f: 'order.yaml' })}
               call={curl('GET', '/workflow/definitions', { namespace: ns })}
             />
-          </Empty>
+          </NoneIn>
         }
       >
         {() =>

@@ -1,1 +1,0 @@
-import{N as e,P as t,nt as n}from"./index-DQUf0hKJ.js";import{i as r}from"./Field-CJuP87nu.js";import{l as i}from"./vendor-CB2S9mc3.js";var a=n.words;function o({value:n}){return i(r,{label:a.parts,value:n,options:[[`ts`,a.measurements],[`floql`,`FloQL`]],change:r=>r!==n&&e(t(r))})}export{o as t};

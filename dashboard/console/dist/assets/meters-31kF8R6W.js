@@ -1,1 +1,0 @@
-import{d as e}from"./vendor-CB2S9mc3.js";import{u as t}from"./format-CMEGLZSJ.js";import{r as n}from"./Overview-CxXJlddh.js";function r(t,r,i,a){let o=e(()=>new Map,[]);return e(()=>{if(r!==void 0)for(let e of t){let t=o.get(i(e));t||o.set(i(e),t=new n(3e4)),t.add(r,a(e))}},[t,r]),e=>o.get(e)?.now()??null}var i=e=>e===null?`–`:t(e);export{r as n,i as t};
