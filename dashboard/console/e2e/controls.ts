@@ -299,7 +299,7 @@ test('streams: without counts by time the tape is of what is loaded', async () =
   allow(/404/)
   await p.route('**/activity?**', r => r.fulfill({ status: 404, json: { error: 'no such endpoint' } }))
   await to(p, '#/shop/streams/imports')
-  await p.getByText('these are the last 200').waitFor()
+  await p.getByText('showing the last 200').waitFor()
   await p.getByText(/^200 records between/).waitFor()
 })
 

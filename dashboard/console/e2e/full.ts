@@ -117,7 +117,7 @@ test('a list of 10,000 rows: few of them are in the page, and the last one is a 
     await p.keyboard.press('End')
     await p.getByText(`${(loaded + 500).toLocaleString('en-US')} keys and more`).waitFor()
   }
-  await p.getByText('10,000 keys are loaded. Give a longer prefix').waitFor()
+  await p.getByText('10,000 keys loaded. Enter a longer prefix').waitFor()
   await p.keyboard.press('Home')
   await p.getByRole('row', { name: /key\/00000 / }).waitFor()
   const cdp = await p.context().newCDPSession(p)

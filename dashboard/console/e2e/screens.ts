@@ -83,7 +83,7 @@ test('streams: tape, messages, groups', async () => {
   expect(await p.locator('[data-test=lag]').innerText()).toBe(String(group.lag))
 })
 
-test('streams: what is loading is accessible, and one that is missing is told of once', async () => {
+test('streams: a stream that is loading is accessible, a missing one has one message', async () => {
   const p = await open(at.root + '#/about')
   allow(/404/)
   let answer = () => {}
@@ -101,6 +101,10 @@ test('streams: what is loading is accessible, and one that is missing is told of
   await p.getByText('Stream no-such-stream does not exist in namespace shop.').waitFor()
   expect(await p.getByRole('tab').count()).toBe(0)
   expect(await p.getByText(/deleted/).count()).toBe(0)
+  await to(p, '#/shop/streams/orders?tab=groups&group=no-such-group')
+  await p.getByText('This group does not exist.').waitFor()
+  await settled(p)
+  expect(await p.getByRole('alert').count()).toBe(0)
 })
 
 test('time series: a chart, a table, a query with an error that points, ingest', async () => {

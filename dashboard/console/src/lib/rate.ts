@@ -15,7 +15,7 @@ export function rates(samples: readonly Sample[]): { at: number; value: number |
   return found
 }
 
-/** Two reads closer to each other than this say little about a rate. */
+/** The minimum time between the reads of a rate. */
 const leastMillis = 900
 
 /** Remembers samples of a counter over a time, and says what they amount to. */

@@ -36,7 +36,7 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
   const text = JSON.stringify(body)
   const query: Record<string, string> = detail ? { if_version: String(base) } : {}
   const wrong = key === '' || key === '.' || key === '..' || badTTL
-  // A conflict is told in the words of this dialog: it knows both versions.
+  // The dialog describes a conflict itself: it knows both versions.
   const problem = (() => {
     if (detail && write.error?.status === 404) return say.goneMeanwhile
     if (write.error?.status !== 409) return write.error?.message

@@ -35,7 +35,7 @@ export function Saturation({ job }: { job: Job }) {
 
 const idleMillis = 1000
 
-/** Whether a job has read everything and has had nothing to do since: its watermark stands still, so its lag says nothing. */
+/** Whether a job has read everything and has had nothing to do since: its watermark stands still, so its lag means nothing. */
 const caughtUp = ({ metrics: m }: Job) => m.running && m.records_behind === 0 && m.idle_ms >= idleMillis
 
 /** A job that has seen no record has no watermark. */

@@ -4,7 +4,7 @@ import { count, duration } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
 import { Inspector } from '../../ui/Inspector'
-import { Empty, Panel, Query } from '../../ui/Panel'
+import { absent, Empty, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Bar, Table } from '../../ui/Table'
 import { Ago, Left } from '../../ui/Time'
@@ -115,42 +115,46 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
           </>
         )}
       </Query>
-      <h3>{words.members}</h3>
-      <Query q={members} empty={d => d.length === 0} whenEmpty={<p class="dim">{say.noMembers}</p>}>
-        {all => (
-          <Table label={words.members} heads={[words.consumer, `#${words.pending}`, `#${words.seen}`]} boxed>
-            {all.map(m => (
-              <tr key={m.consumer}>
-                <td class="mono">{m.consumer}</td>
-                <td class="num">{count(m.pending)}</td>
-                <td class="num nowrap">
-                  <Ago at={m.last_seen} />
-                </td>
-              </tr>
-            ))}
-          </Table>
-        )}
-      </Query>
-      <h3>{words.pending}</h3>
-      <Query q={pending} empty={d => d.length === 0} whenEmpty={<p class="dim">{say.nonePending}</p>}>
-        {(all, answer) => (
-          <>
-            <Table label={say.pendingMessages} heads={[words.message, words.consumer, `#${words.deliveries}`, `#${words.deadline}`]} boxed>
-              {all.map(m => (
-                <tr key={`${m.id_ms}-${m.id_seq}`}>
-                  <td class="mono">
-                    <a href={link('streams', [stream], { msg: `${m.id_ms}-${m.id_seq}` })}>{`${m.id_ms}-${m.id_seq}`}</a>
-                  </td>
-                  <td class="mono">{m.consumer || <span class="dim">{words.noConsumer}</span>}</td>
-                  <td class={m.deliveries > 1 ? 'num warn' : 'num'}>{count(m.deliveries)}</td>
-                  <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">{words.over}</span>}</td>
-                </tr>
-              ))}
-            </Table>
-            {answer.next && <p class="dim">{say.firstPending(all.length)}</p>}
-          </>
-        )}
-      </Query>
+      {!absent(q) && (
+        <>
+          <h3>{words.members}</h3>
+          <Query q={members} empty={d => d.length === 0} whenEmpty={<p class="dim">{say.noMembers}</p>}>
+            {all => (
+              <Table label={words.members} heads={[words.consumer, `#${words.pending}`, `#${words.seen}`]} boxed>
+                {all.map(m => (
+                  <tr key={m.consumer}>
+                    <td class="mono">{m.consumer}</td>
+                    <td class="num">{count(m.pending)}</td>
+                    <td class="num nowrap">
+                      <Ago at={m.last_seen} />
+                    </td>
+                  </tr>
+                ))}
+              </Table>
+            )}
+          </Query>
+          <h3>{words.pending}</h3>
+          <Query q={pending} empty={d => d.length === 0} whenEmpty={<p class="dim">{say.nonePending}</p>}>
+            {(all, answer) => (
+              <>
+                <Table label={say.pendingMessages} heads={[words.message, words.consumer, `#${words.deliveries}`, `#${words.deadline}`]} boxed>
+                  {all.map(m => (
+                    <tr key={`${m.id_ms}-${m.id_seq}`}>
+                      <td class="mono">
+                        <a href={link('streams', [stream], { msg: `${m.id_ms}-${m.id_seq}` })}>{`${m.id_ms}-${m.id_seq}`}</a>
+                      </td>
+                      <td class="mono">{m.consumer || <span class="dim">{words.noConsumer}</span>}</td>
+                      <td class={m.deliveries > 1 ? 'num warn' : 'num'}>{count(m.deliveries)}</td>
+                      <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">{words.over}</span>}</td>
+                    </tr>
+                  ))}
+                </Table>
+                {answer.next && <p class="dim">{say.firstPending(all.length)}</p>}
+              </>
+            )}
+          </Query>
+        </>
+      )}
       <Snippet command={floe(['stream', 'group', 'pending'], inNamespace(ns), [stream, group])} />
     </Inspector>
   )
