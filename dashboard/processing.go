@@ -33,6 +33,9 @@ type jobSummary struct {
 	CreatedAt        int64      `json:"created_at"`
 	RecordsProcessed int64      `json:"records_processed"`
 	Metrics          jobMetrics `json:"metrics"`
+
+	// Why the job failed or waits, "" if there is no problem: with fields=all.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // jobMetrics are the metrics of a job. Gauges are 0 while it does not run.
@@ -70,7 +73,7 @@ func (f fieldsAsked) summarizeJob(j processing.Job) jobSummary {
 		},
 	}
 	if f.all {
-		s.Metrics.RecordsBehind = &m.RecordsBehind
+		s.Reason, s.Metrics.RecordsBehind = &j.Reason, &m.RecordsBehind
 	}
 	if !m.Watermark.IsZero() {
 		s.Metrics.WatermarkMillis = m.Watermark.UnixMilli()

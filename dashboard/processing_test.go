@@ -152,7 +152,7 @@ var processingContract = []contractRow{
 	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes", "", 200, items{runningJob, stoppedJob}},
 	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes&limit=1", "", 200, items{runningJob}},
 	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes&limit=1&fields=all", "", 200,
-		items{jobOf("RUNNING", is{2}, with(runningMetrics, fields{"records_behind": is{0}}))}},
+		items{with(jobOf("RUNNING", is{2}, with(runningMetrics, fields{"records_behind": is{0}})), fields{"reason": is{""}})}},
 	{jobsRoute, "/api/v1/processing/jobs?fields=records_behind", "", 400, failure},
 	{jobsRoute, "/api/v1/processing/jobs", "", 200, items{}},
 	{jobsRoute, "/api/v1/processing/jobs?namespace=nowhere", "", 200, items{}},
@@ -163,7 +163,7 @@ var processingContract = []contractRow{
 	{jobRoute, "/api/v1/processing/jobs/{job}?namespace=shop", "", 404, failure},
 	{jobRoute, "/api/v1/processing/jobs/{stopped}?fields=all", "", 200,
 		with(jobOf("STOPPED", integer, with(stoppedMetrics, fields{"records_behind": is{0}})),
-			fields{"yaml": is{largePipeline}, "savepoints": items{}})},
+			fields{"yaml": is{largePipeline}, "savepoints": items{}, "reason": is{""}})},
 	{jobRoute, "/api/v1/processing/jobs/job-7", "", 404, failure},
 	{jobRoute, "/api/v1/processing/jobs/job-7?namespace=pipes", "", 404, failure},
 	{jobWorkRoute, "/api/v1/console/processing/jobs/{job}", "", 200, fields{

@@ -284,6 +284,7 @@ test('processing: operators say what went through them, and a job that failed sa
   expect(Number(/([\d,]+) →/.exec(shown)![1]!.replaceAll(',', ''))).toBeGreaterThan(5)
   expect(work.operators.map(o => o.name)).toEqual(['once', 'who'])
   await p.goBack()
+  await p.getByRole('row', { name: /^tax failed .*is no number/ }).waitFor()
   await p.getByRole('link', { name: 'tax', exact: true }).click()
   await p
     .locator('[data-test=reason]')

@@ -350,6 +350,7 @@ export interface JobDetail {
   created_at: number
   records_processed: number
   metrics: JobMetrics
+  reason?: string | null
   yaml: string
   savepoints: JobSavepoint[]
 }
@@ -387,6 +388,7 @@ export interface JobSummary {
   created_at: number
   records_processed: number
   metrics: JobMetrics
+  reason?: string | null
 }
 
 export interface JobWork {

@@ -59,6 +59,17 @@ function List() {
   const columns: Column<Job>[] = [
     { key: 'name', title: words.job, width: 'minmax(120px, 2fr)', cell: j => j.name, sort: j => j.name },
     { key: 'status', title: words.status, width: '115px', cell: j => <State state={j.status} />, sort: j => j.status },
+    {
+      key: 'reason',
+      title: strings.reason,
+      width: 'minmax(120px, 2fr)',
+      spare: 7,
+      cell: j => (
+        <span class={j.status === 'FAILED' ? 'crit' : 'warn'} title={j.reason ?? ''}>
+          {j.reason ?? ''}
+        </span>
+      ),
+    },
     { key: 'in', title: say.recordsIn, width: '80px', num: true, spare: 2, cell: j => count(j.metrics.records_in), sort: j => j.metrics.records_in },
     { key: 'out', title: words.out, width: '70px', num: true, spare: 3, cell: j => count(j.metrics.records_out), sort: j => j.metrics.records_out },
     {
