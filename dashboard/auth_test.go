@@ -52,7 +52,13 @@ func login(t testing.TB, h http.Handler, key string) string {
 
 // request is one with a token, "" for none.
 func request(method, target, body, token string) *http.Request {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	ctx := context.Background()
+	if strings.Contains(target, "/watch") { // it ends only if the client leaves
+		left, cancel := context.WithCancel(ctx)
+		time.AfterFunc(100*time.Millisecond, cancel)
+		ctx = left
+	}
+	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}

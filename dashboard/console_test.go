@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -146,7 +145,7 @@ func TestReadOnly(t *testing.T) {
 	h := New(node, Options{ReadOnly: true})
 	for _, rt := range allRoutes() {
 		target := strings.NewReplacer(":", "").Replace(rt.path)
-		got := record(h, httptest.NewRequest(rt.method, target, nil))
+		got := record(h, request(rt.method, target, "", ""))
 		reads := rt.method == "GET" || reading[rt.method+" "+rt.path]
 		if reads == (got.status == 403) {
 			t.Errorf("%s %s = %v", rt.method, target, got)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,7 +244,7 @@ func TestContractIsComplete(t *testing.T) {
 		shown[row.route] = shown[row.route] || row.status == 200
 	}
 	for _, rt := range allRoutes() {
-		if name := rt.method + " " + rt.path; !shown[name] {
+		if name := rt.method + " " + rt.path; !shown[name] && rt.response != reflect.TypeFor[watchedKeys]() { // see TestWatchEvents
 			t.Errorf("%s has no row with status 200 in the contract", name)
 		} else {
 			delete(shown, name)

@@ -286,6 +286,10 @@ func (h *handler) serve(rt route, out *reply, in *input) {
 		h.fail(out, err)
 		return
 	}
+	if a, ok := answer.(follower); ok && a.events() != nil {
+		h.follow(out, in, a.events())
+		return
+	}
 	if a, ok := answer.(headed); ok {
 		a.setHeader(out.Header())
 	}

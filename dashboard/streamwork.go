@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -19,7 +20,8 @@ var streamWorkRoutes = []route{
 		"Append up to 10,000 messages, all or none. The body may also have one message in each line (application/x-ndjson), or be "+
 			"the payload of one message (application/octet-stream), whose key is a parameter."),
 	endpoint("GET /api/v1/streams/:name/records", (*handler).streamRecords,
-		"Read records in the order of their IDs. With wait_ms it waits for the first one; next continues after the last one."),
+		"Read records in the order of their IDs. With wait_ms it waits for the first one; next continues after the last one. With "+
+			"Accept: text/event-stream it follows the stream: each record is an event, and the header Last-Event-ID continues."),
 }
 
 // putStreamRequest has the settings of a stream. The retention is nil if it is absent.
@@ -191,6 +193,8 @@ type recordsRequest struct {
 	encoding encoding
 	start    string // continues a reader that has read nothing yet
 	options  []stream.ReadOption
+	follows  bool // as events
+	follow   []stream.FollowOption
 }
 
 func (q *recordsRequest) parse(in *input) {
@@ -200,18 +204,39 @@ func (q *recordsRequest) parse(in *input) {
 	q.options = []stream.ReadOption{stream.Limit(int(in.integer("limit", pageLimit)))}
 	q.time = time.Duration(in.integer("wait_ms", span{max: longestWait})) * time.Millisecond
 	if p := in.optional("partition", partitions); p != nil {
-		q.options = append(q.options, stream.Partition(int(*p)))
+		part := stream.Partition(int(*p))
+		q.options, q.follow = append(q.options, part), append(q.follow, part)
 	}
 	id, after := in.recordID("after")
 	from := in.optional("from_ms", times)
-	switch {
-	case after && from != nil:
+	if after && from != nil {
 		in.invalid("parameters after and from_ms exclude each other")
-	case after:
-		q.options, q.start = append(q.options, stream.After(id)), id.String()
-	case from != nil:
-		q.options = append(q.options, stream.FromTime(time.UnixMilli(*from)))
 	}
+	if q.follows = in.wantsEvents(); q.follows {
+		id, after = in.resume(id, after)
+	}
+	switch {
+	case after:
+		start := stream.After(id)
+		q.options, q.follow, q.start = append(q.options, start), append(q.follow, start), id.String()
+	case from != nil:
+		start := stream.FromTime(time.UnixMilli(*from))
+		q.options, q.follow = append(q.options, start), append(q.follow, start)
+	}
+}
+
+// resume returns the position in the header Last-Event-ID, which a client adds to the request with
+// which it began, else the given one.
+func (in *input) resume(id stream.ID, given bool) (stream.ID, bool) {
+	text := in.request.Header.Get("Last-Event-ID")
+	if text == "" {
+		return id, given
+	}
+	id, err := stream.ParseID(text)
+	if err != nil {
+		in.invalid("header Last-Event-ID is %.64q, it takes the id of a message, such as 1763740800000-0", text)
+	}
+	return id, true
 }
 
 // readRecords are records, and the ID after which the next request continues: "" if no record was
@@ -219,7 +244,10 @@ func (q *recordsRequest) parse(in *input) {
 type readRecords struct {
 	Records []streamRecord `json:"records"`
 	Next    string         `json:"next"`
+	follow  func(ctx context.Context) iter.Seq2[event, error]
 }
+
+func (r readRecords) events() func(ctx context.Context) iter.Seq2[event, error] { return r.follow }
 
 // streamRecord is a record. Key, payload and header values use the requested encoding.
 type streamRecord struct {
@@ -240,6 +268,11 @@ func (e encoding) record(r stream.Record) streamRecord {
 
 func (h *handler) streamRecords(ctx context.Context, q recordsRequest) (readRecords, error) {
 	store := h.backend.Stream(q.namespace)
+	if q.follows {
+		return readRecords{follow: func(ctx context.Context) iter.Seq2[event, error] {
+			return converted(store.Follow(ctx, q.name, q.follow...), func(r stream.Record) event { return event{r.ID.String(), q.encoding.record(r)} })
+		}}, nil
+	}
 	records, err := patiently(ctx, q.wait, func(ctx context.Context, wait time.Duration) ([]stream.Record, error) {
 		if wait == 0 {
 			return store.Read(ctx, q.name, q.options...)
@@ -249,7 +282,7 @@ func (h *handler) streamRecords(ctx context.Context, q recordsRequest) (readReco
 	if err != nil {
 		return readRecords{}, err
 	}
-	read := readRecords{make([]streamRecord, len(records)), q.start}
+	read := readRecords{Records: make([]streamRecord, len(records)), Next: q.start}
 	for i, r := range records {
 		read.Records[i] = q.encoding.record(r)
 		read.Next = r.ID.String()

@@ -989,6 +989,15 @@ export interface VersionRemoved {
   version: string
 }
 
+export interface WatchedKeys {
+  type: string
+  key: string
+  value: string
+  revision: number
+  version: number
+  at_ms: number
+}
+
 export interface WorkerDone {
   ok: boolean
   worker_id: string
@@ -1092,6 +1101,8 @@ export interface Routes {
   'POST /api/v1/kv/namespaces/:namespace/locks/:key/renew': LockHeld
   /** Release a lock. */
   'POST /api/v1/kv/namespaces/:namespace/locks/:key/release': KeyDone
+  /** Watch keys as server-sent events: first the existing ones, then every change. The header Last-Event-ID, or after, continues after the id of an event, without the existing ones. */
+  'GET /api/v1/kv/namespaces/:namespace/watch': WatchedKeys
   /** List the streams of a namespace. */
   'GET /api/v1/streams': StreamSummary[]
   /** Get a stream with its partitions and consumer groups. */
@@ -1108,7 +1119,7 @@ export interface Routes {
   'PUT /api/v1/streams/:name': StreamPut
   /** Append up to 10,000 messages, all or none. The body may also have one message in each line (application/x-ndjson), or be the payload of one message (application/octet-stream), whose key is a parameter. */
   'POST /api/v1/streams/:name/messages': AppendedIDs
-  /** Read records in the order of their IDs. With wait_ms it waits for the first one; next continues after the last one. */
+  /** Read records in the order of their IDs. With wait_ms it waits for the first one; next continues after the last one. With Accept: text/event-stream it follows the stream: each record is an event, and the header Last-Event-ID continues. */
   'GET /api/v1/streams/:name/records': ReadRecords
   /** Get a consumer group. */
   'GET /api/v1/streams/:name/groups/:group': GroupDetail
