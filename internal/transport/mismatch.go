@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,10 +27,12 @@ const (
 	tlsHandshake = 0x16
 )
 
-// errClearText and errTLS are the errors of ends with different settings for TLS.
+// errClearText and errTLS are the errors of ends with different settings for TLS. errWebServer is
+// the error of a client that calls the port of the dashboard or of another HTTP/1 server.
 var (
 	errClearText = errors.New("it speaks clear text, TLS is expected")
 	errTLS       = errors.New("it speaks TLS, clear text is expected")
+	errWebServer = errors.New("it is an HTTP/1 server, such as the dashboard, and not the port for clients")
 )
 
 // sniffer fails the first read of a connection whose other end speaks TLS where clear text is
@@ -48,6 +51,8 @@ func (s *sniffer) Read(b []byte) (int, error) {
 	s.heard = true
 	secure := b[0] == tlsAlert || b[0] == tlsHandshake
 	switch {
+	case !s.secure && bytes.HasPrefix(b[:n], []byte("HTTP/1.")):
+		return 0, errWebServer
 	case secure == s.secure:
 		return n, err
 	case secure:
@@ -118,8 +123,8 @@ func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var alert *net.OpError
 	var version *versionError
-	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.As(err, &untrusted) ||
-		errors.As(err, &alert) && alert.Op == "remote error"
+	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.Is(err, errWebServer) ||
+		errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // finalError is a notSentError that a retry will not change.
