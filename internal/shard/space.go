@@ -366,8 +366,8 @@ func (h *Host) watchSpace() {
 func (h *Host) missed() error {
 	name := h.fs.PathJoin(h.cfg.Dir, "FORMAT")
 	if _, err := h.cfg.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("data directory %s was removed while the node was running: %s is gone; put the directory back before the "+
-			"node is started again", h.cfg.Dir, name)
+		return fmt.Errorf("data directory %s was removed while the node was running: %w; put the directory back before the node is "+
+			"started again", h.cfg.Dir, err)
 	}
 	return nil
 }

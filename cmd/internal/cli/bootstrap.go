@@ -151,12 +151,15 @@ func (c *config) answers() bool {
 }
 
 // selfAddr is the address of the node with these settings, as seen from its own machine.
-func (c *config) selfAddr() string {
-	host := c.bind
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // the node only accepts a bootstrap from its own machine
+func (c *config) selfAddr() string { return localAddr(c.bind, c.port) }
+
+// localAddr is the address of a listener, as seen from its own machine. A node only accepts a
+// bootstrap from there.
+func localAddr(bind string, port int) string {
+	if ip, err := netip.ParseAddr(bind); err == nil && ip.IsUnspecified() {
+		bind = "127.0.0.1"
 	}
-	return net.JoinHostPort(host, strconv.Itoa(c.port))
+	return net.JoinHostPort(bind, strconv.Itoa(port))
 }
 
 // bootstrapRunning creates the key store through the running node with these settings on this

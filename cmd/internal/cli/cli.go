@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/floedb/floe"
 )
 
 // Process is the environment of a command: its process.
@@ -41,6 +43,7 @@ var commands = []func(Process) *cobra.Command{
 	benchCommand,
 	demoCommand,
 	versionCommand,
+	manCommand,
 }
 
 // Main runs the command line of this process and returns its exit code. SIGINT and SIGTERM ask the
@@ -76,8 +79,10 @@ func newRoot(p Process) *cobra.Command {
 
 Exit codes: 0 success, 1 failure, 2 invalid arguments, 3 not found, 4 conflict (a condition
 does not hold, or the thing already exists), 5 unavailable (no answer, no quorum, overload or
-no disk space), 6 missing or insufficient credentials, 130 interrupted before the work was
-finished.`
+no disk space), 6 missing or insufficient credentials, 7 data directory removed while the node
+was running, 130 interrupted before the work was finished.`
+	root.Version = floe.Version
+	root.SetVersionTemplate(versionLine() + "\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would mean the arguments of the process
 	root.SetOut(p.Stdout)
@@ -91,8 +96,14 @@ finished.`
 			err = fmt.Errorf("--%s=%s: %w", bad.GetFlag().Name, bad.GetValue(), cause)
 		}
 		hint := helpHint(cmd)
-		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "" &&
-			!cmd.HasSubCommands() {
+		unknown := (*pflag.NotExistError)(nil)
+		switch {
+		case !errors.As(err, &unknown):
+		case unknown.GetSpecifiedShortnames() == "":
+			if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
+				hint = fmt.Sprintf("did you mean --%s? %s", near, hint)
+			}
+		case !cmd.HasSubCommands():
 			hint += "; an argument that begins with a dash goes behind --"
 		}
 		return &usageError{err, hint}
@@ -103,6 +114,15 @@ finished.`
 	root.SetHelpCommand(helpCommand())
 	strictCompletion(root)
 	return root
+}
+
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
 }
 
 // group returns a command that only has subcommands.

@@ -76,6 +76,7 @@ func TestRun(t *testing.T) {
 		{name: "help of a command", args: "help server start", stdout: "--data-dir|--no-dashboard|FLOE_DATA_DIR|--peers|default 9000"},
 		{name: "group", args: "server", stdout: "start"},
 		{name: "version", args: "version", stdout: "floe 0."},
+		{name: "version as a flag", args: "--version", stdout: "floe 0."},
 		{name: "completion", args: "completion bash", stdout: "__floe"},
 		{name: "completion for zsh", args: "completion zsh", stdout: "#compdef floe"},
 		{name: "completion for fish", args: "completion fish", stdout: "complete -c floe"},
@@ -116,6 +117,8 @@ func TestRun(t *testing.T) {
 			stderr: "floe: error: unknown command \"strt\" of floe server\nfloe: hint: did you mean floe server start?\n"},
 		{name: "unknown flag", args: "server start --colour red", code: 2,
 			stderr: "floe: error: unknown flag: --colour\nfloe: hint: see floe server start --help\n"},
+		{name: "mistyped flag", args: "kv set k v --tll 60s", code: 2,
+			stderr: "floe: error: unknown flag: --tll\nfloe: hint: did you mean --ttl? see floe kv set --help\n"},
 		{name: "flag without value", args: "server start --port", code: 2,
 			stderr: "floe: error: flag needs an argument: --port\nfloe: hint: see floe server start --help\n"},
 		{name: "unexpected argument", args: "server start now", code: 2,
@@ -254,7 +257,8 @@ func TestStartRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	takenPort := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	takenNumber := taken.Addr().(*net.TCPAddr).Port
+	takenPort := strconv.Itoa(takenNumber)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("no directory"), 0o600); err != nil {
 		t.Fatal(err)
@@ -276,10 +280,14 @@ func TestStartRefused(t *testing.T) {
 		stderr string // parts, by |
 	}{
 		{[]string{"--dashboard-port", takenPort},
-			"--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running"},
+			"--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running: stop it, or choose another " +
+				"port with --dashboard-port"},
+		{[]string{"--no-metrics", "--port", strconv.Itoa(takenNumber - 2)},
+			"--dashboard-port=" + takenPort + ": |address already in use|or choose other ports with --port, which metrics and"},
 		{[]string{"--dashboard-bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --dashboard-bind"},
 		{[]string{"--no-dashboard", "--no-metrics", "--port", takenPort},
-			"--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
+			"--port=" + takenPort + ": |address already in use|hint: another node may be running: stop it, or choose another port with " +
+				"--port"},
 		{[]string{"--no-dashboard", "--bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --bind"},
 		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", file + "2"},
 			"--secret-file=|no such file"},
@@ -288,6 +296,8 @@ func TestStartRefused(t *testing.T) {
 		{[]string{"--no-dashboard", "--tls-cert", file, "--tls-key", file}, "--tls-cert=" + file + ", --tls-key=" + file + ": "},
 		{[]string{"--no-dashboard", "--data-dir", file}, "--data-dir=" + file + ": |not a directory|hint: choose another directory"},
 		{[]string{"--no-dashboard", "--data-dir", filepath.Join(file, "below")}, "not a directory"},
+		{[]string{"--no-dashboard", "--data-dir", filepath.Dir(file)},
+			"the directory is not empty and has no data of floe; it holds file|hint: choose another directory"},
 		{[]string{"--no-dashboard", "--data-dir", newer}, "has format 1000|use a newer floe"},
 		{[]string{"--no-dashboard", "--data-dir", made, "--shards", "3"},
 			"--shards=3: |was created with 2 shards, not 3|hint: leave out --shards"},

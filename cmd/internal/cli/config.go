@@ -6,11 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -248,25 +250,61 @@ func (c *config) credentials() (_ *credentials, err error) {
 // listenAddr is the bind address for clients and other nodes.
 func (c *config) listenAddr() string { return net.JoinHostPort(c.bind, strconv.Itoa(c.port)) }
 
-// checkDataDir checks that the data directory is a directory and writable. The node would detect
-// this too, but could not distinguish it from a locked directory.
+// checkDataDir checks that the data directory is a directory, writable, and not that of another
+// program. The node would detect some of this too, but could not distinguish it from a locked
+// directory.
 func (c *config) checkDataDir() error {
+	hint := "choose another directory with --data-dir"
 	err := os.MkdirAll(c.dataDir, 0o700)
 	if err == nil {
 		err = probe(c.dataDir)
 	}
+	if err == nil {
+		err = foreign(c.dataDir)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		hint += ", or give this user write access"
+	}
 	if err != nil {
-		return &hintedError{fmt.Errorf("%s: %w", c.spelled["data-dir"], err), "choose another directory with --data-dir"}
+		return &hintedError{fmt.Errorf("%s: %w", c.spelled["data-dir"], err), hint}
 	}
 	return nil
 }
 
 func probe(dir string) error {
 	f, err := os.CreateTemp(dir, ".probe-*")
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return fmt.Errorf("cannot create a file: %w", failed.Err) // its name would say nothing
+	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// ownFile matches what an interrupted first start leaves in the data directory, and what is in the
+// root of a new file system.
+var ownFile = regexp.MustCompile(`^(LOCK|COUNTS|log|state|BALLAST\..*|FORMAT\.tmp|\.probe-.*|lost\+found)$`)
+
+// foreign returns an error if dir holds files, but no data of a node.
+func foreign(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	other := ""
+	for _, e := range entries {
+		switch {
+		case e.Name() == "FORMAT":
+			return nil
+		case !ownFile.MatchString(e.Name()):
+			other = e.Name()
+		}
+	}
+	if other != "" {
+		return fmt.Errorf("the directory is not empty and has no data of floe; it holds %s", other)
+	}
+	return nil
 }
 
 // dashboardAddr is the bind address of the dashboard.

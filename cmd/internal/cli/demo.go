@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os/exec"
@@ -39,18 +38,21 @@ command ends.`,
   floe demo --seed 7 --dashboard-port 8080 --no-open`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c := &config{logLevel: slog.LevelWarn, spelled: make(map[string]string), text: make(map[string]string)}
 			for i, f := range []struct {
 				flag string
 				port *int
 			}{{"port", &o.port}, {"metrics-port", &o.metricsPort}, {"dashboard-port", &o.dashboardPort}} {
 				if o.port != 0 && !cmd.Flags().Changed(f.flag) { // if the node uses any free port, this one does too
 					*f.port = o.port + i
+					c.text[f.flag] = strconv.Itoa(*f.port)
 				}
+				c.spelled[f.flag] = fmt.Sprintf("--%s=%d", f.flag, *f.port)
 				if _, err := port(strconv.Itoa(*f.port)); err != nil {
 					return &usageError{fmt.Errorf("--%s=%d: %w", f.flag, *f.port, err), helpHint(cmd)}
 				}
 			}
-			return runDemo(cmd.Context(), p, o)
+			return runDemo(cmd.Context(), p, c, o)
 		},
 	}
 	flags := cmd.Flags()
@@ -64,16 +66,13 @@ command ends.`,
 }
 
 // runDemo runs the shop and the server of its node until ctx is done.
-func runDemo(ctx context.Context, p Process, o demoOptions) error {
-	c := &config{logLevel: slog.LevelWarn, spelled: map[string]string{
-		"port": fmt.Sprintf("--port=%d", o.port), "metrics-port": fmt.Sprintf("--metrics-port=%d", o.metricsPort),
-		"dashboard-port": fmt.Sprintf("--dashboard-port=%d", o.dashboardPort),
-	}}
+func runDemo(ctx context.Context, p Process, c *config, o demoOptions) error {
 	s := &server{config: c, log: c.logger(p), ready: true}
 	if err := s.openDemo(o); err != nil {
 		s.closeSites()
 		return err
 	}
+	say(p.Stdout, "floe %s loads a demo shop into memory, in a few seconds", floe.Version)
 	shop := demo.New(s.node, o.seed)
 	if err := shop.Load(ctx); err != nil {
 		return s.stop(err)
@@ -98,21 +97,20 @@ func runDemo(ctx context.Context, p Process, o demoOptions) error {
 func (s *server) openDemo(o demoOptions) (err error) {
 	at := func(port int) string { return net.JoinHostPort(defaultBind, strconv.Itoa(port)) }
 	if s.metrics, err = listen(at(o.metricsPort), nil, s.log); err != nil {
-		return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
+		return s.config.listenError("metrics-", err)
 	}
 	if s.dashboard, err = listen(at(o.dashboardPort), nil, s.log); err != nil {
-		return listenError(s.config.spelled["dashboard-port"], "--dashboard-", err)
+		return s.config.listenError("dashboard-", err)
 	}
 	s.node, err = floe.Open(floe.Config{Listen: at(o.port), Logger: s.log})
 	if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
-		err = listenError(s.config.spelled["port"], "--", err)
+		err = s.config.listenError("", err)
 	}
 	return err
 }
 
 // announceDemo prints the addresses of the demo and what to try.
 func (s *server) announceDemo(p Process, o demoOptions, url string) {
-	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	say(p.Stdout, "floe %s is ready, with a shop (seed %d)", floe.Version, o.seed)
 	say(p.Stdout, "  clients    %s", s.node.Addr())
 	say(p.Stdout, "  metrics    http://%s/metrics", s.metrics.addr)

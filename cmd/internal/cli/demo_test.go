@@ -28,6 +28,9 @@ func TestDemo(t *testing.T) {
 		"--no-open"}, stdout, &stderr)
 	url, scrape := "", ""
 	lines := bufio.NewScanner(out)
+	if lines.Scan(); !strings.Contains(lines.Text(), "loads a demo shop into memory") {
+		t.Errorf("the demo begins with %q", lines.Text())
+	}
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "All of it") {
 		if _, after, found := strings.Cut(lines.Text(), "metrics    "); found {
 			scrape = after

@@ -18,6 +18,7 @@ const (
 	exitConflict     = 4   // a condition did not hold, or the thing exists already
 	exitUnavailable  = 5   // no answer, no quorum, overload, or no space
 	exitUnauthorized = 6   // the node requires other credentials
+	exitRemoved      = 7   // the data directory was removed; a restart would create an empty one
 	exitInterrupted  = 130 // the user interrupted unfinished work
 )
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +25,7 @@ var exitDocs = [][]string{
 	{fmt.Sprint(exitConflict), "a condition does not hold, or the thing already exists"},
 	{fmt.Sprint(exitUnavailable), "no answer, no quorum, overload, or no disk space"},
 	{fmt.Sprint(exitUnauthorized), "missing, wrong or insufficient credentials"},
+	{fmt.Sprint(exitRemoved), "the data directory was removed while the node was running; restore it before a restart"},
 	{fmt.Sprint(exitInterrupted), "interrupted before the work was finished"},
 }
 
@@ -37,7 +37,7 @@ func TestCommandsReference(t *testing.T) {
 	page += "\n## Flags of client commands\n\nEvery command that connects to a node has these flags.\n" +
 		reference.Table([]string{"flag", "meaning"}, flagRows(usual, nil))
 	for _, group := range root.Commands() {
-		if group.Name() == "help" || group.Name() == "completion" {
+		if group.Name() == "help" || group.Name() == "completion" || group.Hidden {
 			continue
 		}
 		page += fmt.Sprintf("\n## floe %s\n", group.Name())
@@ -81,8 +81,7 @@ func commandDocs(cmd *cobra.Command, usual *pflag.FlagSet) (page string) {
 // flagRows returns a row for each flag that is not among those left out.
 func flagRows(flags, without *pflag.FlagSet) (rows [][]string) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		isSetting := slices.ContainsFunc(settings, func(s setting) bool { return s.flag == f.Name && s.help == f.Usage })
-		if f.Hidden || f.Name == "help" || isSetting {
+		if f.Hidden || f.Name == "help" || isSetting(f) {
 			return
 		}
 		if without != nil {
@@ -98,10 +97,7 @@ func flagRows(flags, without *pflag.FlagSet) (rows [][]string) {
 		if kind != "" {
 			name += " " + kind
 		}
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "[]" && !strings.Contains(usage, "(default") {
-			usage += fmt.Sprintf(" (default %s)", f.DefValue)
-		}
-		rows = append(rows, []string{reference.Code(name), usage})
+		rows = append(rows, []string{reference.Code(name), usage + shownDefault(f)})
 	})
 	return rows
 }

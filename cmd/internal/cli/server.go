@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +25,7 @@ const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
 	return group("server", "Run and maintain a node", startCommand(p), bootstrapCommand(p), configCommand(p), statusCommand(p),
-		verifyCommand(p))
+		healthCommand(p), verifyCommand(p))
 }
 
 func startCommand(p Process) *cobra.Command {
@@ -34,7 +36,7 @@ func startCommand(p Process) *cobra.Command {
 
 It then responds with 503, also on /health, finishes its requests, closes the data directory
 and exits with 0 within 10 seconds. A second signal ends it at once. Exit status: 1 if the
-node cannot start or fails, 2 for invalid arguments.
+node cannot start or fails, 2 for invalid arguments, 7 if its data directory was removed.
 
 Each flag can also be an environment variable (--data-dir is FLOE_DATA_DIR) or a key of the
 configuration file, see floe server config. Flags take precedence over the environment, the
@@ -103,12 +105,12 @@ func (s *server) open() (err error) {
 	}()
 	if !s.config.noDashboard {
 		if s.dashboard, err = listen(s.config.dashboardAddr(), files.dashboard, s.log); err != nil {
-			return listenError(s.config.spelled["dashboard-port"], "--dashboard-", err)
+			return s.config.listenError("dashboard-", err)
 		}
 	}
 	if !s.config.noMetrics {
 		if s.metrics, err = listen(s.config.metricsAddr(), files.metrics, s.log); err != nil {
-			return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
+			return s.config.listenError("metrics-", err)
 		}
 	}
 	s.config.files = budget.Files()
@@ -166,9 +168,11 @@ func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, erro
 	var network *net.OpError
 	switch {
 	case errors.As(err, &network) && network.Op == "listen":
-		err = listenError(c.spelled["port"], "--", err)
+		err = c.listenError("", err)
 	case errors.Is(err, floe.ErrInUse):
 		err = &hintedError{err, "stop the other node, or choose another directory with --data-dir"}
+	case errors.Is(err, syscall.ENOSPC):
+		err = &hintedError{err, "the disk of the data directory is full: free space, or choose another directory with --data-dir"}
 	case errors.Is(err, floe.ErrInvalid) && c.shards != 0 && c.peers == nil:
 		err = &hintedError{fmt.Errorf("%s: %w", c.spelled["shards"], err), "leave out --shards to take what the directory has"}
 	}
@@ -180,8 +184,6 @@ const lookTime = 200 * time.Millisecond
 
 // announce prints the addresses and settings of the server.
 func (s *server) announce(p Process) {
-	// Output errors are ignored: they are no reason not to serve.
-	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	stats, _ := s.node.Stats(context.Background()) // zero if the node is closed already
 	if s.ready = s.isReady(); s.ready {
 		say(p.Stdout, "floe %s is ready", floe.Version)
@@ -238,6 +240,9 @@ func (s *server) announce(p Process) {
 	}
 }
 
+// say prints a line. Errors are ignored: they are no reason not to serve.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+
 func scheme(f *tlsFiles) string {
 	if f.cert.name != "" {
 		return "https"
@@ -283,10 +288,20 @@ func (s *server) wait(ctx context.Context, p Process) error {
 			return err
 		case <-check.C:
 			if err := s.node.Err(); err != nil {
-				return fmt.Errorf("node has failed: %w", err)
+				return explainFailure(err)
 			}
 		}
 	}
+}
+
+// explainFailure returns the error of a process whose node has failed. A missing file has an exit
+// code of its own, so that no supervisor starts the node again in a new, empty directory.
+func explainFailure(err error) error {
+	failed := fmt.Errorf("node has failed: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &exitError{failed, exitRemoved}
+	}
+	return failed
 }
 
 // stop shuts everything down. It returns cause, or else the error of closing.

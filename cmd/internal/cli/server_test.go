@@ -84,6 +84,7 @@ func TestProcess(t *testing.T) {
 	t.Run("second signal", func(t *testing.T) { testSecondSignal(t, path) })
 	t.Run("locked directory", func(t *testing.T) { testLocked(t, path) })
 	t.Run("read-only directory", func(t *testing.T) { testReadOnly(t, path) })
+	t.Run("removed directory", func(t *testing.T) { testRemoved(t, path) })
 	t.Run("failing disk", func(t *testing.T) { testFailingDisk(t, path) })
 	t.Run("usage", func(t *testing.T) {
 		if err := exec.Command(path, "bogus").Run(); exitCode(err) != exitUsage {
@@ -278,7 +279,8 @@ func testReadOnly(t *testing.T, path string) {
 	chmod(t, dir, 0o555)
 	out, err := cmd.CombinedOutput()
 	if want := "--data-dir=" + dir + ": "; exitCode(err) != exitFailure || !strings.Contains(string(out), want) ||
-		!strings.Contains(string(out), "permission denied") {
+		!strings.Contains(string(out), "cannot create a file: permission denied") ||
+		!strings.Contains(string(out), "or give this user write access") {
 		t.Errorf("start in a directory without write permission: %v\n%s", err, out)
 	}
 }
@@ -287,6 +289,23 @@ func chmod(t *testing.T, name string, mode os.FileMode) {
 	t.Helper()
 	if err := os.Chmod(name, mode); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testRemoved removes the data directory: the exit code keeps supervisors from starting the node
+// again in an empty one.
+func testRemoved(t *testing.T, path string) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := startBy(t, binary(path, nil), "--data-dir", dir)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.wait(); code != exitRemoved || !strings.Contains(s.stderr(), "was removed while the node was running") {
+		t.Errorf("exit code %d, want %d; stderr\n%s", code, exitRemoved, s.stderr())
+	}
+	unit, err := os.ReadFile(filepath.Join(root, "examples/deploy/floe.service"))
+	if want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d\n", exitUsage, exitRemoved); err != nil || !strings.Contains(string(unit), want) {
+		t.Errorf("the unit lacks %q (%v)", want, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/budget"
@@ -277,6 +278,11 @@ func addSettings(cmd *cobra.Command) {
 		_ = cmd.RegisterFlagCompletionFunc(s.flag, completed(s.kind))
 	}
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
+}
+
+// isSetting reports whether a flag is a setting. Other commands have flags of the same name.
+func isSetting(f *pflag.Flag) bool {
+	return slices.ContainsFunc(settings, func(s setting) bool { return s.flag == f.Name && s.help == f.Usage })
 }
 
 // completed returns the completion for values of a kind.

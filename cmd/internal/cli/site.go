@@ -141,17 +141,19 @@ func (s *site) close() {
 	<-s.ended
 }
 
-// listenError adds a hint to the error of a listener. spelled is how its port was given; flags is
-// the prefix of its flags.
-func listenError(spelled, flags string, err error) error {
-	hint := ""
+// listenError adds a hint to the error of a listener, whose flags begin with -- and prefix.
+func (c *config) listenError(prefix string, err error) error {
+	hint, choice := "", "another port with --"+prefix+"port"
+	if prefix != "" && !c.named(prefix+"port") {
+		choice = "other ports with --port, which metrics and dashboard follow"
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		hint = "another node may be running; choose another port with " + flags + "port"
+		hint = "another node may be running: stop it, or choose " + choice
 	case errors.Is(err, syscall.EACCES):
-		hint = "ports below 1024 may need privileges; choose another with " + flags + "port"
+		hint = "ports below 1024 may need privileges: choose " + choice
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		hint = "choose an address of this machine with " + flags + "bind"
+		hint = "choose an address of this machine with --" + prefix + "bind"
 	}
-	return &hintedError{fmt.Errorf("%s: %w", spelled, err), hint}
+	return &hintedError{fmt.Errorf("%s: %w", c.spelled[prefix+"port"], err), hint}
 }

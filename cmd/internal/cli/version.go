@@ -24,10 +24,15 @@ func versionCommand(p Process) *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := version{floe.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
 		if o.format == formatTable {
-			_, err := fmt.Fprintf(p.Stdout, "floe %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+			_, err := fmt.Fprintln(p.Stdout, versionLine())
 			return err
 		}
 		return o.print(v, table{rows: [][]string{{v.Version, v.Go, v.OS, v.Arch}}})
 	}
 	return cmd
+}
+
+// versionLine is the version of the program for people.
+func versionLine() string {
+	return fmt.Sprintf("floe %s (%s, %s/%s)", floe.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
