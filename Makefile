@@ -24,7 +24,7 @@ export CGO_ENABLED
 LINK = -ldflags=-w
 
 .DEFAULT_GOAL = help
-.PHONY: help build console needs browser monitoring languages check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck vulnerabilities mod modules unit race suites fuzz
+.PHONY: help build release release-check console needs browser monitoring languages check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck vulnerabilities mod modules unit race suites fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -33,6 +33,15 @@ help: ## list the targets
 
 build: ## build the program, as ./floe: static, so that it runs anywhere
 	$(GO) build -o floe ./cmd/floe
+
+release: ## programs, SBOMs and checksums of VERSION=v0.1.0 in ./dist, from the commit that is checked out; needs GNU tar
+	@internal/tools/release.sh '$(VERSION)' dist
+
+# The second build is that of a user: from a clone in another directory, with an empty build cache.
+release-check: release ## builds the release once more, elsewhere and from nothing: it has to be equal
+	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; git clone -q . "$$copy/floe" && \
+	GOCACHE="$$copy/cache" $(MAKE) --no-print-directory -C "$$copy/floe" release VERSION='$(VERSION)' && \
+	diff dist/SHA256SUMS "$$copy/floe/dist/SHA256SUMS" && echo 'both builds are equal'
 
 # The console is built from TypeScript, and what was built is committed: only who changes it needs Node. npm ci removes what is there first, so it runs only
 # when the lock file is newer.
