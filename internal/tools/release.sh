@@ -39,7 +39,8 @@ for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64};
 	name=floe-${version#v}-$(echo "$platform" | tr / -)
 	cp -R "$work/files" "$work/$name"
 	(export GOOS="${platform%/*}" GOARCH="${platform#*/}"; build "$work/$name/floe")
-	go tool -modfile=internal/tools/go.mod cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$version" \
+	# The SBOM has a checksum of its tool.
+	GOFLAGS=-trimpath go tool -modfile=internal/tools/go.mod cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$version" \
 		-output "$dist/$name.cdx.json" "$work/$name/floe"
 	tar -C "$work" --sort=name --format=ustar --mtime="@$seconds" --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' -cf - "$name" |
 		gzip -9n >"$dist/$name.tar.gz"
