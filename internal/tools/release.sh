@@ -3,7 +3,7 @@
 # PLATFORMS are the platforms. The same commit and the same version of Go give the same bytes: the
 # shell, GNU tar and gzip add no names, times or owners of this machine.
 set -eu
-version=$1 dist=$2
+version=$1 dist=$PWD/$2
 fail() { echo "release: $*" >&2; exit 1; }
 
 stamped=v$(sed -n 's/^const Version = "\(.*\)"$/\1/p' floe.go)
@@ -17,6 +17,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -rf "$dist"
 mkdir -p "$dist" "$work/files/completions"
+# A clone has the files of the commit only, and Go stamps the commit into programs that it builds in
+# one; in a further work tree of a repository it does not.
+git clone -q . "$work/source"
+cd "$work/source"
 
 build() { go build -trimpath -buildvcs=true -ldflags='-s -w' -o "$1" ./cmd/floe; }
 build "$work/floe"
@@ -45,6 +49,6 @@ for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64};
 	tar -C "$work" --sort=name --format=ustar --mtime="@$seconds" --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' -cf - "$name" |
 		gzip -9n >"$dist/$name.tar.gz"
 	rm -r "${work:?}/$name"
-	echo "$dist/$name.tar.gz"
+	echo "$name.tar.gz"
 done
 (cd "$dist" && sha256sum ./*.json ./*.tar.gz | sed 's| \./| |' >SHA256SUMS)
