@@ -303,9 +303,9 @@ func testRemoved(t *testing.T, path string) {
 	if code := s.wait(); code != exitRemoved || !strings.Contains(s.stderr(), "was removed while the node was running") {
 		t.Errorf("exit code %d, want %d; stderr\n%s", code, exitRemoved, s.stderr())
 	}
-	unit, err := os.ReadFile(filepath.Join(root, "examples/deploy/floe.service"))
-	if want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d\n", exitUsage, exitRemoved); err != nil || !strings.Contains(string(unit), want) {
-		t.Errorf("the unit lacks %q (%v)", want, err)
+	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d\n", exitUsage, exitRemoved)
+	if !strings.Contains(deployed(t, "floe.service"), want) {
+		t.Errorf("the unit lacks %q", want)
 	}
 }
 
