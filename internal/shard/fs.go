@@ -93,7 +93,11 @@ func (w *watchedFS) check(op, name string, err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	w.failed(fmt.Errorf("%s %s: %w", op, name, err))
+	failure := err
+	if named := (*fs.PathError)(nil); !errors.As(err, &named) {
+		failure = fmt.Errorf("%s %s: %w", op, name, err)
+	}
+	w.failed(failure)
 	if w.park {
 		park()
 	}

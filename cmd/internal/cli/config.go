@@ -297,7 +297,7 @@ func foreign(dir string) error {
 		switch {
 		case e.Name() == "FORMAT":
 			return nil
-		case !ownFile.MatchString(e.Name()):
+		case other == "" && !ownFile.MatchString(e.Name()):
 			other = e.Name()
 		}
 	}

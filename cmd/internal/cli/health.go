@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -68,6 +69,9 @@ func readHealth(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	resp, err := transport.RoundTrip(req)
+	if network := (*net.OpError)(nil); errors.As(err, &network) {
+		err = network.Err // the message has the address already
+	}
 	if err != nil {
 		return "", &hintedError{fmt.Errorf("no node answers at %s: %w", url, err), "start it, or give the settings that it was started with"}
 	}
