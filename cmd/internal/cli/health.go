@@ -73,7 +73,8 @@ func readHealth(ctx context.Context, url string) (string, error) {
 		err = network.Err // the message has the address already
 	}
 	if err != nil {
-		return "", &hintedError{fmt.Errorf("no node answers at %s: %w", url, err), "start it, or give the settings that it was started with"}
+		const hint = "start it, or give the settings that it was started with"
+		return "", &hintedError{fmt.Errorf("no node answers at %s: %w", url, err), hint}
 	}
 	defer resp.Body.Close()
 	var health struct {
