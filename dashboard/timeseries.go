@@ -355,13 +355,6 @@ type floqlAnswer struct{ *floql.Result }
 
 func (a floqlAnswer) body() any { return a.Result }
 
-// setHeader adds warnings about a query without results.
-func (a floqlAnswer) setHeader(header http.Header) {
-	if len(a.Hints) > 0 {
-		header.Set("X-Floe-Hint", strings.Join(a.Hints, "; "))
-	}
-}
-
 func (h *handler) floql(ctx context.Context, q floqlRequest) (floqlAnswer, error) {
 	result, err := h.backend.FloQL(ctx, q.namespace, q.query)
 	var wrong *floql.Error

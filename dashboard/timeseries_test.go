@@ -139,11 +139,16 @@ var timeseriesContract = []contractRow{
 	{floqlRoute, floqlSend(rangeQuery), "", 200, fields{"query": is{rangeQuery}, "series": items{
 		seriesOf("cpu", "usage", items{tagOf("host", "web-01")}, "1699999800000=2"),
 		seriesOf("cpu", "usage", items{tagOf("host", "web-02")}, "1699999800000=3")}}},
-	{floqlRoute, floqlSend("cpu{host=nobody}[1700000000000..1700000600000]"), "", 200, fields{"query": text, "series": none}},
+	{floqlRoute, floqlSend("cpu{host=web01}[1700000000000..1700000600000]"), "", 200, fields{"query": text, "series": none,
+		"hints": items{is{`tag "host" of "cpu" has no value "web01" (did you mean "web-01"?)`}}}},
+	{floqlRoute, floqlSend("cpu{hots=~web*} | field(usge)"), "", 200, fields{"query": text, "series": none, "hints": items{
+		is{`measurement "cpu" has no field "usge" (did you mean "usage"?)`},
+		is{`measurement "cpu" has no tag "hots" (did you mean "host"?)`}}}},
 	{floqlRoute, floqlSend("cpu[1h] | window(5m) | avgg()"), "", 400,
 		fields{"error": is{`col 24: unknown stage "avgg" (did you mean "avg"?)`}}},
 	{floqlRoute, floqlPath, "", 400, failure},
-	{floqlRoute, floqlPath + "?q=cpu&namespace=nowhere", "", 200, fields{"query": is{"cpu"}, "series": none}},
+	{floqlRoute, floqlPath + "?q=cpu&namespace=nowhere", "", 200,
+		fields{"query": is{"cpu"}, "series": none, "hints": items{is{`unknown measurement "cpu"`}}}},
 	{floqlPostRoute, floqlPath + "?namespace=shop", rangePost, 200, fields{"query": is{rangePost}, "series": items{
 		seriesOf("cpu", "usage", items{tagOf("host", "web-01"), tagOf("region", "eu")}, "1700000000000=1.5", "1700000060000=2.5")}}},
 	{floqlPostRoute, floqlPath + "?namespace=shop&q=cpu", "", 200, fields{"query": is{"cpu"}, "series": none}},
@@ -191,20 +196,9 @@ var timeseriesContract = []contractRow{
 		fields{"measurement": is{"m"}, "field": is{"f"}, "series": pointsOf("1700000001000=2")}},
 }
 
-// TestHint: a filter that looks like a regular expression and selects nothing is explained in a
-// header.
-func TestHint(t *testing.T) {
-	node := openNode(t)
-	seedTimeseries(t, node)
-	base := serve(t, New(node, Options{}))
-	got := send(t, "GET "+base+floqlSend(`cpu{host=~"web.*"}[1700000000000..1700000600000]`), "")
-	if hint := got.header.Get("X-Floe-Hint"); got.status != 200 || !strings.Contains(hint, "glob") {
-		t.Errorf("status %d, X-Floe-Hint: %q", got.status, hint)
-	}
-	got = send(t, "GET "+base+floqlSend(`cpu{host=~"web*"}[1700000000000..1700000600000]`), "")
-	if hint := got.header.Get("X-Floe-Hint"); got.status != 200 || hint != "" {
-		t.Errorf("status %d, X-Floe-Hint: %q, want none", got.status, hint)
-	}
+// TestQueryMethods: only GET and POST evaluate queries.
+func TestQueryMethods(t *testing.T) {
+	base := serve(t, New(openNode(t), Options{}))
 	if got := send(t, "DELETE "+base+floqlPath, ""); got.status != 405 || !strings.Contains(got.header.Get("Allow"), "GET") {
 		t.Errorf("DELETE: status %d, Allow: %q", got.status, got.header.Get("Allow"))
 	}

@@ -71,6 +71,7 @@ func bodyType(answer reflect.Type) reflect.Type {
 type queryResult struct {
 	Query  string        `json:"query"`
 	Series []querySeries `json:"series"`
+	Hints  []string      `json:"hints,omitempty"`
 }
 
 type querySeries struct {

@@ -83,7 +83,7 @@ func cut(text string) string {
 func suggest(unknown string, known []string) string {
 	best, distance := "", 1+(len(unknown)+1)/3
 	for _, k := range known {
-		if d := edits(strings.ToLower(unknown), k, distance); d < distance {
+		if d := edits(strings.ToLower(unknown), strings.ToLower(k), distance); d < distance {
 			best, distance = k, d
 		}
 	}

@@ -3,7 +3,6 @@ package floql
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -22,8 +21,13 @@ func (r *run) read(q *Query, f *frame) ([]step, error) {
 		n++
 	}
 	points := slices.DeleteFunc(slices.Clone(list[:n]), func(s step) bool { return s.points == nil })
-	r.hint(q)
 	in := input{q.selection(f, r.limits), points, q.plan.shift}
+	before := r.series
+	defer func() {
+		if r.series == before && len(r.unmatched) < maxHints {
+			r.unmatched = append(r.unmatched, in.sel)
+		}
+	}()
 	nothing := f.rng.From >= f.rng.To || q.plan.noFields
 	if n == len(list) || list[n].reduce == nil {
 		if nothing {
@@ -86,17 +90,6 @@ func (q *Query) selection(f *frame, limits Limits) Selection {
 	return Selection{
 		Measurement: q.measurement, Filters: q.filters, Fields: q.plan.fields, Limits: limits,
 		From: f.rng.From - q.plan.shift, To: f.rng.To - q.plan.shift, LookBack: q.plan.lookBack,
-	}
-}
-
-// hint records hints for a query that selects no series.
-func (r *run) hint(q *Query) {
-	for i := range q.filters {
-		if f := &q.filters[i]; f.looksRegular() {
-			r.hints = append(r.hints,
-				fmt.Sprintf("%s selects no series: patterns are globs, not regular expressions, so that . is a dot and * is any characters",
-					f))
-		}
 	}
 }
 

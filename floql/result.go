@@ -33,12 +33,15 @@ type Stats struct {
 }
 
 // Result is the result of a query. Its JSON is the query response of the HTTP API: {query,
-// series[]: {key, field, point_count, tags[]: {key, value}, points[]: {timestamp, value}}}.
+// series[]: {key, field, point_count, tags[]: {key, value}, points[]: {timestamp, value}}, hints[]},
+// without hints if there are none.
 type Result struct {
 	Query  string         // as given
 	Series []ResultSeries // in order of key, field and tags, unless sort() ordered them
-	Hints  []string       // possible mistakes in a query that selects no series, one sentence each
-	Stats  Stats
+	// Hints are possible mistakes in a query without results, at most 10: names that do not exist,
+	// with the nearest existing one, and regular expressions where globs are expected.
+	Hints []string
+	Stats Stats
 }
 
 // result makes a result from the last frame.
@@ -54,9 +57,6 @@ func (r *run) result(q *Query, f *frame) (*Result, error) {
 		sortFrame(f)
 	}
 	res := &Result{Query: q.text, Stats: Stats{Series: r.series, Points: r.points}}
-	if r.series == 0 {
-		res.Hints = r.hints
-	}
 	for _, fs := range f.series {
 		if len(fs.times) == 0 {
 			continue
@@ -68,6 +68,9 @@ func (r *run) result(q *Query, f *frame) (*Result, error) {
 			}
 		}
 		res.Series = append(res.Series, s)
+	}
+	if len(res.Series) == 0 {
+		res.Hints = r.hints()
 	}
 	return res, nil
 }
@@ -85,7 +88,19 @@ func (r *Result) AppendJSON(dst []byte) []byte {
 		}
 		dst = r.Series[i].appendJSON(dst)
 	}
-	return append(dst, "]}"...)
+	dst = append(dst, ']')
+	for i, hint := range r.Hints {
+		if i == 0 {
+			dst = append(dst, `,"hints":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, hint)
+	}
+	if len(r.Hints) > 0 {
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
 }
 
 func (s *ResultSeries) appendJSON(dst []byte) []byte {

@@ -77,7 +77,8 @@ type run struct {
 	points int64 // read, including nested queries
 	series int64
 	bytes  int64 // of points in frames
-	hints  []string
+	// unmatched are the first selections without series, for hints.
+	unmatched []Selection
 }
 
 // frame holds the series between two stages.

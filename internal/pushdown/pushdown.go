@@ -1,6 +1,6 @@
 // Package pushdown is how FloQL has aggregations computed where the points are: package floql gives
 // a source that is an Aggregator a Partial to fill, and package ts fills parts of it on every
-// shard.
+// shard. A source that is a Namer provides the hints of a query without results.
 //
 // Users of the language do not need it, so it is not part of floql. As floql imports it, the types
 // of floql are parameters here: floql.Selection, floql.Series and floql.Limits.
@@ -70,6 +70,20 @@ type PartialSeries interface {
 	Add(times []int64, values []float64) error
 	// AddRollup adds a rollup as one point, and does not keep it. See Partial.TakesRollups.
 	AddRollup(r *agg.Rollup) error
+}
+
+// Namer is a floql.Source that knows which names exist.
+type Namer[Selection any] interface {
+	// Unknown returns the names in a selection that do not exist. It is called after the query, for
+	// selections without series.
+	Unknown(ctx context.Context, sel Selection) ([]Unknown, error)
+}
+
+// Unknown is a name that does not exist.
+type Unknown struct {
+	Message string   // measurement "cpu" has no field "usge"
+	Name    string   // usge
+	Known   []string // existing names, the nearest of which the hint suggests
 }
 
 // StageError says that a stage before the aggregation has failed for a point. An Aggregator returns

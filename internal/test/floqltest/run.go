@@ -199,7 +199,9 @@ func (f *file) eval(query string) {
 		return
 	}
 	f.compare(line, query, want, res)
-	if hints := strings.Join(res.Hints, "\n"); wantHint == "" != (hints == "") || !strings.Contains(hints, wantHint) {
+	// Only some sources know which names exist, so hints about names are not compared.
+	ofFilters := slices.DeleteFunc(res.Hints, func(hint string) bool { return !strings.Contains(hint, " selects no series: ") })
+	if hints := strings.Join(ofFilters, "\n"); wantHint == "" != (hints == "") || !strings.Contains(hints, wantHint) {
 		f.t.Errorf("%s:%d: %s\ngot the hints %q\nwant %q", f.name, line, query, hints, wantHint)
 	}
 }

@@ -744,6 +744,7 @@ export interface ProblemList {
 export interface QueryResult {
   query: string
   series: QuerySeries[]
+  hints?: string[]
 }
 
 export interface QuerySeries {
