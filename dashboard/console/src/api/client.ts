@@ -40,7 +40,6 @@ export interface Answer<T> {
   data: T
   lossy: boolean // bytes that are no UTF-8 were replaced
   next: string // the parameter and value of the next page, "after=..."; '': that is all
-  hint: string
   at: number // when it was read, by this clock
 }
 
@@ -106,7 +105,7 @@ export async function call<K extends keyof Routes & string>(
     throw new ApiError(response.status, strings.noJSONAnswer)
   }
   const next = /<\?([^>]*)>; rel="next"/.exec(response.headers.get('Link') ?? '')?.[1] ?? ''
-  return { data, lossy: response.headers.get('X-Floe-Lossy') === 'true', next, hint: response.headers.get('X-Floe-Hint') ?? '', at: Date.now() }
+  return { data, lossy: response.headers.get('X-Floe-Lossy') === 'true', next, at: Date.now() }
 }
 
 function failure(response: Response, text: string): ApiError {

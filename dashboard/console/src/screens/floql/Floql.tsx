@@ -189,7 +189,11 @@ export default function Floql() {
       </div>
       {answer ? (
         <Panel label={words.result}>
-          {answer.answer.hint && <p class="warn">{answer.answer.hint}</p>}
+          {answer.answer.data.hints?.map(h => (
+            <p key={h} class="warn">
+              {h}
+            </p>
+          ))}
           {series.length === 0 ? (
             <Empty title={say.noPoints} />
           ) : table ? (
