@@ -16,8 +16,8 @@ import (
 // TestErrors checks whole messages including their positions.
 func TestErrors(t *testing.T) {
 	for query, want := range map[string]string{
-		"m[0..9] | where(value > \"a)":                      `col 25: found no end of the string that begins here, expected "`,
-		"m[0..9] | where(value > 'a\\')":                    `col 25: found no end of the string that begins here, expected '`,
+		"m[0..9] | where(value > \"a)":                      `col 25: unterminated string, expected "`,
+		"m[0..9] | where(value > 'a\\')":                    `col 25: unterminated string, expected '`,
 		"m[0..9] | where(value > [1)":                       `col 27: found ")", expected "]"`,
 		"m[0..9] | where(value in {1]":                      `col 28: found "]", expected "}"`,
 		"m[0..9] | where((value > 1":                        `col 27: found the end of the query, expected ")"`,
@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		"m[0..9] | percentile(1.2.3)":                       `col 22: found "1.2.3", expected a number`,
 		"m[0..9] | percentile(x)":                           `col 22: found "x", expected a number`,
 		"m[0..9] | shift(9000000000000000s) | shift(1000s)": `col 17: duration is longer than 285,000 years`,
-		"m[0..9] | shift(200000y)":                          `col 23: unit "y" is of the calendar: only windows have it`,
+		"m[0..9] | shift(200000y)":                          `col 23: calendar unit "y" is only for windows`,
 		"m[0..9] | window(100000y1y) | avg()":               `col 18: duration is longer than 285,000 years`,
 		"m[0..9] | window(99999999999999999999s) | avg()":   `col 18: duration is longer than 285,000 years`,
 		"m[0..9] | window(9000000000000s1w) | avg()":        `none`,
@@ -83,7 +83,7 @@ func TestErrors(t *testing.T) {
 		"m[9..0]":                            `col 3: the range ends before it begins`,
 		"m[0..9":                             `col 7: found the end of the query, expected "]" and the stages`,
 		"m[]":                                `col 3: found "]", expected a time: epoch ms, now, now-1h, -1h or RFC 3339`,
-		"m[1970-13-01T00:00:00Z..now]":       `col 3: time "1970-13-01T00:00:00Z" is neither epoch ms nor RFC 3339, as 2024-05-01T12:00:00Z is`,
+		"m[1970-13-01T00:00:00Z..now]":       `col 3: time "1970-13-01T00:00:00Z" is neither epoch ms nor RFC 3339 like 2024-05-01T12:00:00Z`,
 		"m{a}":                               `col 4: found "}", expected =, !=, =~ or !~`,
 		"m{a=}":                              `col 5: found "}", expected a value`,
 		"m{a=b":                              `col 6: found the end of the query, expected "," or "}"`,

@@ -183,7 +183,7 @@ func (c *checker) binary(n *ast.BinaryNode) {
 	case "matches":
 		text, constant := n.Right.(*ast.StringNode)
 		if !constant {
-			c.refuse(n, "the pattern of matches has to be a string")
+			c.refuse(n, "the pattern of matches must be a string")
 			return
 		}
 		if c.pattern = sum(c.pattern, patternSize(text.Value)); c.pattern > maxPattern {

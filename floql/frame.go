@@ -273,7 +273,7 @@ func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, erro
 		return &frameSeries{}, nil
 	}
 	return nil, errorAt(s.text, s.args[1].offset,
-		"the query has the fields %q and %q of the same tags, and none is %q as on the left, expected field() to choose one",
+		"the nested query has the fields %q and %q with equal tags, but not %q as on the left, expected field() to choose one",
 		with[0].Field, with[1].Field, fs.Field)
 }
 

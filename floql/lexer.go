@@ -173,7 +173,7 @@ func (l *lexer) quoted() string {
 			b.WriteByte(c)
 		}
 	}
-	l.fail(start, "found no end of the string that begins here, expected %c", quote)
+	l.fail(start, "unterminated string, expected %c", quote)
 	return ""
 }
 
@@ -236,7 +236,7 @@ func (l *lexer) raw() string {
 		case '"', '\'', '`':
 			end := stringEnd(text, i)
 			if end < 0 {
-				l.fail(l.pos+i, "found no end of the string that begins here, expected %c", c)
+				l.fail(l.pos+i, "unterminated string, expected %c", c)
 				return ""
 			}
 			i = end

@@ -128,7 +128,7 @@ func (p *reader) query() *Query {
 			p.fail(p.pos, "found more than %d stages", maxStages)
 		}
 		if p.stages++; p.stages > maxNested {
-			p.fail(p.pos, "found more than %d stages in the query and those in it", maxNested)
+			p.fail(p.pos, "found more than %d stages, nested queries included", maxNested)
 		}
 		q.stages = append(q.stages, p.stage())
 	}
@@ -296,7 +296,7 @@ func (p *reader) checkWindow(s *stage) {
 		return
 	}
 	if length(every) > length(size) {
-		p.fail(s.args[1].offset, "windows of %s every %s would leave points out, expected no more than their size", printSpan(size),
+		p.fail(s.args[1].offset, "windows of %s every %s leave points out, expected an interval of at most their size", printSpan(size),
 			printSpan(every))
 	}
 }
@@ -413,7 +413,7 @@ func (p *reader) readNames(q *param, a *arg) {
 		at := p.pos
 		n := p.name(strings.TrimSuffix(strings.TrimPrefix(q.expected(), "names of "), " or *"))
 		if slices.Contains(a.list, n) {
-			p.fail(at, "%q is there twice", n)
+			p.fail(at, "duplicate %q", n)
 		}
 		if a.list = append(a.list, n); !p.eat(",") {
 			return
@@ -455,7 +455,7 @@ func (p *reader) readOperator(q *param, a *arg) {
 // readQuery reads a query, with or without its own parentheses.
 func (p *reader) readQuery(a *arg) {
 	if p.depth++; p.depth > maxDepth {
-		p.fail(p.pos, "found queries in queries, expected no more than %d", maxDepth)
+		p.fail(p.pos, "found nested queries, expected no more than %d levels", maxDepth)
 	}
 	enclosed := p.eat("(")
 	if a.query = p.query(); enclosed && p.err == nil {

@@ -95,7 +95,7 @@ func (c *planner) field(s *stage) {
 
 func (c *planner) window(s *stage) {
 	if c.pending != nil {
-		c.p.fail(c.pending.offset, "window without an aggregation after it, but another window")
+		c.p.fail(c.pending.offset, "found another window after window, expected an aggregation between them")
 	}
 	c.pending = s
 	w := &agg.Layout{Size: s.args[0].step, Every: s.args[0].step, Zone: s.args[2].zone}
@@ -166,7 +166,7 @@ func (c *planner) afterAggregate() bool {
 
 func (c *planner) whole(s *stage) {
 	if c.pending != nil {
-		c.p.fail(s.offset, "%s between window and its aggregation, expected it behind", s.name)
+		c.p.fail(s.offset, "%s between window and its aggregation, expected it after both", s.name)
 	}
 	if s.role == filling && !c.buckets {
 		c.p.fail(s.offset, "fill without a window and an aggregation before it")

@@ -116,7 +116,7 @@ func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 		f.rng.From = from
 	}
 	if from := f.rng.From - q.plan.shift; from < -2*agg.MaxTime {
-		return nil, errorAt(q.text, 0, "the query reads from %d ms on, expected no earlier than %d ms", from, -2*agg.MaxTime)
+		return nil, errorAt(q.text, 0, "the query reads from %d ms, expected %d ms or later", from, -2*agg.MaxTime)
 	}
 	rest, err := r.read(q, f)
 	if err != nil {

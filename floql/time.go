@@ -61,7 +61,7 @@ func (l *lexer) span(calendar bool) (s agg.Step) {
 		case !ok:
 			l.fail(at, "unknown unit of time %q, expected ms, s, m, h, d or w%s", unit, orCalendar(calendar))
 		case months > 0 && !calendar:
-			l.fail(at, "unit %q is of the calendar: only windows have it", unit)
+			l.fail(at, "calendar unit %q is only for windows", unit)
 		}
 		l.addUnit(&s, start, digits, agg.Step{Months: months, Millis: millis})
 		if l.err != nil {
@@ -199,7 +199,7 @@ func (l *lexer) absolute() instant {
 	l.pos = end
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms <= agg.MaxTime {
 		if l.isLetter() {
-			l.fail(start, "found a duration, expected a time: now-1h or -1h is one")
+			l.fail(start, "found a duration, expected a time like now-1h or -1h")
 		}
 		return instant{millis: ms}
 	}
@@ -208,7 +208,7 @@ func (l *lexer) absolute() instant {
 		if strings.Trim(text, "0123456789") == "" {
 			l.fail(start, "time %s is beyond %d ms", text, int64(agg.MaxTime))
 		} else {
-			l.fail(start, "time %q is neither epoch ms nor RFC 3339, as 2024-05-01T12:00:00Z is", text)
+			l.fail(start, "time %q is neither epoch ms nor RFC 3339 like 2024-05-01T12:00:00Z", text)
 		}
 	}
 	return instant{millis: t.UnixMilli()}

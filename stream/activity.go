@@ -36,18 +36,18 @@ type Activity struct {
 // that does not exist.
 func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (Activity, error) {
 	if span.Parts < 1 || span.Parts > MaxActivityParts {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in %d parts is not in 1-%d", span.Parts, MaxActivityParts)
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: %d parts of activity are not in 1-%d", span.Parts, MaxActivityParts)
 	}
 	if span.Step < time.Millisecond || span.Step%time.Millisecond != 0 || span.Step > maxActivityStep {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in steps of %v, it takes whole milliseconds up to %v", span.Step,
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity step %v is not in whole milliseconds up to %v", span.Step,
 			maxActivityStep)
 	}
 	if from := span.From.Unix(); from < -maxActivityMillis/1000 || from > maxActivityMillis/1000 {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity from %d s is too far from 1970, the limit is %d s", from,
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity from %d s is more than %d s from 1970", from,
 			int64(maxActivityMillis/1000))
 	}
 	if n := len(span.Partitions); n > MaxPartitions {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity of %d partitions, the limit is %d", n, MaxPartitions)
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity of %d partitions exceeds %d", n, MaxPartitions)
 	}
 	stats, err := s.Get(ctx, name)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestJSONOfBodies(t *testing.T) {
 		{"append", `{"messages":[{}],"dedup":{}}`, "producer name is empty"},
 		{"append", `{"messages":[{}],"partition":-1}`, "stream: partition -1 is not in 0-1023"},
 		{"append", `{}`, "stream: 0 messages are not in 1-10000"},
-		{"trim", `{"max_len":1,"max_bytes":2}`, "stream: trim with 2 bounds: give one of max_len, max_age_ms, before, max_bytes"},
+		{"trim", `{"max_len":1,"max_bytes":2}`, "stream: trim has 2 bounds, expected one of max_len, max_age_ms, before, max_bytes"},
 		{"trim", `{"max_len":-1}`, "stream: max len -1 is negative"},
 		{"trim", `{"before":"5"}`, `{"before":"5-0","dry_run":false}`},
 		{
@@ -78,7 +78,7 @@ func TestJSONOfBodies(t *testing.T) {
 		{"create group", `{"group":"g","backoff_min_ms":9,"backoff_max_ms":8}`,
 			"stream: min back-off of 9 ms exceeds max back-off of 8 ms"},
 		{"create group", `{}`, "consumer group name is empty"},
-		{"configure group", `{"group":"g"}`, `stream: consumer group "g": no setting to change`},
+		{"configure group", `{"group":"g"}`, `stream: consumer group "g": no settings to change`},
 		{"configure group", `{"group":"g","backoff_min_ms":5}`, `{"group":"g","backoff_min_ms":5,"backoff_max_ms":300000}`},
 		{
 			"read group", `{"group":"g","consumer":"c"}`,

@@ -325,7 +325,7 @@ func (b *trimBody) code(f *codec.Fields) {
 			}
 		}
 		if given != 1 {
-			f.Refuse(engine.Errorf(ErrInvalid, "stream: trim with %d bounds: give one of %s", given, strings.Join(trimBounds[:], ", ")))
+			f.Refuse(engine.Errorf(ErrInvalid, "stream: trim has %d bounds, expected one of %s", given, strings.Join(trimBounds[:], ", ")))
 		}
 	}
 	f.Bool("dry_run", &b.dryRun)

@@ -25,7 +25,7 @@ func (s *session) readGroup(b *readGroupBody) (claims, error) {
 		}
 	}
 	if len(out.claims) == 0 && d.full {
-		return out, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d records that are not acknowledged, the limit is %d",
+		return out, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d unacknowledged records, the limit is %d",
 			g.name, g.group, g.pending, MaxPending)
 	}
 	m.asked(tx, g, b.consumer, len(out.claims) > 0)

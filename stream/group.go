@@ -320,7 +320,8 @@ func (r *groupReader) take(ctx context.Context, p *groupShard, limit int, epoch 
 		}
 		ds, err := r.s.fetch(ctx, p, c.claims, o.noAck)
 		if err != nil && o.noAck && len(c.claims) > 0 && ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
-			return nil, engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: records were delivered for good, and not read: %v", err)
+			return nil, engine.Errorf(engine.ErrUnknownOutcome,
+				"outcome unknown: records were acknowledged on delivery but not read: %v", err)
 		}
 		if err != nil || len(ds) > 0 {
 			return ds, err

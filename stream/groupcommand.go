@@ -306,7 +306,7 @@ func (b *configureBody) codeJSON(f *codec.Fields) {
 
 func (b *configureBody) check() error {
 	if b.set == 0 {
-		return engine.Errorf(ErrInvalid, "stream: consumer group %q: no setting to change", b.group)
+		return engine.Errorf(ErrInvalid, "stream: consumer group %q: no settings to change", b.group)
 	}
 	return nil
 }

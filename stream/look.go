@@ -10,7 +10,7 @@ import (
 // Takeable returns how many records are available for a consumer.
 func (m *machine) Takeable(v *engine.View, cmd engine.Command, waits bool) (n, most int, err error) {
 	if cmd.Kind != kindReadGroup {
-		return 0, 0, engine.Errorf(ErrInvalid, "stream: command %d takes nothing", cmd.Kind)
+		return 0, 0, engine.Errorf(ErrInvalid, "stream: command %d reads no records", cmd.Kind)
 	}
 	name, b, err := readGroup.Read(cmd)
 	if err != nil {

@@ -41,7 +41,7 @@ func (m *machine) heard(tx *engine.Tx, g *group, runs []refRun) {
 		}
 		last = b.consumer
 		if err := m.join(tx, g, last); err != nil {
-			panic(fmt.Sprintf("stream: consumer group %q: %q has records and is no member", g.group, last))
+			panic(fmt.Sprintf("stream: consumer group %q: %q has records but is not a member", g.group, last))
 		}
 	}
 }

@@ -129,7 +129,7 @@ func trimOptionsOf(opts []TrimOption) trimOptions {
 		opt.applyTrim(&o)
 	}
 	if o.err == nil && !o.byLen && !o.byBytes && o.maxAge == 0 && o.before.IsZero() {
-		o.err = engine.Errorf(ErrInvalid, "stream: trim without a bound: give a length, bytes, an age or an id")
+		o.err = engine.Errorf(ErrInvalid, "stream: trim has no bound, expected a length, bytes, an age or an id")
 	}
 	return o
 }

@@ -66,7 +66,7 @@ type credit struct{ id, number uint64 }
 func (r *pushRow) code(c *codec.Coder) {
 	version := byte(rowVersion)
 	if c.Byte(&version); version != rowVersion {
-		c.Fail("push row of another version")
+		c.Fail("unknown version")
 	}
 	r.Subscription.Code(c)
 	c.Uvarint(&r.id)
@@ -207,10 +207,10 @@ func (st *stream) refuseSubscribed(kind uint8, group string) error {
 	switch kind {
 	case kindReadGroup, kindHold:
 		return &ConflictError{Stream: st.name, Partition: -1,
-			Reason: engine.Text("the records of consumer group %q start runs of a workflow: it has no other consumers", group)}
+			Reason: engine.Text("consumer group %q belongs to a workflow trigger, which is its only consumer", group)}
 	case kindDeleteGroup:
 		return &ConflictError{Stream: st.name, Partition: -1,
-			Reason: engine.Text("the records of consumer group %q start runs of a workflow: it goes with its trigger", group)}
+			Reason: engine.Text("consumer group %q belongs to a workflow trigger and is deleted with it", group)}
 	}
 	return nil
 }

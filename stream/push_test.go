@@ -277,12 +277,12 @@ func TestVerifyReportsPushes(t *testing.T) {
 		"negative active": {func(w tamperer, k []byte, f *pushRow) { f.active = -1; w.setPush(k, f) },
 			"has sent 0 batches and waits for -1 ends"},
 		"fewer active": {func(w tamperer, k []byte, f *pushRow) { f.active = 0; w.setPush(k, f) },
-			"counts 0 batches whose end is waited for, there are 1"},
+			"counts 0 unfinished batches, found 1"},
 		"lost end": {func(w tamperer, _ []byte, f *pushRow) { w.delete(pushEndKey(f.id, 1)) },
-			"counts 1 batches whose end is waited for, there are 0"},
+			"counts 1 unfinished batches, found 0"},
 		"end of no push": {func(w tamperer, _ []byte, f *pushRow) { w.set(pushEndKey(f.id+1, 1), []byte{}) },
-			"the ends of 1 batches are waited for by no push"},
-		"due without place": {func(w tamperer, k []byte, f *pushRow) { f.due = 7; w.setPush(k, f) }, "1 pushes are due, 0 are looked for"},
+			"1 unfinished batches belong to no push"},
+		"due without place": {func(w tamperer, k []byte, f *pushRow) { f.due = 7; w.setPush(k, f) }, "1 pushes are due, the index has 0"},
 		"place without due": {func(w tamperer, k []byte, f *pushRow) {
 			w.set(pushDueKey(9, 0, "in", f.Subscriber.Key()), []byte{})
 		}, "no push is due at 75"},

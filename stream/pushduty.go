@@ -85,7 +85,7 @@ func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 	}
 	namespace, ok := v.NamespaceName(of)
 	if !ok {
-		return "", fmt.Errorf("stream: pushes of namespace %d, which is not known", of)
+		return "", fmt.Errorf("stream: pushes of unknown namespace %d", of)
 	}
 	return namespace, nil
 }

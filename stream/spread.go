@@ -147,7 +147,7 @@ func (a *scatteredAppend) attempt(ctx context.Context) (again bool, err error) {
 	}
 	if a.options.conditional() && len(order) > 1 {
 		return false, engine.Errorf(ErrInvalid,
-			"stream %q: the messages are for %d partitions, and Dedup and IfLastID take one in a spread namespace", a.name, len(order))
+			"stream %q: messages for %d partitions, but Dedup and IfLastID allow one in a spread namespace", a.name, len(order))
 	}
 	var failed error
 	a.left, again = nil, true

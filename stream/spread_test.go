@@ -200,7 +200,7 @@ func TestSpreadDedup(t *testing.T) {
 		}
 	}
 	_, err := s.AppendMany(t.Context(), "log", []stream.Message{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "d"}}, stream.Dedup("p", 1))
-	wantError(t, "AppendMany with Dedup to several partitions", err, stream.ErrInvalid, "take one in a spread namespace")
+	wantError(t, "AppendMany with Dedup to several partitions", err, stream.ErrInvalid, "allow one in a spread namespace")
 	info, err := s.Get(t.Context(), "log")
 	if err != nil || info.Records() != 20 {
 		t.Errorf("Stats = %+v, %v", info, err)

@@ -184,7 +184,7 @@ func (e *ConflictError) Error() string { return engine.Text("stream %q: %s", e.S
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
 func notEmpty(name string, records int64) error {
-	return &ConflictError{Stream: name, Partition: -1, Reason: fmt.Sprintf("it holds %d records and is deleted only by force", records)}
+	return &ConflictError{Stream: name, Partition: -1, Reason: fmt.Sprintf("it has %d records; deleting it requires force", records)}
 }
 
 func noSuchPartition(name string, partitions, p int) error {

@@ -241,7 +241,7 @@ func TestTrim(t *testing.T) {
 	trim(3, stream.MaxLen(0))
 	wantRead(t, s, "log", "")
 	_, err := s.Trim(t.Context(), "log")
-	wantError(t, "Trim without a bound", err, stream.ErrInvalid, "without a bound")
+	wantError(t, "Trim without a bound", err, stream.ErrInvalid, "no bound")
 	if a := appendTexts(t, s, "log", "x")[0]; a.Compare(ids[9]) <= 0 {
 		t.Errorf("id %v after a trim is not behind %v", a, ids[9])
 	}
@@ -287,7 +287,7 @@ func TestRetention(t *testing.T) {
 func TestDelete(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
-	wantError(t, "Delete of a stream with records", s.Delete(t.Context(), "log"), stream.ErrConflict, "holds 1 records")
+	wantError(t, "Delete of a stream with records", s.Delete(t.Context(), "log"), stream.ErrConflict, "has 1 records")
 	if err := s.Delete(t.Context(), "log", stream.Force()); err != nil {
 		t.Fatal(err)
 	}

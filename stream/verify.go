@@ -25,7 +25,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 	}
 	for ns, n := range v.counted {
 		if counted, known := v.Counted(uint32(ns), countStreams); known && counted != n {
-			v.Reportf("stream: namespace %s: its row counts %d streams, there are %d", v.name(uint32(ns)), counted, n)
+			v.Reportf("stream: namespace %s: its row counts %d streams, found %d", v.name(uint32(ns)), counted, n)
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (v *verifier) timers() error {
 			}
 			h, err := decodeHeader(b)
 			if !ok || err != nil || h.gen != binary.BigEndian.Uint64(token[1:]) || h.timer != due {
-				v.Reportf("stream: namespace %s, stream %q: a timer is set at %d that it does not know", v.name(ns), name, due)
+				v.Reportf("stream: namespace %s, stream %q: a timer at %d is not in its row", v.name(ns), name, due)
 			}
 		case len(token) > partAt && token[0] == tokenProducer:
 			b, ok, err := v.Get(token)
@@ -106,12 +106,12 @@ func (v *verifier) timers() error {
 				return err
 			}
 			if p, err := decodeProducer(b); err != nil || p.due != due {
-				v.Reportf("stream: namespace %s: a timer is set at %d that producer %q does not know", v.name(ns), due, token[partAt:])
+				v.Reportf("stream: namespace %s: a timer at %d is not in the row of producer %q", v.name(ns), due, token[partAt:])
 			}
 		case len(token) > 0 && token[0] == tokenGroup:
 			return v.groupTimer(due, ns, token)
 		default:
-			v.Reportf("stream: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
+			v.Reportf("stream: namespace %s: timer with unknown token %q", v.name(ns), token)
 		}
 		return nil
 	})

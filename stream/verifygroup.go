@@ -40,7 +40,7 @@ func (s *streamAudit) rowsOfNoGroup(ids map[uint64]bool) error {
 	for _, kind := range groupKinds {
 		err := s.each(genKey(nil, kind, s.gen), func(k, _ []byte) {
 			if len(k) < behindGroup || !ids[binary.BigEndian.Uint64(k[groupAt:])] {
-				s.problem("row %x is of no consumer group", k)
+				s.problem("row %x belongs to no consumer group", k)
 			}
 		})
 		if err != nil {
@@ -123,8 +123,8 @@ func (g *groupAudit) check() error {
 func (g *groupAudit) checkHeader() {
 	last := g.stream.Applied
 	if g.id == 0 || max(g.id, g.membersChangedAt) > uint64(last.LSN) || g.announced.at > last.Stamp {
-		g.problem("was made at LSN %d, has other members since %d and announced what was due at %d; the shard's last LSN is %d, its "+
-			"stamp %d", g.id, g.membersChangedAt, g.announced.at, last.LSN, last.Stamp)
+		g.problem("was created at LSN %d, its members changed at LSN %d, and it announced records due at %d; "+
+			"the shard's last LSN is %d, its stamp %d", g.id, g.membersChangedAt, g.announced.at, last.LSN, last.Stamp)
 	}
 }
 
@@ -132,7 +132,7 @@ func (g *groupAudit) checkHeader() {
 func (g *groupAudit) checkRows(kind byte, check func(k, value []byte) error) error {
 	return g.stream.each(groupPrefix(nil, kind, g.stream.gen, g.id), func(k, value []byte) {
 		if kind != rowMember && (len(k) < behindPart || partitionIn(k) >= len(g.parts)) {
-			g.problem("row %x is of none of the stream's %d partitions", k, len(g.parts))
+			g.problem("row %x belongs to none of the stream's %d partitions", k, len(g.parts))
 			return
 		}
 		if err := check(k, value); err != nil {
@@ -149,7 +149,7 @@ func (g *groupAudit) cursorRow(k, value []byte) error {
 	}
 	g.parts[p].cursor = c
 	if last := g.stream.parts[p].last; c.next > last+1 {
-		g.problem("has looked at the records of partition %d before offset %d, the last one is %d", p, c.next, last)
+		g.problem("has read partition %d before offset %d, but the last offset is %d", p, c.next, last)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (g *groupAudit) memberRow(k, value []byte) error {
 		return err
 	}
 	if stamp := g.stream.Applied.Stamp; mem.joined > mem.seen || mem.seen > stamp {
-		g.problem("member %q joined at %d and was seen at %d; all there is ends at %d", consumer, mem.joined, mem.seen, stamp)
+		g.problem("member %q joined at %d and was seen at %d; the shard's stamp is %d", consumer, mem.joined, mem.seen, stamp)
 	}
 	return engine.CheckName("consumer", consumer)
 }
@@ -176,18 +176,18 @@ func (g *groupAudit) batchRow(k, value []byte) error {
 	}
 	mem, known := g.members[b.consumer]
 	if !known {
-		g.problem("%q has %d records and is no member", b.consumer, len(b.offsets))
+		g.problem("%q has %d records but is not a member", b.consumer, len(b.offsets))
 	}
 	g.with[b.consumer] += uint64(len(b.offsets))
 	if g.mode == Exclusive && mem.end == stays && g.holder != b.consumer {
-		g.problem("%q has %d records, which are for %q alone", b.consumer, len(b.offsets), g.holder)
+		g.problem("%q has %d records, but %q is the exclusive consumer", b.consumer, len(b.offsets), g.holder)
 	}
 	last := g.stream.Applied
 	if b.attempt == 0 || b.lsn > uint64(last.LSN) || b.delivered > last.Stamp || (b.keys != nil) != (g.mode == KeyShared) {
-		g.problem("a delivery makes no sense: %+v", *b)
+		g.problem("invalid delivery: %+v", *b)
 	}
 	if end := b.offsets[len(b.offsets)-1]; b.offsets[0] < b.first || end-b.first >= batchSpan || !slices.IsSorted(b.offsets) {
-		g.problem("a delivery from %d on has records from %d to %d", b.first, b.offsets[0], end)
+		g.problem("a delivery that starts at %d has records from %d to %d", b.first, b.offsets[0], end)
 	}
 	for _, o := range b.offsets {
 		g.addPending(b.partition, o, b.deadline)
@@ -204,7 +204,7 @@ func (g *groupAudit) failureRow(k, value []byte) error {
 		return err
 	}
 	if f.attempts == 0 || f.delivered > g.stream.Applied.Stamp {
-		g.problem("a failure makes no sense: %+v", *f)
+		g.problem("invalid failure: %+v", *f)
 	}
 	p, due := partitionIn(k), f.due
 	announced := !f.spent && g.announced.covers(p, f)
@@ -226,10 +226,10 @@ func (g *groupAudit) failureRow(k, value []byte) error {
 func (g *groupAudit) addPending(p int, offset uint64, due int64) {
 	ref, part := Ref{Partition: p, Offset: offset}, &g.parts[p]
 	if g.pending[ref] {
-		g.problem("has offset %d of partition %d under way twice", offset, p)
+		g.problem("offset %d of partition %d is pending twice", offset, p)
 	}
 	if offset == 0 || offset >= part.cursor.next {
-		g.problem("has offset %d of partition %d under way, and has looked at what is before %d", offset, p, part.cursor.next)
+		g.problem("offset %d of partition %d is pending, but only offsets before %d were read", offset, p, part.cursor.next)
 	}
 	g.pending[ref] = true
 	part.pending++
@@ -249,11 +249,11 @@ func (g *groupAudit) key(p int, hash uint64) *keyAudit {
 
 func (g *groupAudit) heldRow(k, _ []byte) error {
 	if len(k) != behindPart+16 || g.mode != KeyShared {
-		return fmt.Errorf("a record that is held")
+		return fmt.Errorf("invalid row of a held record")
 	}
 	p, hash, offset := partitionIn(k), binary.BigEndian.Uint64(k[behindPart:]), binary.BigEndian.Uint64(k[behindPart+8:])
 	if part := &g.parts[p]; g.pending[Ref{Partition: p, Offset: offset}] || offset >= part.cursor.next {
-		g.problem("holds offset %d of partition %d, which is under way or was not looked at", offset, p)
+		g.problem("holds offset %d of partition %d, which is pending or was not read", offset, p)
 	}
 	g.parts[p].held++
 	of := g.key(p, hash)
@@ -266,12 +266,12 @@ func (g *groupAudit) heldRow(k, _ []byte) error {
 func (g *groupAudit) keyRow(k, value []byte) error {
 	h, err := decodeHeldCount(value)
 	if err != nil || len(k) != behindPart+8 {
-		return fmt.Errorf("a key that is held: %w", err)
+		return fmt.Errorf("invalid row of a held key: %w", err)
 	}
 	p, hash := partitionIn(k), binary.BigEndian.Uint64(k[behindPart:])
 	of := g.key(p, hash)
 	if h != (heldKeyCount{of.held, of.first}) || h.n == 0 {
-		g.problem("says that it holds %d records of key %x of partition %d from offset %d, and holds %d from %d", h.n, hash, p, h.first,
+		g.problem("counts %d held records of key %x of partition %d from offset %d, found %d from %d", h.n, hash, p, h.first,
 			of.held, of.first)
 	}
 	of.counted = true
@@ -280,12 +280,12 @@ func (g *groupAudit) keyRow(k, value []byte) error {
 
 func (g *groupAudit) freeRow(k, value []byte) error {
 	if len(k) != behindPart+9 || len(value) != 8 {
-		return fmt.Errorf("a key that is free")
+		return fmt.Errorf("invalid row of a free key")
 	}
 	hash := binary.BigEndian.Uint64(value)
 	of := g.key(partitionIn(k), hash)
 	if of.held == 0 || of.free || int(k[behindPart]) != slotOf(hash) || of.first != binary.BigEndian.Uint64(k[behindPart+1:]) {
-		g.problem("row %x does not name the first held record of a key once", k)
+		g.problem("row %x does not name the first held record of a key exactly once", k)
 	}
 	of.free = true
 	return nil
@@ -296,15 +296,15 @@ func (g *groupAudit) checkCounts() {
 	for p := range g.parts {
 		part := &g.parts[p]
 		if part.cursor.pending != part.pending {
-			g.problem("counts %d records under way in partition %d, there are %d", part.cursor.pending, p, part.pending)
+			g.problem("counts %d pending records in partition %d, found %d", part.cursor.pending, p, part.pending)
 		}
 		if part.cursor.held != part.held {
-			g.problem("says that it holds %d records of partition %d, and holds %d", part.cursor.held, p, part.held)
+			g.problem("counts %d held records of partition %d, found %d", part.cursor.held, p, part.held)
 		}
 	}
 	for consumer, mem := range g.members {
 		if n := g.with[consumer]; mem.pending != n {
-			g.problem("counts %d records with %q, there are %d", mem.pending, consumer, n)
+			g.problem("counts %d records of %q, found %d", mem.pending, consumer, n)
 		}
 	}
 }
@@ -318,10 +318,10 @@ func (g *groupAudit) checkKeys() {
 				continue
 			}
 			if !of.counted {
-				g.problem("key %x of partition %d is held, and no row counts its records", hash, p)
+				g.problem("key %x of partition %d is held, but no row counts its records", hash, p)
 			}
 			if busy := of.delivered || of.waiting; of.free == busy {
-				g.problem("key %x of partition %d is held, free: %v, under way: %v", hash, p, of.free, busy)
+				g.problem("key %x of partition %d is held, free: %v, pending: %v", hash, p, of.free, busy)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func (g *groupAudit) checkAnnouncements() {
 		}
 	}
 	if g.again != g.ready || g.heads != heads || g.recalling != g.ending {
-		g.problem("says that %d records are ready again, in slots %x, and that some are taken back: %v; it is %d, %x, %v",
+		g.problem("counts %d records ready for redelivery in slots %x, recalling %v; found %d, %x, %v",
 			g.again, g.heads, g.recalling, g.ready, heads, g.ending)
 	}
 }
@@ -348,17 +348,17 @@ func (g *groupAudit) checkAnnouncements() {
 func (g *groupAudit) checkTimer() error {
 	if g.timer == 0 {
 		if g.due != 0 || g.watched {
-			g.problem("has %d members and %d records under way, and no timer is set", len(g.members), len(g.pending))
+			g.problem("has %d members and %d pending records, but no timer", len(g.members), len(g.pending))
 		}
 		return nil
 	}
 	stamp := g.stream.Applied.Stamp
 	if g.ending && g.timer > stamp {
-		g.problem("has records to take back, and its timer is set at %d", g.timer)
+		g.problem("has records to recall, but its timer is set at %d", g.timer)
 	}
 	if g.due != 0 && g.timer > max(g.due, stamp) {
 		// Items due when a command checked have been processed by then.
-		g.problem("has something due at %d, and its timer is set at %d", g.due, g.timer)
+		g.problem("has records due at %d, but its timer is set at %d", g.due, g.timer)
 	}
 	set, err := g.stream.HasTimer(g.timer, g.stream.ns, groupTokenOf(g.stream.gen, g.id, g.stream.name, g.name))
 	if err == nil && !set {
@@ -371,7 +371,7 @@ func (g *groupAudit) checkTimer() error {
 func (v *verifier) groupTimer(due int64, ns uint32, token []byte) error {
 	gen, id, name, group, ok := parseGroupToken(token)
 	if !ok {
-		v.Reportf("stream: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
+		v.Reportf("stream: namespace %s: timer with unknown token %q", v.name(ns), token)
 		return nil
 	}
 	b, there, err := v.Get(groupKey(nil, gen, group))
@@ -379,7 +379,7 @@ func (v *verifier) groupTimer(due int64, ns uint32, token []byte) error {
 		return err
 	}
 	if g, err := decodeGroup(b); err == nil && g.id == id && g.timer != due {
-		v.Reportf("stream: namespace %s, stream %q: consumer group %q has a timer at %d that it does not know", v.name(ns), name, group,
+		v.Reportf("stream: namespace %s, stream %q: consumer group %q has a timer at %d that is not in its row", v.name(ns), name, group,
 			due)
 	}
 	return nil

@@ -44,7 +44,7 @@ func (v *verifier) compareStream(at streamName, remembered *stream) error {
 		problem("memory has pushes %q, the rows %q", remembered.subscriptions, st.subscriptions)
 	}
 	if !slices.Equal(st.parts, remembered.parts) || st.newest != remembered.newest || st.turn != remembered.turn {
-		problem("memory has other partitions than the rows")
+		problem("partitions in memory differ from the rows")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (v *verifier) compareGroup(at groupName, g *group) error {
 		return nil
 	}
 	if h != g.groupHeader {
-		v.Reportf("stream: namespace %s, stream %q: of consumer group %q memory has %+v, its row %+v", v.name(at.ns), at.name, at.group,
+		v.Reportf("stream: namespace %s, stream %q: consumer group %q: memory has %+v, its row %+v", v.name(at.ns), at.name, at.group,
 			g.groupHeader, h)
 	}
 	a := groupMemory{v, g}
@@ -113,7 +113,7 @@ func (a groupMemory) each(kind byte, f func(k, value []byte)) error {
 func (a groupMemory) comparePending() error {
 	remembered := a.describePending()
 	if len(remembered) != a.pending {
-		a.problem("counts %d records under way in memory, and has %d there", a.pending, len(remembered))
+		a.problem("counts %d pending records in memory, but has %d there", a.pending, len(remembered))
 	}
 	stored, err := a.describeStored()
 	if err != nil || maps.Equal(remembered, stored) {
@@ -121,10 +121,10 @@ func (a groupMemory) comparePending() error {
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(remembered), Ref.compare) {
 		if stored[ref] != remembered[ref] {
-			a.problem("of offset %d of partition %d memory has %q, the rows %q", ref.Offset, ref.Partition, remembered[ref], stored[ref])
+			a.problem("offset %d of partition %d: memory has %q, the rows %q", ref.Offset, ref.Partition, remembered[ref], stored[ref])
 		}
 	}
-	a.problem("memory has %d records under way, the rows %d", len(remembered), len(stored))
+	a.problem("memory has %d pending records, the rows %d", len(remembered), len(stored))
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (a groupMemory) compareMembers() error {
 		}
 	})
 	if err == nil && (!maps.Equal(a.members, stored) || a.ending != ending) {
-		a.problem("of members memory has %+v, %d of them ending, the rows %+v", a.members, a.ending, stored)
+		a.problem("memory has members %+v, %d of them ending, the rows %+v", a.members, a.ending, stored)
 	}
 	return err
 }
@@ -225,7 +225,7 @@ func (a groupMemory) compareFreeKeys() error {
 		}
 		p, slot, offset := partitionIn(k), int(k[behindPart]), binary.BigEndian.Uint64(k[behindPart+1:])
 		if s := a.parts[p].free[slot]; s.empty || offset < s.from {
-			a.problem("memory finds nothing free in slot %d of partition %d before %d (empty: %v), there is %d", slot, p, s.from, s.empty,
+			a.problem("memory has no free key in slot %d of partition %d before %d (empty: %v), the rows have %d", slot, p, s.from, s.empty,
 				offset)
 		}
 	})

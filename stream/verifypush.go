@@ -39,7 +39,7 @@ func (v *verifier) pushes() error {
 		}
 	})
 	if unclaimed > 0 {
-		v.Reportf("stream: the ends of %d batches are waited for by no push", unclaimed)
+		v.Reportf("stream: %d unfinished batches belong to no push", unclaimed)
 	}
 	return err
 }
@@ -52,7 +52,7 @@ func (v *verifier) unfinishedBatches(f *pushRow) error {
 	n := int64(0)
 	err := v.each(key.AppendUint64([]byte{rowPushEnd}, f.id), func(_, _ []byte) { n++ })
 	if err == nil && n != f.active {
-		v.Reportf("stream %q: a push counts %d batches whose end is waited for, there are %d", f.Stream, f.active, n)
+		v.Reportf("stream %q: a push counts %d unfinished batches, found %d", f.Stream, f.active, n)
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func (v *verifier) pushesDue(due map[string]bool) error {
 		}
 	})
 	if err == nil && found != len(due) {
-		v.Reportf("stream: %d pushes are due, %d are looked for", len(due), found)
+		v.Reportf("stream: %d pushes are due, the index has %d", len(due), found)
 	}
 	return err
 }

@@ -42,16 +42,16 @@ func (s *streamAudit) row() {
 	case s.id == 0:
 		s.problem("has no id")
 	case s.deleted() && (home || s.gen == 0 || s.header != header{spec: spec{id: s.id}, gen: s.gen, timer: s.header.timer}):
-		s.problem("is said to be deleted, by %+v", s.header)
+		s.problem("has an invalid row of a deleted stream: %+v", s.header)
 	case s.deleted():
 	case s.gen == 0 || s.gen > uint64(last.LSN):
-		s.problem("was made at LSN %d, the shard's last one is %d", s.gen, last.LSN)
+		s.problem("was created at LSN %d, but the shard's last one is %d", s.gen, last.LSN)
 	case home && s.dropped > 0:
-		s.problem("knows of groups dropped at LSN %d, and is at home", s.dropped)
+		s.problem("has groups dropped at LSN %d, but is in its home shard", s.dropped)
 	case home && s.id != s.gen:
-		s.problem("was made at LSN %d and has id %d", s.gen, s.id)
+		s.problem("was created at LSN %d but has id %d", s.gen, s.id)
 	case s.createdAt > last.Stamp:
-		s.problem("was made at %d, after all there is, which ends at %d", s.createdAt, last.Stamp)
+		s.problem("was created at %d, but the shard's stamp is %d", s.createdAt, last.Stamp)
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *streamAudit) readPartitions() error {
 	}
 	return s.each(genKey(nil, rowPart, s.gen), func(k, value []byte) {
 		if len(k) != partAt+2 || int(binary.BigEndian.Uint16(k[partAt:])) >= s.partitions {
-			s.problem("row %x is of none of its %d partitions", k, s.partitions)
+			s.problem("row %x belongs to none of its %d partitions", k, s.partitions)
 			return
 		}
 		p := int(binary.BigEndian.Uint16(k[partAt:]))
@@ -75,7 +75,7 @@ func (s *streamAudit) readPartitions() error {
 		s.parts[p], s.known[p] = part, true
 		switch {
 		case part.last == 0 || part.lastID.IsZero() || part.bytes == 0:
-			s.problem("partition %d has had no record: %+v", p, part)
+			s.problem("partition %d has a row but had no record: %+v", p, part)
 		case part.edge.Compare(part.lastID) > 0 || part.edge.IsZero() != (part.kept == 1):
 			s.problem("partition %d: the rows before offset %d end with id %v", p, part.kept, part.edge)
 		case s.policy.maxLen > 0 && part.records() > s.policy.maxLen:
@@ -92,7 +92,7 @@ func (s *streamAudit) records() error {
 	at := &recordAudit{streamAudit: s, partition: -1}
 	err := s.each(genKey(nil, rowRecord, s.gen), func(k, value []byte) {
 		if len(k) != recordOffsetAt+8 {
-			s.problem("row %x is no record", k)
+			s.problem("row %x is not a record", k)
 			return
 		}
 		at.row(int(binary.BigEndian.Uint16(k[partAt:])), offsetIn(k), value)
@@ -163,16 +163,16 @@ func (r *recordAudit) row(partition int, offset uint64, value []byte) {
 	case offset != r.next:
 		r.problem("the record at offset %d of partition %d is missing", r.next, partition)
 	case rec.id.Compare(r.id) <= 0 || rec.id.Seq%uint64(r.partitions) != uint64(partition):
-		r.problem("offset %d of partition %d has id %v, behind %v", offset, partition, rec.id, r.id)
+		r.problem("offset %d of partition %d has id %v after id %v", offset, partition, rec.id, r.id)
 	case rec.id.Millis > last.Stamp:
-		r.problem("offset %d of partition %d has id %v, after all there is, which ends at %d", offset, partition, rec.id, last.Stamp)
+		r.problem("offset %d of partition %d has id %v, but the shard's stamp is %d", offset, partition, rec.id, last.Stamp)
 	case offset == part.first && offset < part.last && r.policy.maxBytes > 0 && part.bytes-rec.before > r.policy.maxBytes:
 		r.problem("partition %d holds %d bytes, more than %d", partition, part.bytes-rec.before, r.policy.maxBytes)
 	case rec.lsn == 0 || rec.lsn < r.lsn || rec.lsn > uint64(last.LSN):
-		r.problem("offset %d of partition %d has LSN %d, behind %d; the shard's last one is %d", offset, partition, rec.lsn, r.lsn,
+		r.problem("offset %d of partition %d has LSN %d after LSN %d; the shard's last one is %d", offset, partition, rec.lsn, r.lsn,
 			last.LSN)
 	case r.counted && rec.before != r.bytes:
-		r.problem("offset %d of partition %d follows %d bytes, and says %d", offset, partition, r.bytes, rec.before)
+		r.problem("offset %d of partition %d follows %d bytes, but its row says %d", offset, partition, r.bytes, rec.before)
 	default:
 		r.broken = false
 	}
@@ -194,7 +194,7 @@ func (s *streamAudit) producers() error {
 			return nil
 		}
 		if row.used > s.Applied.Stamp {
-			s.problem("producer %q appended at %d, after all there is, which ends at %d", producer, row.used, s.Applied.Stamp)
+			s.problem("producer %q appended at %d, but the shard's stamp is %d", producer, row.used, s.Applied.Stamp)
 		}
 		for i, a := range row.appends {
 			if i > 0 && a.sequence >= row.appends[i-1].sequence {
@@ -220,7 +220,7 @@ func (s *streamAudit) appended(producer string, a producerAppend) {
 	for _, r := range all {
 		if r.Partition >= s.partitions || r.Offset == 0 || r.Offset > s.parts[r.Partition].last || !r.Duplicate ||
 			r.ID.Compare(s.parts[r.Partition].lastID) > 0 {
-			s.problem("producer %q, sequence number %d: there can be no record %+v", producer, a.sequence, r)
+			s.problem("producer %q, sequence number %d: impossible record %+v", producer, a.sequence, r)
 			return
 		}
 	}
@@ -230,7 +230,7 @@ func (s *streamAudit) appended(producer string, a producerAppend) {
 func (s *streamAudit) leftover() error {
 	set, err := s.HasTimer(s.header.timer, s.ns, retentionToken(s.gen, s.name))
 	if err == nil && (!set || s.header.timer > s.Applied.Stamp+rememberMillis) {
-		s.problem("was deleted, and no timer at %d removes what is left of it", s.header.timer)
+		s.problem("was deleted, but has no timer at %d for its remaining rows", s.header.timer)
 	}
 	return err
 }
@@ -244,12 +244,12 @@ func (s *streamAudit) timer() error {
 	age := s.policy.maxAge
 	if s.header.timer == 0 {
 		if age > 0 && records > 0 {
-			s.problem("holds %d records for %d ms, and no timer is set", records, age)
+			s.problem("holds %d records for %d ms, but has no timer", records, age)
 		}
 		return nil
 	}
 	if age == 0 {
-		s.problem("has a timer at %d and keeps all records", s.header.timer)
+		s.problem("has a timer at %d but keeps all records", s.header.timer)
 	}
 	set, err := s.HasTimer(s.header.timer, s.ns, retentionToken(s.gen, s.name))
 	if err == nil && !set {

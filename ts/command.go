@@ -224,7 +224,7 @@ func (w *writeBody) check() error {
 		defined += len(w.sections[i].fresh.tags)
 	}
 	if defined > maxNewSeries {
-		return engine.Errorf(ErrInvalid, "ts: a write defines %d series, more than %d", defined, maxNewSeries)
+		return engine.Errorf(ErrInvalid, "ts: %d new series in one write exceed %d", defined, maxNewSeries)
 	}
 	return nil
 }
@@ -312,12 +312,12 @@ func (l *tagList) codeJSON(f *codec.Fields, name string) {
 					name, _ := rawjson.Text(key)
 					text, ok := rawjson.Text(value)
 					if *l = append(*l, tag{name, text}); !ok {
-						err = fmt.Errorf("tag %.40q is no string", name)
+						err = fmt.Errorf("tag %.40q is not a string", name)
 					}
 					return ok
 				})
 				if !object {
-					return errors.New("want an object of strings")
+					return errors.New("expected an object of strings")
 				}
 				slices.SortStableFunc(*l, func(a, b tag) int { return cmpString(a.name, b.name) })
 				return err
@@ -337,7 +337,7 @@ func (l *tagList) codeAs(f *codec.Fields, name string) {
 
 func (s *span) check() error {
 	if s.points < 1 || s.points > maxBatch || s.oldest > s.newest || s.oldest < points.MinTime || s.newest > points.MaxTime {
-		return engine.Errorf(ErrInvalid, "ts: %d points from %d to %d", s.points, s.oldest, s.newest)
+		return engine.Errorf(ErrInvalid, "ts: invalid span of %d points from %d to %d", s.points, s.oldest, s.newest)
 	}
 	return nil
 }
@@ -348,7 +348,7 @@ func (s *section) check() error {
 		return err
 	}
 	if n := len(s.fields); n < 1 || n > MaxFields {
-		return engine.Errorf(ErrInvalid, "measurement %q: %d fields, the limits are 1-%d", s.name, n, MaxFields)
+		return engine.Errorf(ErrInvalid, "measurement %q: %d fields are not in 1-%d", s.name, n, MaxFields)
 	}
 	for i, f := range s.fields {
 		if err := checkField(f.name); err != nil {
@@ -359,12 +359,12 @@ func (s *section) check() error {
 		}
 		for _, other := range s.fields[:i] {
 			if len(s.fields) <= 64 && other.name == f.name {
-				return engine.Errorf(ErrInvalid, "ts: field %q is there twice", f.name)
+				return engine.Errorf(ErrInvalid, "ts: duplicate field %q", f.name)
 			}
 		}
 	}
 	if len(s.known.ids) == 0 && len(s.fresh.tags) == 0 {
-		return engine.Errorf(ErrInvalid, "measurement %q: a write without points", s.name)
+		return engine.Errorf(ErrInvalid, "measurement %q: write without points", s.name)
 	}
 	if len(s.known.ids) > 0 {
 		if err := checkPart(&s.known.span, s.known.points); err != nil {
@@ -399,7 +399,7 @@ func (l tagList) check() error {
 			return err
 		}
 		if i > 0 && l[i-1].name >= t.name {
-			return engine.Errorf(ErrInvalid, "ts: tag %q is not in order", t.name)
+			return engine.Errorf(ErrInvalid, "ts: tag %q is out of order", t.name)
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func (e *erasure) code(c *codec.Coder) {
 		c.Varint(&r.to)
 	})
 	if len(e.ids) > maxDeletes || len(e.ranges) > MaxTiers+1 || !slices.IsSorted(e.ids) {
-		c.Fail("deletion of a range out of its limits")
+		c.Fail("deletion of a range with too many series or ranges, or series out of order")
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 		return n, nil
 	}
 	if o.content.erased == maxErasures {
-		return 0, engine.Errorf(ErrBusy, "measurement %q: %d deletions of time ranges are not purged yet, the limit", s.name, maxErasures)
+		return 0, engine.Errorf(ErrBusy, "measurement %q: limit of %d unpurged range deletions reached", s.name, maxErasures)
 	}
 	m.touch(tx, o)
 	e.ranges = []erasedRange{{rawTier, r.from, r.to}}
@@ -250,7 +250,7 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 	filters ...floql.Filter) (series int64, err error) {
 	r := rangeBody{all: len(tags)+len(filters) == 0, from: minTime, to: maxTime + 1}
 	if from.IsZero() && to.IsZero() {
-		return 0, engine.Errorf(ErrInvalid, "ts: deleting a range without bounds: delete the measurement or series instead")
+		return 0, engine.Errorf(ErrInvalid, "ts: the range has no bounds: delete the measurement or series instead")
 	}
 	if !from.IsZero() {
 		r.from = max(r.from, ceilMillis(from))

@@ -72,7 +72,7 @@ func (s *Store) writeLines(ctx context.Context, r io.Reader, precision Precision
 		return result, engine.Errorf(ErrInvalid, "ts: unknown precision %d", precision)
 	}
 	if r == nil {
-		return result, engine.Errorf(ErrInvalid, "ts: no reader of lines")
+		return result, engine.Errorf(ErrInvalid, "ts: the reader is nil")
 	}
 	b := s.newBatch(&result)
 	defer b.release()
@@ -157,7 +157,7 @@ func (b *batch) refuseLine(err error) (end bool, _ error) {
 // addLine adds a line, or returns the reason for refusing it.
 func (b *batch) addLine(l *line.Line) error {
 	if len(l.Series) > 0 && l.Series[0] == pointKey {
-		return engine.Errorf(ErrInvalid, "ts: the measurement begins with a NUL") // reserved for other keys of the cache
+		return engine.Errorf(ErrInvalid, "ts: measurement name begins with a NUL byte") // reserved for other keys of the cache
 	}
 	series, ok := b.member(l.Series)
 	if !ok {

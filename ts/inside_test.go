@@ -246,14 +246,14 @@ func TestWriteBodies(t *testing.T) {
 		"a section too many": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) },
 			"1001 sections are not in 1-1000"},
 		"no name":            {func(_ *writeBody, s *section) { s.name = "" }, "name is empty"},
-		"no field":           {func(_ *writeBody, s *section) { s.fields = nil }, "0 fields, the limits are 1-1024"},
+		"no field":           {func(_ *writeBody, s *section) { s.fields = nil }, "0 fields are not in 1-1024"},
 		"a field too many":   {func(_ *writeBody, s *section) { s.fields = make([]field, MaxFields+1) }, "1025 fields"},
 		"field without name": {func(_ *writeBody, s *section) { s.fields[0].name = "" }, "name is empty"},
 		"field of no type":   {func(_ *writeBody, s *section) { s.fields[0].kind = Boolean + 1 }, `field "f" of unknown type 4`},
 		"boolean field":      {func(_ *writeBody, s *section) { s.fields[0].kind = Boolean }, ""},
 		"field twice": {func(_ *writeBody, s *section) { s.fields = []field{{"f", Float}, {"g", Float}, {"f", Float}} },
-			`field "f" is there twice`},
-		"no points": {func(_ *writeBody, s *section) { s.fresh.tags = nil }, "a write without points"},
+			`duplicate field "f"`},
+		"no points": {func(_ *writeBody, s *section) { s.fresh.tags = nil }, "write without points"},
 		"known series": {func(_ *writeBody, s *section) {
 			s.known, s.fresh = known{[]seriesID{7, 1}, 5, one, []byte{1}}, fresh{}
 		}, ""},
@@ -270,9 +270,9 @@ func TestWriteBodies(t *testing.T) {
 		"most tags":       {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags) }, ""},
 		"a tag too many":  {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags + 1) }, "65 tags exceed 64"},
 		"tags out of order": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"b", "x"}, {"a", "x"}} },
-			`tag "a" is not in order`},
+			`tag "a" is out of order`},
 		"tag twice": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", "x"}, {"a", "y"}} },
-			`tag "a" is not in order`},
+			`tag "a" is out of order`},
 		"tag without value": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", ""}} }, `tag "a"`},
 		"largest block":     {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes) }, ""},
 		"too large a block": {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) },
@@ -283,7 +283,7 @@ func TestWriteBodies(t *testing.T) {
 		"too many series of two": {func(w *writeBody, s *section) {
 			s.fresh.tags = make([]tagList, maxNewSeries)
 			w.sections = []section{*s, *s}
-		}, "a write defines 2000 series, more than 1000"},
+		}, "2000 new series in one write exceed 1000"},
 		"spread, in a transaction": {func(w *writeBody, _ *section) { w.spread, w.atomic = true, true }, ""},
 	} {
 		s := section{name: "m", inc: 3, fields: []field{{"f", Float}}, fresh: fresh{[]tagList{{{"a", "b"}}}, one, []byte{1}}}
@@ -336,7 +336,7 @@ func TestPrecisions(t *testing.T) {
 	s := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0)
 	for name, err := range map[string]error{
 		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)),
-		"no reader of lines":  second(s.Import(t.Context(), nil, Seconds)),
+		"the reader is nil":  second(s.Import(t.Context(), nil, Seconds)),
 	} {
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)

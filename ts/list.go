@@ -93,12 +93,13 @@ func checkFilters(all []floql.Filter) ([]floql.Filter, error) {
 	for i := range all {
 		f := &all[i]
 		if f.Tag == "" || len(f.Tag) > MaxTagBytes || len(f.Value) > MaxTagValueBytes {
-			return nil, engine.Errorf(ErrInvalid, "ts: filter of tag %.200q by %d bytes: tags have names of 1-%d and values of 0-%d bytes",
+			return nil, engine.Errorf(ErrInvalid,
+				"ts: filter on tag %.200q with a value of %d bytes: tag names have 1-%d bytes, values 0-%d",
 				f.Tag, len(f.Value), MaxTagBytes, MaxTagValueBytes)
 		}
 		var err error
 		if made[i], err = floql.NewFilter(f.Tag, f.Op, f.Value); err != nil {
-			return nil, engine.Errorf(ErrInvalid, "ts: filter of tag %q: %v", f.Tag, err)
+			return nil, engine.Errorf(ErrInvalid, "ts: filter on tag %q: %v", f.Tag, err)
 		}
 	}
 	return made, nil

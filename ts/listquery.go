@@ -436,5 +436,5 @@ func missingRow(k []byte) error {
 	if len(k) < numberAt {
 		return codec.ErrCorrupt
 	}
-	return engine.Errorf(codec.ErrCorrupt, "ts: no row %q of measurement %d: %x", k[0], binary.BigEndian.Uint64(k[incarnationAt:]), k)
+	return engine.Errorf(codec.ErrCorrupt, "ts: missing row %q of measurement %d: %x", k[0], binary.BigEndian.Uint64(k[incarnationAt:]), k)
 }

@@ -112,7 +112,7 @@ func (m *machine) load(tx *engine.Tx, name string) *open {
 func (m *machine) existing(tx *engine.Tx, k []byte) []byte {
 	b, ok := tx.Get(k)
 	if !ok {
-		panic(fmt.Sprintf("ts: no row %x", k))
+		panic(fmt.Sprintf("ts: missing row %x", k))
 	}
 	return b
 }

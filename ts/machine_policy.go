@@ -52,7 +52,7 @@ func (s *session) setRetention(p *policy) error {
 		p.tiers[i].id = before.number(p.tiers[i].every)
 		if p.tiers[i].id == rawTier {
 			if p.next == math.MaxUint16 {
-				return engine.Errorf(ErrInvalid, "measurement %q: too many changes of its rollups", s.name)
+				return engine.Errorf(ErrInvalid, "measurement %q: too many changes of rollups", s.name)
 			}
 			p.tiers[i].id = p.next
 			p.next++
@@ -105,7 +105,7 @@ func (s *session) adoptRetention(p *policy) error {
 // pending.
 func (s *session) checkClosings(most int) error {
 	if o := s.load(s.tx, s.name); o != nil && len(o.content.closed) >= most {
-		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", s.name)
+		return engine.Errorf(ErrBusy, "measurement %q: retention changes faster than points are removed", s.name)
 	}
 	return nil
 }

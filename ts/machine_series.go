@@ -98,7 +98,7 @@ func (l *seriesBody) code(f *codec.Fields) {
 	codec.ListOf(f, "closed", &l.closed, (*closing).fields)
 	codec.ListOf(f, "erased", &l.erased, func(lsn *uint64, f *codec.Fields) { f.Uvarint("", lsn) })
 	if n := len(l.series) + len(l.kept); f.Checking() && n > maxDeletes {
-		f.Refuse(engine.Errorf(ErrInvalid, "ts: a command for %d series exceeds %d", n, maxDeletes))
+		f.Refuse(engine.Errorf(ErrInvalid, "ts: %d series in one command exceed %d", n, maxDeletes))
 	}
 }
 

@@ -40,7 +40,7 @@ func writeOp(all []Point) engine.Op {
 		}
 	}
 	if len(all) == 0 {
-		return engine.Op{Err: engine.Errorf(ErrInvalid, "ts: a write without points")}
+		return engine.Op{Err: engine.Errorf(ErrInvalid, "ts: write without points")}
 	}
 	for i := range b.series {
 		s := &b.series[i]
@@ -49,8 +49,8 @@ func writeOp(all []Point) engine.Op {
 	plans := b.planAll()
 	if p := plans[0]; p.left > 0 {
 		return engine.Op{Err: engine.Errorf(ErrInvalid,
-			"ts: a transaction of %d points, %d values, %d series and %d measurements exceeds what one write holds by %d points: "+
-				"the limits are %d values, %d series and %d measurements, of each measurement %d days and %d days times fields",
+			"ts: %d points with %d values, %d series and %d measurements exceed one write by %d points: "+
+				"the limits are %d values, %d series, %d measurements and, for each measurement, %d days and %d days times fields",
 			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions,
 			maxSpread)}
 	}
@@ -124,9 +124,11 @@ func checkEncoded(r *points.Reader, encoded []byte, sp span, series, fields int)
 	}
 	switch {
 	case info.From < sp.oldest || info.To > sp.newest:
-		return engine.Errorf(ErrInvalid, "ts: points from %d to %d are said to be from %d to %d", info.From, info.To, sp.oldest, sp.newest)
+		return engine.Errorf(ErrInvalid, "ts: points from %d to %d are outside their span from %d to %d", info.From, info.To,
+			sp.oldest, sp.newest)
 	case int(info.Last) >= series || last >= fields:
-		return engine.Errorf(ErrInvalid, "ts: points of series %d and field %d: there are %d and %d", info.Last, last, series, fields)
+		return engine.Errorf(ErrInvalid, "ts: points of series %d and field %d exceed %d series or %d fields", info.Last, last,
+			series, fields)
 	case info.Points > maxBatch:
 		return engine.Errorf(ErrInvalid, "ts: %d values exceed %d", info.Points, maxBatch)
 	}

@@ -39,7 +39,7 @@ func TestOptionsOutOfLimits(t *testing.T) {
 		"unknown operator 9":  {list(ts.Matching(unknown)), read(ts.Matching(unknown))},
 		"101 filters exceed 100": {list(ts.Matching(make([]floql.Filter, 101)...)),
 			read(ts.Matching(make([]floql.Filter, 101)...))},
-		"names of 1-255 and values of 0-1024": {list(ts.Matching(floql.Filter{Tag: string(make([]byte, 1<<20))})),
+		"tag names have 1-255 bytes, values 0-1024": {list(ts.Matching(floql.Filter{Tag: string(make([]byte, 1<<20))})),
 			read(ts.Matching(floql.Filter{}))},
 	} {
 		for i, err := range errs {

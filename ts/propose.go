@@ -66,7 +66,7 @@ func (b *batch) settle(p *proposal) error {
 			continue
 		}
 		if n == len(p.result.sections) {
-			return fmt.Errorf("ts: a write of more than %d measurements has so many results", n)
+			return fmt.Errorf("ts: a write has results for only %d of its measurements", n)
 		}
 		r := &p.result.sections[n]
 		n++

@@ -184,7 +184,7 @@ func (r *readRun) codeJSON(f *codec.Fields) {
 	codec.ListOf(f, "times_ns", &r.times, func(at *int64, f *codec.Fields) { codeNanos(f, "", at) })
 	codec.ListOf(f, "values", &r.values, func(v *float64, f *codec.Fields) { f.Float("", v) })
 	if f.Parsing() && len(r.times) != len(r.values) {
-		f.Refuse(fmt.Errorf("a run of %d times and %d values", len(r.times), len(r.values)))
+		f.Refuse(fmt.Errorf("a run has %d times but %d values", len(r.times), len(r.values)))
 	}
 }
 
@@ -214,7 +214,7 @@ func codeNanos(f *codec.Fields, name string, ms *int64) {
 					*ms = floorDiv(*ms, int64(time.Millisecond))
 				}
 				if err != nil {
-					err = fmt.Errorf("want nanoseconds, got %.40s", value)
+					err = fmt.Errorf("expected nanoseconds, found %.40s", value)
 				}
 				return err
 			},
@@ -431,8 +431,8 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 // goneError reports that a query needs points that are no longer kept.
 func goneError(sel *floql.Selection, kept int64) error {
 	return engine.Errorf(ErrInvalid,
-		"ts: of %q only rollups are kept before %s, and the query takes the points themselves: begin there, aggregate first "+
-			"(avg, sum, count, min, max, first, last, spread in windows that the rollups divide), or ask for a rollup by its name",
+		"ts: %q has only rollups before %s, but the query needs raw points: start at that time, aggregate first "+
+			"(avg, sum, count, min, max, first, last, spread in windows that the rollups divide), or query a rollup by name",
 		sel.Measurement, formatTime(kept))
 }
 

@@ -283,7 +283,7 @@ func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {
 	c := &a.open.content
 	if kept := floorDiv(c.oldest, a.open.partition) * a.open.partition; len(joined) > 0 && c.expired > 0 && joined[0].from < kept {
 		return nil, engine.Errorf(ErrInvalid,
-			"ts: the rollups of %q every %v are not computed from %s on, and some points before %s are not kept any more: ask again later",
+			"ts: the rollups of %q every %v are not computed from %s on, and some points before %s are already removed: retry later",
 			a.open.name, duration(r.tier.every), formatTime(joined[0].from), formatTime(kept))
 	}
 	return joined, nil
@@ -363,7 +363,7 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 				return err
 			}
 			if len(columns[i]) != len(times) {
-				return engine.Errorf(codec.ErrCorrupt, "ts: series %d: %d and %d rollups", id, len(times), len(columns[i]))
+				return engine.Errorf(codec.ErrCorrupt, "ts: series %d: columns of %d and %d rollups", id, len(times), len(columns[i]))
 			}
 		}
 		if len(times) == 0 {

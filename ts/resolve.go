@@ -71,7 +71,7 @@ func (q *resolveQuery) Arguments(f *codec.Fields) {
 		f.Text("measurement", &w.measurement)
 		codec.ListOf(f, "hashes", &w.hashes, codeHash)
 		if total += len(w.hashes); f.Checking() && total > maxResolve {
-			f.Refuse(engine.Errorf(ErrInvalid, "ts: more than %d series are looked for", maxResolve))
+			f.Refuse(engine.Errorf(ErrInvalid, "ts: lookup of more than %d series", maxResolve))
 		}
 	})
 }

@@ -80,7 +80,7 @@ func (f *field) code(c *codec.Coder) {
 	c.String(&f.name)
 	c.Byte((*byte)(&f.kind))
 	if f.kind > Boolean {
-		c.Fail("unknown type of a field")
+		c.Fail("unknown field type")
 	}
 }
 
@@ -93,7 +93,7 @@ func (m *measurement) code(c *codec.Coder) {
 	codec.List(c, &m.fields, func(c *codec.Coder, f *field) { f.code(c) })
 	codec.List(c, &m.elsewhere, func(c *codec.Coder, a *announcement) { a.code(c) })
 	if m.partition < minPartition || len(m.fields) > MaxFields {
-		c.Fail("measurement out of its limits")
+		c.Fail("measurement out of range")
 	}
 }
 
@@ -275,14 +275,14 @@ func (n *content) code(c *codec.Coder) {
 		c.Uvarint(v)
 	}
 	if codec.List(c, &n.closed, func(c *codec.Coder, l *closing) { l.code(c) }); len(n.closed) > maxAdopted {
-		c.Fail("content out of its limits")
+		c.Fail("content out of range")
 	}
 	if codec.List(c, &n.lost, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.lost) > MaxTiers {
-		c.Fail("content out of its limits")
+		c.Fail("content out of range")
 	}
 	if c.More(len(n.since) > 0) {
 		if codec.List(c, &n.since, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.since) == 0 || len(n.since) > MaxTiers {
-			c.Fail("content out of its limits")
+			c.Fail("content out of range")
 		}
 	}
 }
@@ -312,7 +312,7 @@ func (t *tier) code(c *codec.Coder) {
 	c.Varint(&t.every)
 	c.Varint(&t.ttl)
 	if t.id == rawTier || t.every <= 0 || t.ttl < 0 {
-		c.Fail("tier out of its limits")
+		c.Fail("tier out of range")
 	}
 }
 
@@ -331,7 +331,7 @@ func (p *policy) code(c *codec.Coder) {
 	codec.List(c, &p.tiers, func(c *codec.Coder, t *tier) { t.code(c) })
 	c.Uint16((*uint16)(&p.next))
 	if p.rawTTL < 0 || len(p.tiers) > MaxTiers {
-		c.Fail("retention out of its limits")
+		c.Fail("retention out of range")
 	}
 }
 
@@ -372,7 +372,7 @@ func (l *tagList) code(c *codec.Coder) {
 	}
 	for i, t := range *l {
 		if t.name == "" || t.value == "" || i > 0 && (*l)[i-1].name >= t.name {
-			c.Fail("tags without a value or not in order")
+			c.Fail("tags without a value or out of order")
 		}
 	}
 }

@@ -69,7 +69,7 @@ func codeIDs(c *codec.Coder, ids *[]seriesID) {
 	n := uint64(len(*ids))
 	if c.Uvarint(&n); c.Reading() {
 		if n > uint64(c.Left()) {
-			c.Fail("more series than the record has room for")
+			c.Fail("more series than bytes")
 			return
 		}
 		*ids = make([]seriesID, n)
@@ -128,14 +128,14 @@ func (p *partitionRow) code(c *codec.Coder) {
 		c.Varint(v)
 	}
 	if c.Byte((*byte)(&p.state)); p.state > reduced {
-		c.Fail("unknown state of a count")
+		c.Fail("unknown count state")
 	}
 	if !c.Reading() || c.Err() != nil {
 		return
 	}
 	for i, g := range p.generations {
 		if g.chunks < 1 || i > 0 && p.generations[i-1].number >= g.number {
-			c.Fail("generations not in order")
+			c.Fail("generations out of order")
 		}
 	}
 }

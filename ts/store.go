@@ -99,11 +99,11 @@ func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 // addPoint adds a point, or returns the reason for refusing it.
 func (b *batch) addPoint(i int, p *Point) error {
 	if len(p.Fields) == 0 {
-		return engine.Errorf(ErrInvalid, "ts: a point without fields")
+		return engine.Errorf(ErrInvalid, "ts: point without fields")
 	}
 	for name, v := range p.Fields {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return engine.Errorf(ErrInvalid, "ts: field %q is %v: values are finite", name, v)
+			return engine.Errorf(ErrInvalid, "ts: field %q: value %v is not finite", name, v)
 		}
 	}
 	tags := tagListOf(p.Tags)
@@ -204,7 +204,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters ...floql.Filter) (deleted int64, err error) {
 	s := l.store
 	if len(tags)+len(filters) == 0 {
-		return 0, engine.Errorf(ErrInvalid, "ts: deleting series without tags or filters is deleting the measurement")
+		return 0, engine.Errorf(ErrInvalid, "ts: no tags or filters: delete the measurement instead")
 	}
 	if _, err := s.Get(ctx, l.name); err != nil {
 		return 0, err
@@ -246,7 +246,7 @@ func (b *batch) flush(ctx context.Context) error {
 			continue
 		}
 		if setbacks++; setbacks == maxSetbacks {
-			b.refuseAll(engine.Errorf(ErrBusy, "ts: the series change faster than they can be looked for"))
+			b.refuseAll(engine.Errorf(ErrBusy, "ts: series are deleted faster than they can be looked up"))
 		}
 	}
 	return nil
@@ -339,7 +339,7 @@ func (b *batch) resolve(ctx context.Context, shard engine.ShardID, unknown []int
 		return err
 	}
 	if len(q.found) != len(q.wanted) {
-		return fmt.Errorf("ts: %d answers to %d questions", len(q.found), len(q.wanted))
+		return fmt.Errorf("ts: %d results for %d lookups", len(q.found), len(q.wanted))
 	}
 	var known []*member
 	for at, found := range q.found {

@@ -251,7 +251,7 @@ func parseEvery(s string) (time.Duration, error) {
 			return time.Duration(n) * u.unit, nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "ts: %q is no length of a rollup, such as 5m", s)
+	return 0, engine.Errorf(ErrInvalid, "ts: invalid rollup length %q, expected one like 5m", s)
 }
 
 // Limits of rollup buckets.
@@ -263,7 +263,7 @@ const (
 // check returns ErrInvalid for a retention out of range.
 func (r Retention) check() error {
 	if r.RawTTL < 0 || r.RawTTL != 0 && r.RawTTL < time.Second {
-		return engine.Errorf(ErrInvalid, "ts: RawTTL of %v is less than 1s", r.RawTTL)
+		return engine.Errorf(ErrInvalid, "ts: RawTTL %v is less than 1s", r.RawTTL)
 	}
 	if len(r.Downsample) > MaxTiers {
 		return engine.Errorf(ErrInvalid, "ts: %d rollups exceed %d", len(r.Downsample), MaxTiers)
@@ -271,9 +271,9 @@ func (r Retention) check() error {
 	for i, d := range r.Downsample {
 		switch {
 		case d.Every < minEvery || d.Every > maxEvery || d.Every%time.Millisecond != 0:
-			return engine.Errorf(ErrInvalid, "ts: rollup every %v is not %v-%v in whole ms", d.Every, minEvery, maxEvery)
+			return engine.Errorf(ErrInvalid, "ts: rollup length %v is not in %v-%v, in whole ms", d.Every, minEvery, maxEvery)
 		case d.TTL < 0 || d.TTL != 0 && d.TTL < d.Every:
-			return engine.Errorf(ErrInvalid, "ts: rollup every %v: TTL of %v is less than a bucket", d.Every, d.TTL)
+			return engine.Errorf(ErrInvalid, "ts: rollup every %v: TTL %v is less than a bucket", d.Every, d.TTL)
 		}
 		for _, other := range r.Downsample[:i] {
 			if other.Every == d.Every {

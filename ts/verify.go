@@ -49,7 +49,7 @@ func (v *verifier) measurements() error {
 		v.all[inc] = true
 		o, ok, err := openView(&v.View, m.ns, m.name)
 		if err != nil || !ok || o.inc != inc {
-			v.Reportf("ts: measurement %q of %d: its name or its content is not there: %v", m.name, inc, err)
+			v.Reportf("ts: measurement %q of %d: its name or content row is missing: %v", m.name, inc, err)
 			return nil
 		}
 		c := v.counts[m.ns]
@@ -76,7 +76,7 @@ func (v *verifier) isHome(ns uint32, name string) bool {
 func (v *verifier) nameRows() error {
 	if err := v.Scan([]byte{rowName}, []byte{rowName + 1}, func(k, value []byte) error {
 		if inc, err := decodeCount(value); err != nil || len(k) <= nameAt || !v.all[incarnation(inc)] {
-			v.Reportf("ts: row %x names measurement %d, which there is not: %v", k, inc, err)
+			v.Reportf("ts: row %x names measurement %d, which does not exist: %v", k, inc, err)
 		}
 		return nil
 	}); err != nil {
@@ -112,7 +112,7 @@ func (v *verifier) orphans() error {
 				break
 			}
 			if !v.all[inc] {
-				v.Reportf("ts: rows %q of %d, which is no measurement", kind, inc)
+				v.Reportf("ts: rows %q of %d, which is not a measurement", kind, inc)
 			}
 			lower = key.PrefixEnd(incKey(nil, kind, inc))
 		}
@@ -140,7 +140,7 @@ func (v *verifier) firstIncarnation(lower, upper []byte) (inc incarnation, found
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		if len(token) != numberAt || token[0] != tokenRetention {
-			v.Reportf("ts: timer with token %q, which means nothing", token)
+			v.Reportf("ts: timer with unknown token %q", token)
 			return nil
 		}
 		b, ok, err := v.Get(incKey(nil, rowContent, incarnation(binary.BigEndian.Uint64(token[1:]))))
@@ -168,7 +168,7 @@ func (v *verifier) totals() error {
 			is      int64
 		}{{countMeasurements, "measurements", c.measurements}, {countSeries, "series", c.series}, {countPoints, "points", c.points}} {
 			if counted, known := v.Counted(ns, n.counter); known && counted != n.is {
-				v.Reportf("ts: namespace %q: its row counts %d %s, there are %d", v.names[i], counted, n.name, n.is)
+				v.Reportf("ts: namespace %q: its row counts %d %s, found %d", v.names[i], counted, n.name, n.is)
 			}
 		}
 	}
@@ -179,11 +179,11 @@ func (v *verifier) totals() error {
 	}
 	if ok {
 		if unsealed, err = decodeCount(b); err != nil {
-			v.Reportf("ts: row of what is not sealed: %v", err)
+			v.Reportf("ts: row of unsealed bytes: %v", err)
 		}
 	}
 	if int64(unsealed) != v.unsealed {
-		v.Reportf("ts: %d bytes are not sealed, a row counts %d", v.unsealed, unsealed)
+		v.Reportf("ts: %d unsealed bytes, their row counts %d", v.unsealed, unsealed)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (a *auditedMeasurement) chunks() error {
 			a.problem("partition %x: %d points, its row counts %d", k, a.values, p.points)
 		}
 		if len(a.ofChunks) > 0 {
-			a.problem("partition %x: chunks of generations that its row does not have", k)
+			a.problem("partition %x: chunks of generations that are not in its row", k)
 		}
 		return nil
 	})
@@ -54,7 +54,7 @@ func (a *auditedMeasurement) homeless() error {
 	return a.each(rowChunk, chunkKeyLen, func(k, _ []byte) error {
 		_, ok, err := a.Get(partKey(nil, rowPartition, a.inc, tierOf(k), partitionOf(k)))
 		if err == nil && !ok {
-			a.problem("chunk %x of no partition", k)
+			a.problem("chunk %x has no partition", k)
 		}
 		return err
 	})
@@ -78,7 +78,7 @@ func (a *auditedMeasurement) chunk(k, value []byte) error {
 	if p.group.tier != rawTier {
 		t := a.policy.find(p.group.tier)
 		if t == nil {
-			a.problem("chunk %x of no tier", k)
+			a.problem("chunk %x has no tier", k)
 			return nil
 		}
 		length = t.partition(a.partition)
@@ -89,9 +89,9 @@ func (a *auditedMeasurement) chunk(k, value []byte) error {
 		a.problem("chunk %x: %v", k, err)
 		return nil
 	case info.From != p.row.from || info.To != p.row.to || seriesID(info.Last) != p.row.last || int64(info.Points) != p.row.values:
-		a.problem("chunk %x: it says %+v, there is %+v", k, p.row, info)
+		a.problem("chunk %x: its row says %+v, its points %+v", k, p.row, info)
 	case floorDiv(info.From, length) != p.group.partition || floorDiv(info.To, length) != p.group.partition:
-		a.problem("chunk %x: points from %d to %d are of another partition", k, info.From, info.To)
+		a.problem("chunk %x: points from %d to %d belong to another partition", k, info.From, info.To)
 	case int(p.group.field) >= len(a.fields):
 		a.problem("chunk %x: field %d of %d", k, p.group.field, len(a.fields))
 	}
@@ -111,7 +111,7 @@ func (a *auditedMeasurement) pageSeries(k []byte, p *heldChunk) error {
 			a.problem("chunk %x begins with series %d at %d", k, id, c.First())
 		}
 		if !a.live.has(id) && !a.leaving.has(id) {
-			a.problem("chunk %x: series %d, which there is not", k, id)
+			a.problem("chunk %x: series %d does not exist", k, id)
 		}
 	}
 	return nil
@@ -129,7 +129,7 @@ func (a *auditedMeasurement) dirty() error {
 			return nil
 		}
 		if bytes.HasPrefix(k, last) && last != nil && d.from < end {
-			a.problem("dirty buckets %x from %d are in the range before", k, d.from)
+			a.problem("dirty buckets %x from %d overlap the range before", k, d.from)
 		}
 		last, end = append(last[:0], k[:numberAt+2]...), until
 		return nil

@@ -137,7 +137,7 @@ func (a *auditedMeasurement) postings() error {
 		t, rest, ok := key.CutString(k[numberAt:])
 		val, rest, ok2 := key.CutString(rest)
 		if !ok || !ok2 || len(rest) != 4 || !a.live.has(seriesOf(k)) {
-			a.problem("posting %x of no series", k)
+			a.problem("posting %x has no series", k)
 			return nil
 		}
 		var err error
@@ -154,7 +154,7 @@ func (a *auditedMeasurement) postings() error {
 		err = endTag()
 	}
 	if err == nil && n != a.tags {
-		a.problem("%d postings, series have %d tags", n, a.tags)
+		a.problem("%d postings, but the series have %d tags", n, a.tags)
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (a *auditedMeasurement) prints() error {
 				return err
 			}
 			if row, err := decodeSeries(b); !ok || err != nil || row.fingerprint != print {
-				a.problem("series %d has another fingerprint: %v", id, err)
+				a.problem("series %d has a different fingerprint: %v", id, err)
 			}
 		}
 		if c, ok := a.m.prints.Get(printsPage{a.inc, page}); ok && *c != p {
@@ -199,7 +199,7 @@ func (a *auditedMeasurement) leavers() error {
 	if err := a.each(rowDeleted, seriesKeyLen, func(k, value []byte) error {
 		n++
 		if _, err := decodeCount(value); err != nil || a.live.has(seriesOf(k)) {
-			a.problem("series %d is deleted, and there: %v", seriesOf(k), err)
+			a.problem("series %d is deleted but exists: %v", seriesOf(k), err)
 		}
 		a.leaving.add(seriesOf(k))
 		return nil
@@ -226,7 +226,7 @@ func (a *auditedMeasurement) leavers() error {
 	err := a.each(rowRetiring, seriesKeyLen, func(k, value []byte) error {
 		n++
 		if _, err := decodeCount(value); err != nil || !a.live.has(seriesOf(k)) {
-			a.problem("series %d is being retired, and not there: %v", seriesOf(k), err)
+			a.problem("series %d is being retired but does not exist: %v", seriesOf(k), err)
 		}
 		return nil
 	})
@@ -256,7 +256,7 @@ func (a *auditedMeasurement) blocks() error {
 			a.problem("block %x: %v", k, err)
 		}
 		if b.span.oldest < least {
-			a.problem("block %x: a point of %d, its row says that none is before %d", k, b.span.oldest, least)
+			a.problem("block %x: a point at %d, but the content row says that none is before %d", k, b.span.oldest, least)
 		}
 		for _, f := range b.fields {
 			if int(f) >= len(a.fields) {
@@ -265,7 +265,7 @@ func (a *auditedMeasurement) blocks() error {
 		}
 		for _, id := range b.ids {
 			if !a.live.has(id) && !a.leaving.has(id) {
-				a.problem("block %x: series %d, which there is not", k, id)
+				a.problem("block %x: series %d does not exist", k, id)
 			}
 		}
 		a.contents.points += b.span.points

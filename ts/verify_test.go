@@ -84,11 +84,11 @@ func TestVerifyReports(t *testing.T) {
 	}{
 		"unknown kind":        {func(r damaged) { r.set([]byte("z"), nil) }, "is of no known kind"},
 		"short":               {func(r damaged) { r.set([]byte("g1"), nil) }, "too short"},
-		"measurement lost":    {func(r damaged) { r.remove("m") }, "which is no measurement"},
+		"measurement lost":    {func(r damaged) { r.remove("m") }, "which is not a measurement"},
 		"measurement garbage": {func(r damaged) { r.change("m", cut) }, "malformed"},
-		"name lost":           {func(r damaged) { r.remove("n") }, "its name or its content is not there"},
-		"name of another":     {func(r damaged) { r.change("n", last) }, "its name or its content is not there"},
-		"content garbage":     {func(r damaged) { r.change("c", cut) }, "content is not there"},
+		"name lost":           {func(r damaged) { r.remove("n") }, "name or content row is missing"},
+		"name of another":     {func(r damaged) { r.change("n", last) }, "name or content row is missing"},
+		"content garbage":     {func(r damaged) { r.change("c", cut) }, "content row is missing"},
 		"policy garbage":      {func(r damaged) { r.change("y", cut) }, "malformed"},
 		"limit garbage":       {func(r damaged) { r.change("l", func(b []byte) []byte { return append(b, 0) }) }, "malformed"},
 		"series lost":         {func(r damaged) { r.remove("s") }, "series: its row counts"},
@@ -101,12 +101,12 @@ func TestVerifyReports(t *testing.T) {
 		"value count":         {func(r damaged) { r.change("v", func([]byte) []byte { return []byte{9} }) }, "its row counts 9"},
 		"tag count":           {func(r damaged) { r.change("d", last) }, "its row counts"},
 		"fingerprint": {func(r damaged) { r.change("f", func(b []byte) []byte { b[0] ^= 1; return b }) },
-			"another fingerprint"},
+			"a different fingerprint"},
 		"fingerprints lost": {func(r damaged) { r.remove("f") }, "fingerprints of"},
 		"block lost":        {func(r damaged) { r.remove("b") }, "bytes of blocks, its row says"},
 		"block garbage":     {func(r damaged) { r.change("b", cut) }, "block"},
 		"block of sealed":   {func(r damaged) { r.move("b", func(k []byte) []byte { k[16] = 1; return k }) }, "is not between"},
-		"partition lost":    {func(r damaged) { r.remove("q") }, "of no partition"},
+		"partition lost":    {func(r damaged) { r.remove("q") }, "has no partition"},
 		"chunk lost":        {func(r damaged) { r.remove("g") }, "its row counts"},
 		"chunk garbage":     {func(r damaged) { r.change("g", cut) }, "chunk"},
 		"chunk moved":       {func(r damaged) { r.move("g", last) }, "begins with"},
@@ -116,16 +116,16 @@ func TestVerifyReports(t *testing.T) {
 		"deletion lost":     {func(r damaged) { r.remove("t") }, "deleted series, its row counts"},
 		"retiring": {func(r damaged) { r.set(slices.Concat([]byte("r"), r.find("t").Key[1:]), []byte{1}) },
 			"being retired"},
-		"unsealed":                {func(r damaged) { r.change("u", last) }, "are not sealed, a row counts"},
+		"unsealed":                {func(r damaged) { r.change("u", last) }, "unsealed bytes, their row counts"},
 		"series with a short key": {func(r damaged) { r.move("s", cut) }, "is too short"},
 		"series garbage":          {func(r damaged) { r.change("s", cut) }, "series 0 of 3"},
 		"fingerprints garbage":    {func(r damaged) { r.change("f", cut) }, "ts fingerprints row"},
 		"deleted and there": {func(r damaged) { r.set(slices.Concat([]byte("t"), r.find("s").Key[1:]), []byte{1}) },
-			"is deleted, and there"},
+			"is deleted but exists"},
 		"deletion of a range":      {func(r damaged) { r.set(r.erasure(), []byte{1, 0, 0}) }, "1 deletions of ranges, its row counts 0"},
 		"deletion of a range lost": {func(r damaged) { r.set(r.erasure(), []byte{9}) }, "deletion of a range 65"},
 		"unsealed garbage": {func(r damaged) { r.change("u", func([]byte) []byte { return []byte{0x80} }) },
-			"row of what is not sealed"},
+			"row of unsealed bytes"},
 		"partition garbage": {func(r damaged) { r.change("q", cut) }, "ts partition row"},
 		"chunk with a long key": {func(r damaged) { r.move("g", func(k []byte) []byte { return append(k, 0) }) },
 			"its key has 43 bytes"},
@@ -133,12 +133,12 @@ func TestVerifyReports(t *testing.T) {
 		"chunk without its field": {func(r damaged) { r.move("g", func(k []byte) []byte { k[20] = 7; return k }) },
 			"has no points of its field"},
 		"chunk of another generation": {func(r damaged) { r.move("g", func(k []byte) []byte { k[29] ^= 1; return k }) },
-			"chunks of generations that its row does not have"},
+			"chunks of generations that are not in its row"},
 		"chunk of no tier": {func(r damaged) {
 			tier := func(k []byte) []byte { k[10] = 7; return k }
 			r.move("q", tier)
 			r.move("g", tier)
-		}, "of no tier"},
+		}, "has no tier"},
 		"timer lost": {func(r damaged) {
 			for _, row := range r.Rows(0) {
 				if row.Machine == 0 && row.Key[0] == 't' && engine.MachineID(row.Key[9]) == engine.MachineTS {
@@ -148,7 +148,7 @@ func TestVerifyReports(t *testing.T) {
 		}, "has no timer at"},
 		"timer without reason": {func(r damaged) {
 			r.Tamper(0, machinetest.Row{Key: []byte("t\xff\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00z"), Value: []byte{}})
-		}, "which means nothing"},
+		}, "timer with unknown token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)

@@ -13,7 +13,7 @@ import (
 // resulting windows are sent as bounds.
 func Zone(name string) (*time.Location, error) {
 	if name == "Local" {
-		return nil, errors.New("the time zone of a machine has no name")
+		return nil, errors.New("the local time zone differs between machines")
 	}
 	return time.LoadLocation(name)
 }
@@ -44,7 +44,7 @@ func (c *calendar) check() error {
 	case c.every.Months > 0 || ms%day == 0:
 		return nil
 	case day%ms != 0:
-		return errors.New("windows of a time zone have to be whole days, or divide a day")
+		return errors.New("windows with a time zone must be whole days or divide a day")
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (e *extreme) code(i int, c *codec.Coder) {
 	codeValue(c, &e.max[i])
 	e.there[i] = true
 	if c.Reading() && math.Min(e.min[i], e.max[i]) != e.min[i] {
-		c.Fail("least value above the greatest")
+		c.Fail("minimum above the maximum")
 	}
 }
 

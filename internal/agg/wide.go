@@ -251,7 +251,7 @@ func readWords(c *codec.Coder, w []uint64) (base int, words []uint64) {
 		c.Fixed64(&w[i])
 	}
 	if w[0] == 0 || n > 1 && isSign(w[n-1], w[n-2]) {
-		c.Fail("sum with more words than it needs")
+		c.Fail("sum with superfluous words")
 		return 0, nil
 	}
 	if top := int64(w[n-1]); top >= 1<<62 || top < -1<<62 {

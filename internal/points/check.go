@@ -38,7 +38,7 @@ func (c *Cursor) check(info *Info) error {
 		if c.i > 0 {
 			gap := c.gaps.at(c.i - 1)
 			if gap < 0 || gap > maxSeries-series {
-				return corrupt("gap %d behind series %d", gap, series)
+				return corrupt("gap %d after series %d", gap, series)
 			}
 			s = series + gap
 		}
@@ -47,7 +47,7 @@ func (c *Cursor) check(info *Info) error {
 		}
 		times := c.Times()
 		if s == series && times[0] <= last {
-			return corrupt("series %d: time %d behind %d", s, times[0], last)
+			return corrupt("series %d: time %d after %d", s, times[0], last)
 		}
 		if err := checkTimes(times); err != nil {
 			return err
@@ -70,7 +70,7 @@ func checkTimes(times []int64) error {
 	before := int64(MinTime - 1)
 	for _, t := range times {
 		if t <= before || t > MaxTime {
-			return corrupt("time %d behind %d", t, before)
+			return corrupt("time %d after %d", t, before)
 		}
 		before = t
 	}
@@ -82,7 +82,7 @@ func (c *Cursor) checkValues() error {
 		return corrupt("kind %d", c.kind)
 	}
 	if c.part[partOf(c.kind)].i >= c.parts[partOf(c.kind)].n {
-		return corrupt("more runs of kind %d than there are", c.kind)
+		return corrupt("more runs of kind %d than exist", c.kind)
 	}
 	for _, x := range c.ints() {
 		if c.kind == kindBits && !finite(floatOf(x)) || c.kind < kindBits && (x > MaxMantissa || x < -MaxMantissa) {

@@ -28,7 +28,7 @@ func ParsePrecision(s string) (Precision, error) {
 			return Precision(p), nil
 		}
 	}
-	return 0, fmt.Errorf("precision %.16q is none of ns, us, ms and s", s)
+	return 0, fmt.Errorf("unknown precision %.16q, expected ns, us, ms or s", s)
 }
 
 // millis converts a timestamp, rounding down; ok is false if the result is out of range.

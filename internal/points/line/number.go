@@ -76,7 +76,7 @@ func (f *Field) other(b []byte) (n int, err error) {
 		f.Mantissa = 1
 	case "f", "F", "false", "False", "FALSE":
 	default:
-		return 0, fmt.Errorf("%.32q is no number, boolean or quoted string", b)
+		return 0, fmt.Errorf("%.32q is not a number, boolean or quoted string", b)
 	}
 	return n, nil
 }
@@ -84,7 +84,7 @@ func (f *Field) other(b []byte) (n int, err error) {
 func (f *Field) integer(b []byte) error {
 	v, ok := parseInt(b)
 	if !ok {
-		return fmt.Errorf("%.32qi is no integer of 64 bits", b)
+		return fmt.Errorf("%.32qi is not a 64-bit integer", b)
 	}
 	f.Kind = Integer
 	f.setWhole(v >= -maxMantissa && v <= maxMantissa, v, float64(v))
@@ -94,7 +94,7 @@ func (f *Field) integer(b []byte) error {
 func (f *Field) unsigned(b []byte) error {
 	v, ok := parseUint(b)
 	if !ok {
-		return fmt.Errorf("%.32qu is no unsigned integer of 64 bits", b)
+		return fmt.Errorf("%.32qu is not an unsigned 64-bit integer", b)
 	}
 	f.Kind = Unsigned
 	f.setWhole(v <= maxMantissa, int64(v), float64(v))
@@ -112,7 +112,7 @@ func (f *Field) setWhole(exact bool, m int64, v float64) {
 // float reads a number with an exponent, with many digits, or -0.
 func (f *Field) float(b []byte) error {
 	if !isFloat(b) {
-		return fmt.Errorf("%.32q is no number", b)
+		return fmt.Errorf("%.32q is not a number", b)
 	}
 	v, err := strconv.ParseFloat(string(b), 64)
 	if err != nil || math.IsInf(v, 0) {

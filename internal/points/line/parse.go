@@ -8,7 +8,7 @@ import (
 
 // errBehindString reports invalid text after a string. If the string spans several lines, it was
 // not a string after all.
-var errBehindString = errors.New("a string has to be followed by a comma, a space or the end")
+var errBehindString = errors.New("a string must be followed by a comma, a space or the end")
 
 // parse reads a line into s.line.
 func (s *Scanner) parse(text []byte) error {
@@ -26,7 +26,7 @@ func (s *Scanner) parse(text []byte) error {
 		return err
 	}
 	if len(s.line.Fields) == 0 {
-		return errors.New("only string fields, which are not kept")
+		return errors.New("only string fields, which are not stored")
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (s *Scanner) timestamp(b []byte) error {
 	}
 	t, ok := parseInt(b)
 	if !ok {
-		return fmt.Errorf("timestamp %.32q is no integer of 64 bits", b)
+		return fmt.Errorf("timestamp %.32q is not a 64-bit integer", b)
 	}
 	if s.line.Time, ok = s.precision.millis(t); !ok {
 		return fmt.Errorf("timestamp %d %s is out of range", t, s.precision)

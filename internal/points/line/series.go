@@ -32,7 +32,7 @@ func ParseSeries(raw []byte) (measurement string, tags []Tag, err error) {
 	slices.SortFunc(tags, func(a, b Tag) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(tags); i++ {
 		if tags[i].Key == tags[i-1].Key {
-			return "", nil, fmt.Errorf("tag %.64q is there twice", tags[i].Key)
+			return "", nil, fmt.Errorf("duplicate tag %.64q", tags[i].Key)
 		}
 	}
 	return measurement, tags, nil
@@ -42,7 +42,7 @@ func parseTag(b []byte) (Tag, error) {
 	end := partEnd(b, '=')
 	switch {
 	case len(b) == 0:
-		return Tag{}, errors.New("a tag is missing behind a comma")
+		return Tag{}, errors.New("missing tag after a comma")
 	case end == 0:
 		return Tag{}, fmt.Errorf("tag %.64q has no key", b)
 	case end >= len(b)-1:
