@@ -13,6 +13,11 @@ const maxHints = 10
 // hints returns the possible mistakes in the selections without series. It leaves out what the
 // source cannot tell in time: the result is complete without hints.
 func (r *run) hints() (all []string) {
+	add := func(hint string) {
+		if len(all) < maxHints && !slices.Contains(all, hint) { // joined queries may have the same mistake
+			all = append(all, hint)
+		}
+	}
 	namer, _ := r.src.(pushdown.Namer[Selection])
 	for _, sel := range r.unmatched {
 		if namer != nil {
@@ -20,18 +25,15 @@ func (r *run) hints() (all []string) {
 			if err != nil {
 				namer = nil
 			}
-			for _, u := range unknown {
-				all = append(all, u.Message+suggest(u.Name, u.Known))
+			for _, u := range unknown[:min(len(unknown), maxHints-len(all))] { // a suggestion takes up to some ms
+				add(u.Message + suggest(u.Name, u.Known))
 			}
 		}
 		for i := range sel.Filters {
 			if f := &sel.Filters[i]; f.looksRegular() {
-				all = append(all,
-					fmt.Sprintf("%s selects no series: patterns are globs, not regular expressions, so that . is a dot and * is any characters", f))
+				add(fmt.Sprintf("%s selects no series: patterns are globs, not regular expressions, so that . is a dot and * is any characters", f))
 			}
 		}
 	}
-	slices.Sort(all) // joined queries may have the same mistake
-	all = slices.Compact(all)
-	return all[:min(len(all), maxHints)]
+	return all
 }

@@ -38,7 +38,7 @@ func TestHints(t *testing.T) {
 		want  string
 	}{
 		{"m", nil, ""},
-		{"m{hsot=a, HOST=b}", nil, `unknown tag HOST (did you mean "host"?)|unknown tag hsot (did you mean "host"?)`},
+		{"m{hsot=a, HOST=b}", nil, `unknown tag hsot (did you mean "host"?)|unknown tag HOST (did you mean "host"?)`},
 		{"m{zone=a} | sum() | join(+, (m{zone=b} | sum()))", nil, "unknown tag zone"},
 		{"m{zone=a} | field(a) | field(b)", nil, "unknown tag zone"},
 		{"m{zone=a} | sum() | join(+, (m{area=b} | sum()))", errors.New("slow"), "unknown tag zone"},

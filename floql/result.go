@@ -33,8 +33,8 @@ type Stats struct {
 }
 
 // Result is the result of a query. Its JSON is the query response of the HTTP API: {query,
-// series[]: {key, field, point_count, tags[]: {key, value}, points[]: {timestamp, value}}, hints[]},
-// without hints if there are none.
+// series[]: {key, field, point_count, tags[]: {key, value}, points[]: {timestamp, value}}} and, if
+// there are any, hints[].
 type Result struct {
 	Query  string         // as given
 	Series []ResultSeries // in order of key, field and tags, unless sort() ordered them

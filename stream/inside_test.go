@@ -392,7 +392,8 @@ func TestVerifyReportsGroups(t *testing.T) {
 			"counts 3 held records of key"},
 		"held key from elsewhere": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2, 4}) },
 			"from offset 4, found 2 from 3"},
-		"garbage for a held key": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2}) }, "invalid row of a held key"},
+		"garbage for a held key": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2}) },
+			"invalid row of a held key"},
 		"free key too much": {func(w groupRows) {
 			k, _ := w.first("keyed", rowKey)
 			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:])), 3),

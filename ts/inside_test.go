@@ -336,7 +336,7 @@ func TestPrecisions(t *testing.T) {
 	s := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0)
 	for name, err := range map[string]error{
 		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)),
-		"the reader is nil":  second(s.Import(t.Context(), nil, Seconds)),
+		"the reader is nil":   second(s.Import(t.Context(), nil, Seconds)),
 	} {
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)

@@ -31,23 +31,25 @@ func (s source) Unknown(ctx context.Context, sel floql.Selection) (all []pushdow
 	if err != nil {
 		return nil, err
 	}
+	lacks := func(what, wanted string, known []string) {
+		if !slices.Contains(known, wanted) {
+			message := fmt.Sprintf("measurement %q has no %s %.200q", name, what, wanted)
+			all = append(all, pushdown.Unknown{Message: message, Name: wanted, Known: known})
+		}
+	}
 	if rollup {
-		var known []string
+		var lengths []string
 		for _, d := range m.Retention.Downsample {
-			known = append(known, formatEvery(d.Every))
+			lengths = append(lengths, formatEvery(d.Every))
 		}
-		if length := formatEvery(every); !slices.Contains(known, length) {
-			all = append(all, pushdown.Unknown{Message: fmt.Sprintf("measurement %q has no rollup %q", name, length), Name: length, Known: known})
-		}
+		lacks("rollup", formatEvery(every), lengths)
 	}
 	var fields []string
 	for _, f := range m.Fields {
 		fields = append(fields, f.Name)
 	}
 	for _, f := range sel.Fields {
-		if !slices.Contains(fields, f) {
-			all = append(all, pushdown.Unknown{Message: fmt.Sprintf("measurement %q has no field %.200q", name, f), Name: f, Known: fields})
-		}
+		lacks("field", f, fields)
 	}
 	unknown, err := s.unknownTags(ctx, name, sel.Filters[:min(len(sel.Filters), maxFilters)])
 	return append(all, unknown...), err
@@ -108,7 +110,8 @@ func (s source) unknownTags(ctx context.Context, measurement string, filters []f
 			})
 		case f.Op == floql.Equal:
 			all = append(all, pushdown.Unknown{
-				Message: fmt.Sprintf("tag %q of %q has no value %.200q", f.Tag, measurement, f.Value), Name: f.Value, Known: tags[at].Values,
+				Message: fmt.Sprintf("tag %q of %q has no value %.200q", f.Tag, measurement, f.Value),
+				Name:    f.Value, Known: tags[at].Values,
 			})
 		}
 	}

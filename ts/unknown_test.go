@@ -48,8 +48,8 @@ func TestHints(t *testing.T) {
 				"requests | field(valeu)":       {`measurement "requests" has no field "valeu" (did you mean "value"?)`},
 				"requests{host=web1, regoin=eu} | field(byte)": {
 					`measurement "requests" has no field "byte" (did you mean "bytes"?)`,
-					`measurement "requests" has no tag "regoin" (did you mean "region"?)`,
 					`tag "host" of "requests" has no value "web1" (did you mean "web-1"?)`,
+					`measurement "requests" has no tag "regoin" (did you mean "region"?)`,
 				},
 				"requests | sum() | join(/, (reqests | sum()))":  {`unknown measurement "reqests" (did you mean "requests"?)`},
 				"reqests | sum() | join(/, (reqests | count()))": {`unknown measurement "reqests" (did you mean "requests"?)`},
