@@ -102,7 +102,7 @@ var commands = engine.Declare(engine.MachineStream, "stream", checkName,
 
 func checkName(name string) error { return engine.CheckName("stream", name) }
 
-// turn spreads messages without a key over the partitions if the sender has to choose one.
+// turn spreads messages without a key over the partitions if the sender must choose one.
 var turn atomic.Uint64
 
 // target starts every body: a byte that is 0 in the stream's home, otherwise 1 and the spec.

@@ -15,7 +15,7 @@ import (
 type Delivery struct {
 	Record
 	Attempt  int       // 1 for the first delivery; it also counts deliveries that do not count towards MaxAttempts
-	Deadline time.Time // when the record has to be acknowledged; zero with NoAck
+	Deadline time.Time // when the record must be acknowledged; zero with NoAck
 }
 
 // Ref returns the reference by which the delivery is acknowledged.
@@ -84,7 +84,7 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 }
 
 // ReadGroup delivers records to a consumer that no other consumer of the group has: redeliveries
-// first, then new records. Each has to be acknowledged (Ack) before its Deadline, or it is
+// first, then new records. Each must be acknowledged (Ack) before its Deadline, or it is
 // redelivered to any consumer. After MaxAttempts failed deliveries it goes to the dead-letter
 // stream (DeadLetters). Within a partition the order is that of the stream. A consumer that does
 // not read, acknowledge, refuse or extend anything for three times the ack timeout leaves the
@@ -153,7 +153,7 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 	}
 }
 
-// errMoved reports that the stream or group has changed or was deleted, and has to be located
+// errMoved reports that the stream or group has changed or was deleted, and must be located
 // again.
 var errMoved = errors.New("stream or group has changed")
 
@@ -360,7 +360,7 @@ func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck boo
 }
 
 // await waits until one of several shards may have records for the consumer. It also ends when a
-// consumer that received records has to be seen again, although it had nothing to ask for since.
+// consumer that received records must be seen again, although it had nothing to ask for since.
 func (r *groupReader) await(ctx context.Context, shards []groupShard, have right) error {
 	if !have.held {
 		shards = shards[:1]

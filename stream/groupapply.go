@@ -105,7 +105,7 @@ func (s start) offset(get getter, gen uint64, p int, part *partition) (uint64, e
 	return part.first, nil
 }
 
-// touchGroup has to be called before any change of the group.
+// touchGroup must be called before any change of the group.
 func (m *machine) touchGroup(tx *engine.Tx, g *group) {
 	m.groups.Change(tx, g.groupName, g, struct{}{})
 }

@@ -170,7 +170,7 @@ type batch struct {
 	consumer  string
 	offsets   []uint64
 	keys      []uint64 // nil unless KeyShared
-	dirty     bool     // the row has to be written
+	dirty     bool     // the row must be written
 }
 
 func (b *batch) key(dst []byte, gen, id uint64) []byte {

@@ -36,7 +36,7 @@ type group struct {
 	due     dueHeap         // of batches and failures; obsolete entries stay until they are due
 	dirty   []*batch        // rows to be written, in order
 	counted map[string]bool // members whose pending count changed: rows to be written
-	changed bool            // the group's row has to be written
+	changed bool            // the group's row must be written
 	ending  int             // members whose records are being taken back
 	recalls []*batch        // batches of these members, in order; nil: not collected yet
 	headsIn []int           // number of key heads in each slot; nil: none
@@ -52,7 +52,7 @@ type groupPart struct {
 	heads   [][]uint64          // by slot: the heads of keys (see group.recount), in order; KeyShared groups only; nil: none
 	keys    map[uint64]*busyKey // by hash; KeyShared groups only
 	free    [slots]freeSlot     // KeyShared groups only
-	changed bool                // the cursor's row has to be written
+	changed bool                // the cursor's row must be written
 }
 
 // deadline is the due time of a batch, or of the failure at an offset.
@@ -219,7 +219,7 @@ func (g *group) count(p *groupPart, consumer string, n int) {
 	}
 }
 
-// countedAgain notes that the row of a member has to be written.
+// countedAgain notes that the row of a member must be written.
 func (g *group) countedAgain(consumer string) {
 	if g.counted == nil {
 		g.counted = make(map[string]bool)

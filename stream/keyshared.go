@@ -307,7 +307,7 @@ func (d *delivery) claimFree(p, slot int) {
 // heldLeft is a key that stays free, and its first held record.
 type heldLeft struct{ hash, first uint64 }
 
-// stopped reports whether the rest has to wait for another command, and then sets more.
+// stopped reports whether the rest must wait for another command, and then sets more.
 func (d *delivery) stopped() bool {
 	full := d.tx.Full()
 	d.claims.more = d.claims.more || full

@@ -147,7 +147,7 @@ func (st *stream) setPartition(p int, to partition) {
 	}
 }
 
-// touch has to be called before any change of the stream.
+// touch must be called before any change of the stream.
 func (m *machine) touch(tx *engine.Tx, st *stream) {
 	m.streams.Change(tx, st.streamName, st, struct{}{})
 }

@@ -171,7 +171,7 @@ type appendOptions struct {
 
 func (o *appendOptions) conditional() bool { return o.producer != "" || o.expect }
 
-// unkeyed returns the partition of messages without a key if the sender has to choose it. With a
+// unkeyed returns the partition of messages without a key if the sender must choose it. With a
 // producer it is the producer's, so that a repeat goes to the same partition.
 func (o *appendOptions) unkeyed(partitions int) int {
 	if o.producer != "" {
@@ -185,7 +185,7 @@ type appendOption func(*appendOptions)
 func (f appendOption) applyAppend(o *appendOptions) { f(o) }
 
 // Dedup makes an append safe to repeat. The sequence numbers of a producer, a name of 1-255 bytes,
-// have to increase. A repeat of one of its last 8 appends appends nothing and returns the result of
+// must increase. A repeat of one of its last 8 appends appends nothing and returns the result of
 // the first; a repeat of an earlier one fails with a *ConflictError. A producer is forgotten 24
 // hours after its last append.
 func Dedup(producer string, sequence uint64) AppendOption {
@@ -196,7 +196,7 @@ func Dedup(producer string, sequence uint64) AppendOption {
 }
 
 // IfLastID appends only if id is the ID of the last record ever appended to the partition. The zero
-// ID means that no record was ever appended. All messages have to be for one partition.
+// ID means that no record was ever appended. All messages must be for one partition.
 func IfLastID(id ID) AppendOption {
 	return appendOption(func(o *appendOptions) { o.expect, o.lastID = true, id })
 }

@@ -86,5 +86,5 @@ func (p *groupPart) hasEarlier(g *group) bool {
 	return len(p.again) > 0 || p.held > 0 || p.blocksNew(g)
 }
 
-// blocksNew reports whether new records have to wait for busy keys.
+// blocksNew reports whether new records must wait for busy keys.
 func (p *groupPart) blocksNew(g *group) bool { return g.mode == KeyShared && p.pending+p.held > 0 }

@@ -336,7 +336,7 @@ func openCursor(w *view, at *position, last uint64) (*cursor, error) {
 	return c, c.take(it.First())
 }
 
-// take reads the row at the iterator, which has to exist.
+// take reads the row at the iterator, which must exist.
 func (c *cursor) take(ok bool) (err error) {
 	if !ok || offsetIn(c.it.Key()) != c.from.next {
 		return cmp.Or(c.it.Err(), missing(c.partition, c.from.next))

@@ -98,7 +98,7 @@ type readerPart struct {
 
 // next returns the next records. It looks, and if there are none it waits, with a separate context:
 // the end of the wait must not cut the first look short. It always looks before it waits: a wait
-// that is repeated after a lost connection has to continue from the same position.
+// that is repeated after a lost connection must continue from the same position.
 func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Record, error) {
 	for ; ; ctx = waiting {
 		recs, err := s.look(ctx, name, r)
@@ -133,7 +133,7 @@ func (s *Store) look(ctx context.Context, name string, r *reader) ([]Record, err
 	return r.take(queries), nil
 }
 
-// wait waits until there are records. It may return them; if not, the caller has to look again.
+// wait waits until there are records. It may return them; if not, the caller must look again.
 func (s *Store) wait(ctx context.Context, name string, r *reader) ([]Record, error) {
 	if err := s.scope.Await(ctx); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 )
 
 // Refs returns the positions of the records with the given IDs, at most 1,000, without those that
-// do not exist (any more).
+// do not exist or were removed.
 func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error) {
 	parts, err := s.parts(ctx, name)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error)
 }
 
 // Records returns the records at the given positions, at most 1,000, in their order, without those
-// that do not exist (any more). Errors: ErrNotFound; ErrInvalid for more than 1,000 refs, and for a
-// partition outside 0-1023.
+// that do not exist or were removed. Errors: ErrNotFound; ErrInvalid for more than 1,000 refs, and
+// for a partition outside 0-1023.
 func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (g *group) undone(ref Ref) (*batch, *failure) {
 		return nil, nil
 	}
 	if g.mode == KeyShared && p.keys[f.hash].failed[0] != f.offset {
-		return nil, nil // an earlier record of the key has to be done first
+		return nil, nil // an earlier record of the key must be done first
 	}
 	return nil, f
 }

@@ -62,7 +62,7 @@ type groupAudit struct {
 	ready   uint64 // announced records
 	ending  bool   // records of some members are being taken back
 	watched bool   // some members need the timer
-	due     int64  // earliest due time of the pending records that the timer still has to process, 0: none
+	due     int64  // earliest due time of the pending records that the timer must still process, 0: none
 }
 
 // groupPartAudit is the state collected about a partition.

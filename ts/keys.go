@@ -15,7 +15,7 @@ import (
 //	'l' | namespace u32                                                    -> limit of series, with a version
 //	'u'                                                                    -> bytes of blocks that are not sealed, of the shard
 //	'm' | incarnation                                                      -> what a measurement is: name, fields; see measurement
-//	'c' | incarnation                                                      -> what is in it, written with each batch; see content
+//	'c' | incarnation                                                      -> figures of the measurement, written with each batch; see content
 //	's' | incarnation | series u32                                         -> fingerprint and tags, see seriesRow
 //	'h' | incarnation | hash (16 bytes) of the tags                        -> series (uvarint)
 //	'p' | incarnation | tag | value | series u32                           -> (empty): posting

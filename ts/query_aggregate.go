@@ -58,7 +58,7 @@ func (q *aggregateQuery) aggregate(v *engine.View) error {
 	return err
 }
 
-// asked is the context of a running query: it is done when no caller waits for the answer any more.
+// asked is the context of a running query: it is done when no caller waits for the answer.
 type asked struct {
 	context.Context
 	view *engine.View

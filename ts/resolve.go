@@ -155,7 +155,7 @@ func (q *resolveQuery) resolve(v *engine.View, ns uint32, w *wanted, r *resolved
 		if err != nil {
 			return err
 		}
-		// A series being retired has to be defined again.
+		// A series being retired must be defined again.
 		if _, retiring, err := v.Get(seriesKey(nil, rowRetiring, inc, seriesID(id))); err != nil {
 			return err
 		} else if !retiring {

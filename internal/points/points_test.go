@@ -320,7 +320,7 @@ func TestSeriesAndFields(t *testing.T) {
 	}
 }
 
-// TestHostile says what of an encoding that nobody wrote Check refuses.
+// TestHostile: Check refuses encodings that no encoder writes.
 func TestHostile(t *testing.T) {
 	var e Encoder
 	for i := range 40 {
@@ -391,7 +391,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// touch reads what is corrupt: that must not panic.
+// touch reads corrupt points, which must not panic.
 func touch(r *Reader, data []byte) {
 	if r.Open(data) != nil {
 		return

@@ -209,7 +209,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestLongLines reads lines around the limit, and goes on behind them.
+// TestLongLines reads lines around the limit, and continues after them.
 func TestLongLines(t *testing.T) {
 	long := func(n int) string { return `m s="` + strings.Repeat("x", n-len(`m s="",f=1`)) + `",f=1` }
 	in := long(MaxLineBytes-2) + "\n" + long(3*MaxLineBytes) + "\nm f=2\n" + `m s="` + strings.Repeat("x\n", MaxLineBytes) + "\nm f=3\n"
