@@ -13,7 +13,7 @@ import (
 const (
 	exitOK           = 0
 	exitFailure      = 1   // the command failed for another reason
-	exitUsage        = 2   // invalid arguments
+	exitUsage        = 2   // invalid arguments, whether the command or the node rejects them
 	exitNotFound     = 3   // the command names something that does not exist
 	exitConflict     = 4   // a condition did not hold, or the thing exists already
 	exitUnavailable  = 5   // no answer, no quorum, overload, or no space
@@ -37,6 +37,7 @@ var exitCodes = []struct {
 	{floe.ErrUnavailable, exitUnavailable},
 	{floe.ErrClosed, exitUnavailable},
 	{context.DeadlineExceeded, exitUnavailable},
+	{floe.ErrInvalid, exitUsage},
 }
 
 // errInterrupted is the error of a command that was interrupted before it finished.

@@ -22,7 +22,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("other"), 1},
-		{floe.ErrInvalid, 1},
+		{floe.ErrInvalid, 2},
 		{floe.ErrNotFound, 3},
 		{floe.ErrConflict, 4},
 		{&kv.BoundError{}, 4},

@@ -20,7 +20,7 @@ const commandsIntro = "# Command line\n\n" +
 var exitDocs = [][]string{
 	{fmt.Sprint(exitOK), "success; also after Ctrl-C in a command that runs until stopped"},
 	{fmt.Sprint(exitFailure), "failure without a code of its own"},
-	{fmt.Sprint(exitUsage), "invalid arguments or configuration"},
+	{fmt.Sprint(exitUsage), "invalid arguments or configuration, whether the command or the node rejects them"},
 	{fmt.Sprint(exitNotFound), "not found"},
 	{fmt.Sprint(exitConflict), "a condition does not hold, or the thing already exists"},
 	{fmt.Sprint(exitUnavailable), "no answer, no quorum, overload, or no disk space"},
