@@ -75,7 +75,7 @@ func jobMistakes(err error) error {
 			all = append(all, errors.New(p.String()))
 		}
 	}
-	return errors.Join(all...)
+	return &exitError{errors.Join(all...), exitUsage}
 }
 
 // jobDone is the result of a change to a job.

@@ -35,7 +35,7 @@ As JSON the result is that of the HTTP API.`,
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				result, err := s.FloQL(ctx, s.namespace, string(query))
 				if wrong := (*floql.Error)(nil); errors.As(err, &wrong) {
-					return &hintedError{err, "it is here:\n" + wrong.Caret()}
+					return &exitError{&hintedError{err, "it is here:\n" + wrong.Caret()}, exitUsage}
 				}
 				if err != nil {
 					return err

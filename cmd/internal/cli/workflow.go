@@ -110,7 +110,7 @@ func mistakes(err error) error {
 			all = append(all, fmt.Errorf("line %d: %s", p.Line, p.Message))
 		}
 	}
-	return errors.Join(all...)
+	return &exitError{errors.Join(all...), exitUsage}
 }
 
 // problemText is a problem of a definition, in JSON.
