@@ -102,6 +102,8 @@ type DB interface {
 	Namespaces(opts ...AccessOption) *Namespaces
 	// Keys returns the API keys.
 	Keys() *Keys
+	// MaxValueSize returns the maximum size of values and payloads, in bytes.
+	MaxValueSize() int
 	// Stats returns figures about the node, or for a Client about the node that answers it.
 	Stats(ctx context.Context) (Stats, error)
 	// Close ends all waiting calls with ErrClosed.

@@ -464,5 +464,5 @@ func (h *handler) checkWorkers(ctx context.Context, ns string, add func(finding)
 }
 
 func (b staleBackend) Action(ns string, _ ...floe.AccessOption) *action.Store {
-	return b.Backend.Action(ns, floe.Stale())
+	return b.DB.Action(ns, floe.Stale())
 }

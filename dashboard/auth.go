@@ -109,7 +109,7 @@ func (in *input) from() string { return in.handler.clientOf(in.request) }
 // is not permitted to do.
 func (h *handler) as(who *floe.Holder) *handler {
 	granted := *h
-	granted.backend = who.DB().(Backend)
+	granted.backend = who.DB()
 	return &granted
 }
 

@@ -169,7 +169,7 @@ func TestContract(t *testing.T) {
 		t.Run("mount="+m.prefix+"/", func(t *testing.T) {
 			node := openNode(t)
 			seed(t, node)
-			var backend Backend = node
+			var backend floe.DB = node
 			if i > 0 {
 				backend = dial(t, node)
 			}
@@ -188,7 +188,7 @@ func TestContract(t *testing.T) {
 			for _, row := range rows {
 				check(row)
 			}
-			if backend != Backend(node) {
+			if backend != floe.DB(node) {
 				return // the client has no key
 			}
 			for _, row := range authContract(bootstrap(t, node)) {

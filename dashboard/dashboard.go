@@ -8,20 +8,11 @@ import (
 	"github.com/floedb/floe"
 )
 
-// Backend is the node that a dashboard shows and changes; *floe.Node and *floe.Client implement it.
-// Its methods are called concurrently, also after the node was closed: they then return
-// floe.ErrClosed.
-type Backend interface {
-	floe.DB
-	// MaxValueSize is the maximum size of values in bytes. It is constant.
-	MaxValueSize() int
-}
-
 // Options configures New. The zero value suits a handler behind a server with its own access
 // control.
 type Options struct {
 	// MaxBodyBytes is the maximum size of a request body; a larger one returns 413. 0 or less means
-	// the size of the largest value in its longest JSON spelling: six times Backend.MaxValueSize,
+	// the size of the largest value in its longest JSON spelling: six times DB.MaxValueSize,
 	// plus 64 KiB.
 	MaxBodyBytes int64
 	// MaxConcurrent is the maximum number of concurrent requests. Seven times as many may wait for
@@ -64,5 +55,6 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 }
 
-// New returns the handler of a node's dashboard. It panics if an option is malformed.
-func New(backend Backend, opts Options) http.Handler { return newHandler(backend, opts) }
+// New returns the handler of the dashboard of a node, or of the cluster that a client is connected
+// to. After db is closed, requests return 503. It panics if an option is malformed.
+func New(db floe.DB, opts Options) http.Handler { return newHandler(db, opts) }

@@ -129,7 +129,7 @@ func checkError(t testing.TB, what string, got answer, status int, text string) 
 
 // backend is a node whose Stats do what a test wants.
 type backend struct {
-	Backend
+	floe.DB
 	stats func(context.Context) (floe.Stats, error)
 }
 

@@ -6,6 +6,9 @@
 //	mux := http.NewServeMux()
 //	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node, dashboard.Options{})))
 //
+// New takes any floe.DB: a Client (floe.Dial) instead of a Node shows a node or cluster in other
+// processes.
+//
 // The handler works at "/" and under any prefix, opens no listener, starts no goroutine and needs
 // no Close. It serves the API at /health and /api/v1/..., with JSON responses and errors as
 // {"error": "..."}, and at / the web console, which calls the API. The only redirect is from the

@@ -29,9 +29,9 @@ const (
 	scrapeTime = 10 * time.Second
 )
 
-// Measured is a backend with metrics; *floe.Node implements it.
+// Measured is a DB with metrics; *floe.Node implements it.
 type Measured interface {
-	Backend
+	floe.DB
 	// Collector returns the metrics; see floe.Node.
 	Collector(objects int) prometheus.Collector
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard/console"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -31,7 +32,7 @@ const (
 )
 
 type handler struct {
-	backend     Backend
+	backend     floe.DB
 	maxBody     int64
 	maxHeld     int64
 	slots       *slots
@@ -63,7 +64,7 @@ type traffic struct {
 	recent   recentBytes
 }
 
-func newHandler(backend Backend, o Options) *handler {
+func newHandler(backend floe.DB, o Options) *handler {
 	h := &handler{
 		backend:     backend,
 		maxBody:     o.MaxBodyBytes,

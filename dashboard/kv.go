@@ -404,7 +404,7 @@ func (h *handler) keyHistory(ctx context.Context, q keyRequest) (keyHistory, err
 }
 
 func (b staleBackend) KV(ns string, _ ...floe.AccessOption) *kv.Store {
-	return b.Backend.KV(ns, floe.Stale())
+	return b.DB.KV(ns, floe.Stale())
 }
 
 // namespaceKeysRequest asks for limit keys after a given one. after is encoded as in the listing.

@@ -126,5 +126,5 @@ func (q *listRequest) exists(ctx context.Context, h *handler) error {
 }
 
 func (b staleBackend) Namespaces(...floe.AccessOption) *floe.Namespaces {
-	return b.Backend.Namespaces(floe.Stale())
+	return b.DB.Namespaces(floe.Stale())
 }

@@ -163,7 +163,7 @@ func TestShardsWithoutLeader(t *testing.T) {
 
 // meeting is a node two of whose calls wait for each other.
 type meeting struct {
-	Backend
+	floe.DB
 	asked, answered chan struct{}
 }
 
@@ -180,7 +180,7 @@ func (m meeting) Stats(ctx context.Context) (floe.Stats, error) {
 func (m meeting) Queue(ns string, opts ...floe.AccessOption) *queue.Store {
 	<-m.asked
 	close(m.answered)
-	return m.Backend.Queue(ns, opts...)
+	return m.DB.Queue(ns, opts...)
 }
 
 // TestProblemsWaitTogether: a part that takes long holds up no other, and what has failed is named.

@@ -317,5 +317,5 @@ func (h *handler) checkJobs(ctx context.Context, ns string, add func(finding)) (
 }
 
 func (b staleBackend) Processing(ns string, _ ...floe.AccessOption) *processing.Store {
-	return b.Backend.Processing(ns, floe.Stale())
+	return b.DB.Processing(ns, floe.Stale())
 }

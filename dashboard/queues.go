@@ -383,5 +383,5 @@ func (h *handler) checkQueues(ctx context.Context, ns string, add func(finding))
 }
 
 func (b staleBackend) Queue(ns string, _ ...floe.AccessOption) *queue.Store {
-	return b.Backend.Queue(ns, floe.Stale())
+	return b.DB.Queue(ns, floe.Stale())
 }

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"net/http"
 	"slices"
+
+	"github.com/floedb/floe"
 )
 
 // wantsStale reports whether a request is a read with stale=true: any available replica answers it,
@@ -16,4 +18,4 @@ func wantsStale(r *http.Request) bool {
 }
 
 // staleBackend is a backend whose stores read from any available replica.
-type staleBackend struct{ Backend }
+type staleBackend struct{ floe.DB }

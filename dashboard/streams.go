@@ -422,5 +422,5 @@ func (h *handler) deleteStream(ctx context.Context, q deleteStreamRequest) (stre
 }
 
 func (b staleBackend) Stream(ns string, _ ...floe.AccessOption) *stream.Store {
-	return b.Backend.Stream(ns, floe.Stale())
+	return b.DB.Stream(ns, floe.Stale())
 }

@@ -445,7 +445,7 @@ func refusals(all []ts.PointError) string {
 }
 
 func (b staleBackend) TS(ns string, _ ...floe.AccessOption) *ts.Store {
-	return b.Backend.TS(ns, floe.Stale())
+	return b.DB.TS(ns, floe.Stale())
 }
 
 func (b staleBackend) FloQL(ctx context.Context, ns, query string, opts ...floql.Options) (*floql.Result, error) {

@@ -253,5 +253,5 @@ func (h *handler) disableDefinition(ctx context.Context, q definitionRequest) (d
 }
 
 func (b staleBackend) Workflow(ns string, _ ...floe.AccessOption) *workflow.Store {
-	return b.Backend.Workflow(ns, floe.Stale())
+	return b.DB.Workflow(ns, floe.Stale())
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/dashboard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 )
@@ -21,12 +20,12 @@ const namespace = "shop"
 
 // shop is the shop of one node. All of its data is in db, so any number of nodes can serve it.
 type shop struct {
-	db   dashboard.Backend // a floe.Node, or the floe.Client of a node elsewhere
+	db   floe.DB // a floe.Node, or the floe.Client of a node elsewhere
 	log  *slog.Logger
 	send func(context.Context, mail) error // delivers a mail
 }
 
-func newShop(db dashboard.Backend, log *slog.Logger) *shop {
+func newShop(db floe.DB, log *slog.Logger) *shop {
 	s := &shop{db: db, log: log}
 	s.send = s.logMail
 	return s

@@ -133,7 +133,7 @@ func shownStatus(s floe.Stats) string {
 }
 
 // dashboardShows checks the same report of a dashboard in front of a node or a client.
-func (c *three) dashboardShows(name string, backend dashboard.Backend, state, status string) {
+func (c *three) dashboardShows(name string, backend floe.DB, state, status string) {
 	c.t.Helper()
 	server := httptest.NewServer(dashboard.New(backend, dashboard.Options{}))
 	defer server.Close()
