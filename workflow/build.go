@@ -20,13 +20,13 @@ import (
 //			Do:         workflow.Call{Target: "@actions/charge", Timeout: time.Minute},
 //			Compensate: &workflow.Call{Target: "@actions/refund"},
 //			Transitions: []workflow.Transition{
-//				{On: "success", To: "approve"}, {On: "failure", To: "flo.Failed"},
+//				{On: "success", To: "approve"}, {On: "failure", To: workflow.TerminalFailed},
 //			},
 //		},
 //		Steps: []workflow.Step{{
 //			Name:        "approve",
 //			Do:          workflow.WaitFor{Signal: "approval", Timeout: time.Hour},
-//			Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}},
+//			Transitions: []workflow.Transition{{On: "success", To: workflow.TerminalCompleted}},
 //		}},
 //	}
 //	_, err := flows.Create(ctx, order.YAML())
@@ -136,7 +136,8 @@ type Step struct {
 	Transitions []Transition
 }
 
-// Transition maps an outcome of a step to a step or terminal, such as flo.Completed.
+// Transition maps an outcome of a step, such as OutcomeSuccess, to a step or terminal, such as
+// TerminalCompleted.
 type Transition struct{ On, To string }
 
 // Work is what a step does: Call, WaitFor, Sleep, Parallel or Each.

@@ -26,7 +26,7 @@ var tableDocs = map[string]string{
 	"parallel": "Makes several calls at the same time: `branches`, or one call for each element of the array `each`. The " +
 		"output has those of the branches, by name or in order.",
 	"terminals": "An end of a run, by name. The status alone is enough. Every workflow has `flo.Completed`, `flo.Failed`, " +
-		"`flo.Cancelled` and `flo.TimedOut`, also as `floe.Completed` and so on.",
+		"`flo.Cancelled` and `flo.TimedOut`. The prefix `flo` is that of Flo, whose definitions floe reads; `floe` means the same.",
 	"plans":     "A choice between executors, by name. See the documentation of the package.",
 	"executors": "An executor of a plan.",
 	"breaker":   "Keeps calls away from an executor that fails.",

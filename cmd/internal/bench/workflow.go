@@ -64,7 +64,7 @@ func threeSteps() []byte {
 			Transitions: []workflow.Transition{{On: "success", To: next}}}
 	}
 	return workflow.Definition{Name: flow, Start: step("", "second"),
-		Steps: []workflow.Step{step("second", "third"), step("third", "flo.Completed")}}.YAML()
+		Steps: []workflow.Step{step("second", "third"), step("third", workflow.TerminalCompleted)}}.YAML()
 }
 
 // stepAlone runs one workflow after the other. It measures from the return of a step's handler to
