@@ -79,7 +79,7 @@ func (r *reader) streamSource(s *Source) func(*document.Node, string) {
 			r.Fail(n.Line, "missing", "%s has no name", at)
 		}
 		if n.Get("partitions partition") == nil {
-			r.Warn(n.Line, "default", "%s names no partitions: all of them are read (flo reads partition 0)", at)
+			r.Warn(n.Line, "default", "%s has no partitions: it reads all of them, where Flo reads partition 0", at)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const example = `kind: Processing
 name: large-orders
 sources:
   - name: orders
-    stream: { name: orders, start: earliest }
+    stream: { name: orders, partitions: all, start: earliest }
 operators:
   - name: only-large
     type: filter
