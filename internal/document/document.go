@@ -175,7 +175,7 @@ func yamlError(err error) (line int, message string) {
 			line++
 		}
 	}
-	return line, "no YAML: " + Clip(text)
+	return line, "not YAML: " + Clip(text)
 }
 
 // converter converts the YAML parser's nodes. The target of an alias is converted once and shared,
@@ -211,17 +211,17 @@ func (c *converter) convert(n *yaml.Node, depth int) *converted {
 			return c.refuse(n, "too-large", "more than %d aliases", maxAliasing)
 		}
 		if k := c.known[n.Alias]; k != nil && !k.done {
-			return c.refuse(n, "alias", "alias *%s stands in what it refers to", Clip(n.Value))
+			return c.refuse(n, "alias", "alias *%s refers to itself", Clip(n.Value))
 		} else if k != nil {
 			return k
 		}
-		return c.refuse(n, "alias", "alias *%s refers to nothing", Clip(n.Value))
+		return c.refuse(n, "alias", "unknown alias *%s", Clip(n.Value))
 	}
 	switch {
 	case depth > maxNodesIn:
 		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
 	case n.Style&yaml.TaggedStyle != 0:
-		return c.refuse(n, "tag", "tag %s is not accepted: text goes in quotes", Clip(n.Tag))
+		return c.refuse(n, "tag", "tag %s is not supported: put text in quotes", Clip(n.Tag))
 	}
 	k := &converted{node: &Node{Line: n.Line}, nodes: 1, deep: 1}
 	if n.Anchor != "" {
@@ -242,7 +242,7 @@ func (c *converter) convert(n *yaml.Node, depth int) *converted {
 	switch {
 	case c.failed:
 	case k.nodes > maxNodes || k.bytes > maxContent:
-		return c.refuse(n, "too-large", "with its aliases followed the definition has more than %d values or %d bytes", maxNodes,
+		return c.refuse(n, "too-large", "with its aliases expanded, the definition has more than %d values or %d bytes", maxNodes,
 			maxContent)
 	case k.deep > maxNodesIn:
 		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
@@ -270,7 +270,7 @@ func (c *converter) table(n *yaml.Node, k *converted, depth int) {
 			continue
 		}
 		if first, twice := seen[key.Value]; twice {
-			c.Fail(key.Line, "duplicate-key", "key %s is there twice, first in line %d", Quote(key.Value), first)
+			c.Fail(key.Line, "duplicate-key", "duplicate key %s, first in line %d", Quote(key.Value), first)
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -283,13 +283,13 @@ func (c *converter) table(n *yaml.Node, k *converted, depth int) {
 func (c *converter) key(n *yaml.Node) bool {
 	switch kind, _ := plain(n); {
 	case n.Kind == yaml.AliasNode || n.Kind != yaml.ScalarNode:
-		c.refuse(n, "key", "a key has to be text")
+		c.refuse(n, "key", "a key must be text")
 	case n.Style&yaml.TaggedStyle != 0:
-		c.refuse(n, "tag", "tag %s is not accepted: text goes in quotes", Clip(n.Tag))
+		c.refuse(n, "tag", "tag %s is not supported: put text in quotes", Clip(n.Tag))
 	case n.Value == "<<" && n.Style == 0:
-		c.refuse(n, "merge-key", "merge keys (<<) are not accepted: write the keys out, or use an alias for the whole table")
+		c.refuse(n, "merge-key", "merge keys (<<) are not supported: write the keys out, or use an alias for the whole table")
 	case kind != Text:
-		c.refuse(n, "key", "key %s is %s: a key has to be text, put it in quotes", Clip(n.Value), kind.article())
+		c.refuse(n, "key", "key %s is %s: a key must be text, put it in quotes", Clip(n.Value), kind.article())
 	default:
 		return true
 	}

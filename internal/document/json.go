@@ -105,7 +105,7 @@ func (j *jsonReader) table(n *Node, depth int) {
 		j.at = end
 		value := j.value(depth + 1)
 		if first, twice := seen[key]; twice {
-			j.Fail(line, "duplicate-key", "key %s is there twice, first in line %d", Quote(key), first)
+			j.Fail(line, "duplicate-key", "duplicate key %s, first in line %d", Quote(key), first)
 			continue
 		}
 		seen[key] = line

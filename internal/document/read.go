@@ -59,7 +59,7 @@ func (r *Reader) Table(n *Node, at string, fields ...Field) {
 		case f < 0:
 			r.Fail(p.Line, "unknown-key", "unknown key %s in %s%s", Quote(p.Key), at, r.Nearest(p.Key, names(fields)))
 		case seen[f] != "":
-			r.Fail(p.Line, "duplicate-key", "%s and %s in %s say the same", seen[f], p.Key, at)
+			r.Fail(p.Line, "duplicate-key", "%s and %s in %s are the same key", seen[f], p.Key, at)
 		case p.Value.Kind == Null && !fields[f].Null:
 			seen[f] = p.Key
 		default:
@@ -352,7 +352,7 @@ func (r *Reader) Texts(v *[]string) func(*Node, string) {
 	return r.Each(maxNames, func(n *Node, at string) {
 		name := ""
 		if r.Name(&name)(n, at); slices.Contains(*v, name) {
-			r.Fail(n.Line, "duplicate-name", "%s is %s, which stands in the list already", at, Quote(name))
+			r.Fail(n.Line, "duplicate-name", "%s is %s, which is already in the list", at, Quote(name))
 			return
 		}
 		*v = append(*v, name)

@@ -63,7 +63,7 @@ func pathOf(hops []Hop) (p Path, err error) {
 	return p, nil
 }
 
-var errHops = fmt.Errorf("a path goes through at most %d members", MaxHops)
+var errHops = fmt.Errorf("a path has at most %d members", MaxHops)
 
 // ParseHops parses .name, [0] and ["name"], in any order. It allows three more than MaxHops, for
 // the root of a path.

@@ -9,11 +9,11 @@ import (
 // check checks the definition as a whole.
 func (r *reader) check(doc *document.Node) {
 	if len(r.d.Steps) == 0 || r.d.Steps[0].Name != StartStep {
-		r.Fail(doc.Line, "no-start", "%s has no start: say which step comes first", document.Top)
+		r.Fail(doc.Line, "no-start", "%s has no start step", document.Top)
 	}
 	for _, use := range r.steps {
 		if p, known := r.places[use.name]; !known || p < 0 {
-			r.Fail(use.line, "unknown-step", "%s names step %s, which is not there%s", use.at, document.Quote(use.name),
+			r.Fail(use.line, "unknown-step", "%s refers to unknown step %s%s", use.at, document.Quote(use.name),
 				r.Nearest(use.name, keys(r.places)))
 		}
 	}
@@ -33,7 +33,7 @@ func (r *reader) checkPlans(doc *document.Node) {
 	}
 	for _, p := range plans.Pairs {
 		if !r.used[p.Key] {
-			r.Warn(p.Line, "unused-plan", "%s is run by no step", document.Under("plans", p.Key))
+			r.Warn(p.Line, "unused-plan", "no step runs %s", document.Under("plans", p.Key))
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (r *reader) checkLoops() {
 		if len(names) > 10 {
 			names = append(names[:10], "...")
 		}
-		r.Warn(r.lines[first], "busy-loop", "steps %s can follow each other for ever: none of them waits for a signal or a time",
+		r.Warn(r.lines[first], "busy-loop", "steps %s can loop forever: none of them waits for a signal or a time",
 			strings.Join(names, ", "))
 	}
 }

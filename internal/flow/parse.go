@@ -96,7 +96,7 @@ func (r *reader) version(n *document.Node, at string) {
 		n = &document.Node{Kind: document.Text, Line: n.Line, Text: n.Text}
 	}
 	if r.Name(&r.d.Version)(n, at); r.d.Version == Latest {
-		r.Fail(n.Line, "bad-name", "%s is %s, which is what starts call the default version: give it another name", at,
+		r.Fail(n.Line, "bad-name", "%s is %s, which is reserved for the default version: choose another name", at,
 			document.Quote(Latest))
 	}
 }
@@ -123,7 +123,7 @@ func (r *reader) stepsOf(doc *document.Node) []namedStep {
 		s := namedStep{p.Key, document.Under("steps", p.Key), p.Line, p.Value}
 		switch {
 		case p.Key == StartStep && start != nil:
-			r.Fail(p.Line, "duplicate-name", "steps._start is the step to start with, which is there already as start")
+			r.Fail(p.Line, "duplicate-name", "steps._start repeats the first step, which is also defined as start")
 			continue
 		case start == nil && (p.Key == StartStep || p.Key == "start" && steps.Get(StartStep) == nil):
 			s.name = StartStep
@@ -153,7 +153,7 @@ func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 				continue
 			}
 			if _, step := r.places[p.Key]; step {
-				r.Fail(p.Line, "duplicate-name", "%s has the name of a step", document.Under("terminals", p.Key))
+				r.Fail(p.Line, "duplicate-name", "%s has the same name as a step", document.Under("terminals", p.Key))
 			}
 			r.places[p.Key] = ^Place(builtInTerminals + i)
 		}
@@ -169,7 +169,7 @@ func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 func (r *reader) reserved(name string, line int, at string) bool {
 	for _, prefix := range []string{"flo.", "floe."} {
 		if strings.HasPrefix(name, prefix) {
-			r.Fail(line, "bad-name", "%s has a name that begins with %s, which is reserved", at, prefix)
+			r.Fail(line, "bad-name", "%s uses the reserved prefix %s", at, prefix)
 			return true
 		}
 	}
@@ -192,7 +192,7 @@ func (r *reader) status(v *Status) func(*document.Node, string) {
 			return
 		}
 		*v = Failed
-		r.Warn(n.Line, "unknown-status", "%s is %s, which is none of completed, failed, cancelled and timed_out: it counts as failed", at,
+		r.Warn(n.Line, "unknown-status", "%s is %s, expected completed, failed, cancelled or timed_out: it counts as failed", at,
 			document.Quote(n.Text))
 	}
 }

@@ -70,7 +70,7 @@ func parsePath(text string, rules pathRules) (Path, error) {
 		}
 	} else {
 		if !rules.bare {
-			return Path{}, errors.New("expected $. in front")
+			return Path{}, errors.New("expected a path that begins with $.")
 		}
 		rest = "." + text
 	}
@@ -132,7 +132,7 @@ func rootPath(hops []expression.Hop, rules pathRules) (Path, error) {
 		return p, fmt.Errorf("unknown root %q, expected input, steps, signals, flo%s", first, rules.items())
 	}
 	if (p.root == RootItem || p.root == RootIndex) && !rules.item {
-		return p, fmt.Errorf("$.%s is there only in a parallel step with each", first)
+		return p, fmt.Errorf("$.%s exists only in a parallel step with each", first)
 	}
 	if rules.own && p.root == RootInput {
 		p.root = RootStepInput
@@ -141,7 +141,7 @@ func rootPath(hops []expression.Hop, rules pathRules) (Path, error) {
 	case len(p.hops) == 0:
 		p.hops = nil
 	case len(p.hops) > expression.MaxHops:
-		return p, fmt.Errorf("a path goes through at most %d members", expression.MaxHops)
+		return p, fmt.Errorf("a path has at most %d members", expression.MaxHops)
 	}
 	return p, nil
 }

@@ -54,7 +54,7 @@ func TestBadPaths(t *testing.T) {
 		{`$input`, "expected $.input, $.steps, $.signals, $.flo, $.item or $.index"},
 		{`$.`, "expected a name after a dot"},
 		{`$[0]`, "expected $.input, $.steps, $.signals, $.flo, $.item or $.index"},
-		{`input.x`, "expected $. in front"},
+		{`input.x`, "expected a path that begins with $."},
 		{`$.input..x`, "expected a name after a dot"},
 		{`$.input.x y`, "found ' ', expected a dot or ["},
 		{`$.input[x]`, "found [x], expected an index from 0 or a name in quotes"},
@@ -69,9 +69,9 @@ func TestBadPaths(t *testing.T) {
 		{`$.steps[0].output`, "expected $.steps.<name>.output or $.steps.<name>.outcome"},
 		{`$.signals`, "expected $.signals.<type>"},
 		{`$.flo`, "expected $.flo.run_id or $.flo.timestamp"},
-		{`$.item.x`, "$.item is there only in a parallel step with each"},
+		{`$.item.x`, "$.item exists only in a parallel step with each"},
 		{`$.inputs.x`, `unknown root "inputs", expected input, steps, signals, flo`},
-		{`$.input` + strings.Repeat(".a", expression.MaxHops+3), "a path goes through at most 64 members"},
+		{`$.input` + strings.Repeat(".a", expression.MaxHops+3), "a path has at most 64 members"},
 	} {
 		if _, err := parsePath(test.path, pathRules{}); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", document.Clip(test.path), err, test.want)

@@ -39,7 +39,7 @@ func (r *reader) whole(c *Call, n *document.Node, at string) {
 		r.Fail(n.Line, "missing", "%s has no run: name an action, plan or workflow", at)
 	}
 	if n.Get("input") != nil && n.Get("input_mapping") != nil {
-		r.Fail(n.Get("input_mapping").Line, "duplicate-key", "input and input_mapping in %s say the same", at)
+		r.Fail(n.Get("input_mapping").Line, "duplicate-key", "%s has both input and input_mapping", at)
 	}
 }
 
@@ -86,7 +86,7 @@ func (r *reader) target(c *Call) func(*document.Node, string) {
 func hintTarget(text string) string {
 	switch {
 	case strings.EqualFold(text, "flo.WaitForSignal"):
-		return ": a step that waits for a signal has waitForSignal: {type: ..., timeoutMs: ...} instead of run"
+		return ": to wait for a signal, use waitForSignal: {type: ..., timeoutMs: ...} instead of run"
 	case strings.HasPrefix(text, "@action/"):
 		return " (did you mean @actions/?)"
 	case strings.HasPrefix(text, "@plans/"):
@@ -101,7 +101,7 @@ func hintTarget(text string) string {
 func (r *reader) plan(c *Call, name string, line int, at string) {
 	i, known := r.plans[name]
 	if !known {
-		r.Fail(line, "unknown-plan", "%s runs plan %s, which is not there%s", at, document.Quote(name), r.Nearest(name, keys(r.plans)))
+		r.Fail(line, "unknown-plan", "%s runs unknown plan %s%s", at, document.Quote(name), r.Nearest(name, keys(r.plans)))
 		return
 	}
 	c.Plan = i

@@ -41,7 +41,7 @@ func compileExpr(text string) (*Expr, error) {
 	var e Expr
 	c, err := expression.Variables(text, func(hops []expression.Hop) (int, error) {
 		if len(e.paths) == maxPaths {
-			return 0, fmt.Errorf("expected no more than %d paths", maxPaths)
+			return 0, fmt.Errorf("expected at most %d paths", maxPaths)
 		}
 		p, err := rootPath(hops, pathRules{item: true})
 		e.paths = append(e.paths, &p)

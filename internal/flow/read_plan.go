@@ -71,7 +71,7 @@ func (r *reader) executor(p *Plan, n *document.Node, at string) {
 	case run == nil && action == nil:
 		r.Fail(n.Line, "missing", "%s has no run: name an action or workflow", at)
 	case run != nil && action != nil:
-		r.Fail(action.Line, "duplicate-key", "run and action in %s say the same", at)
+		r.Fail(action.Line, "duplicate-key", "%s has both run and action", at)
 	case e.Call.Target == TargetPlan:
 		r.Fail(cmp.Or(run, action).Line, "bad-target", "%s runs plan %s, expected an action or workflow: plans are not nested", at,
 			document.Quote(e.Call.Name))
@@ -80,7 +80,7 @@ func (r *reader) executor(p *Plan, n *document.Node, at string) {
 	case n.Get("name") == nil:
 		r.Fail(n.Line, "missing", "%s has no name", at)
 	case i >= 0:
-		r.Fail(n.Get("name").Line, "duplicate-name", "%s has the name %s, as another executor of the plan", at, document.Quote(e.Name))
+		r.Fail(n.Get("name").Line, "duplicate-name", "%s has the name %s, like another executor of the plan", at, document.Quote(e.Name))
 	}
 	p.Executors = append(p.Executors, e)
 }
@@ -157,7 +157,7 @@ func (r *reader) cache(v **Cache) func(*document.Node, string) {
 			document.Field{Names: "invalidate_on", Read: r.Texts(&c.InvalidateOn)},
 		)
 		if n.Kind == document.Table && n.Get("key key_template") == nil {
-			r.Fail(n.Line, "missing", "%s has no key: say what results are remembered by, such as charge:{input.customer_id}", at)
+			r.Fail(n.Line, "missing", "%s has no key: add a template such as charge:{input.customer_id}", at)
 		}
 		*v = c
 	}
@@ -202,7 +202,7 @@ func (r *reader) classes(p *Plan) func(*document.Node, string) {
 		)
 		for _, code := range p.Fatal {
 			if slices.Contains(p.Retryable, code) {
-				r.Fail(n.Line, "bad-value", "%s has %s among retryable and fatal", at, document.Quote(code))
+				r.Fail(n.Line, "bad-value", "%s has %s in both retryable and fatal", at, document.Quote(code))
 			}
 		}
 	}

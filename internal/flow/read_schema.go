@@ -32,7 +32,7 @@ func (r *reader) schemaOf(n *document.Node, at string, left int) *Schema {
 		document.Field{Names: "required", Read: r.Each(maxListed, func(n *document.Node, at string) {
 			name := ""
 			if r.Text(&name)(n, at); slices.Contains(s.required, name) {
-				r.Fail(n.Line, "duplicate-name", "%s is %s, which stands in the list already", at, document.Quote(name))
+				r.Fail(n.Line, "duplicate-name", "%s is %s, which is already in the list", at, document.Quote(name))
 				return
 			}
 			s.required = append(s.required, name)
@@ -69,11 +69,11 @@ func (r *reader) satisfiable(s *Schema, n *document.Node, at string) {
 	}
 	for what, limit := range s.size {
 		if limit != nil && limit.max >= 0 && limit.min > limit.max {
-			r.Fail(n.Line, "bad-value", "%s needs at least %d %s, and has at most %d", at, limit.min, sizeNames[what], limit.max)
+			r.Fail(n.Line, "bad-value", "%s requires at least %d %s, but allows at most %d", at, limit.min, sizeNames[what], limit.max)
 		}
 	}
 	if enum := n.Get("enum"); enum != nil && n.Get("const") != nil {
-		r.Fail(enum.Line, "duplicate-key", "enum and const in %s say the same", at)
+		r.Fail(enum.Line, "duplicate-key", "%s has both enum and const", at)
 	} else if enum != nil && len(enum.Items) == 0 {
 		r.Fail(enum.Line, "bad-value", "%s.enum is empty: no value is allowed", at)
 	}

@@ -87,14 +87,14 @@ func (r *reader) attribute(n *document.Node, at string) {
 	case n.Get("name") == nil:
 		r.Fail(n.Line, "missing", "%s has no name", at)
 	case n.Get("from path") == nil:
-		r.Fail(n.Line, "missing", "%s has no from: say where its value is, such as $.input.customer_id", at)
+		r.Fail(n.Line, "missing", "%s has no from: add a path such as $.input.customer_id", at)
 	case from == nil:
 		return
 	case from.root != RootInput:
 		r.Fail(n.Get("from path").Line, "bad-path",
-			"%s.from leads to something else than the input, which alone is there when a run starts", at)
+			"%s.from is not a path into the input, the only data at the start of a run", at)
 	case slices.ContainsFunc(r.d.Attributes, func(other Attribute) bool { return other.Name == a.Name }):
-		r.Fail(n.Get("name").Line, "duplicate-name", "%s has the name %s, as another search attribute", at, document.Quote(a.Name))
+		r.Fail(n.Get("name").Line, "duplicate-name", "%s has the name %s, like another search attribute", at, document.Quote(a.Name))
 	default:
 		a.From = *from
 		r.d.Attributes = append(r.d.Attributes, a)
@@ -155,6 +155,6 @@ func (r *reader) retention(n *document.Node, at string) {
 		return
 	}
 	if d.RetainFor = days * 24 * 3600 * 1000; n.Get("ms duration for") != nil {
-		r.Fail(n.Get("days").Line, "duplicate-key", "days and ms in %s say the same", at)
+		r.Fail(n.Get("days").Line, "duplicate-key", "%s has both days and ms", at)
 	}
 }

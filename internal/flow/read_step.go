@@ -65,7 +65,7 @@ func (r *reader) step(s *Step, n *document.Node, at string) {
 		s.Call = Call{}
 	}
 	if compensate != nil && (s.Kind == KindWait || s.Kind == KindSleep) {
-		r.Fail(compensate.Line, "misplaced-key", "%s does nothing that compensate could undo", at)
+		r.Fail(compensate.Line, "misplaced-key", "%s does nothing that compensate can undo", at)
 	}
 	r.outcomes(s, n, at)
 }
@@ -96,9 +96,9 @@ func (r *reader) onlyRun(kind Kind, n *document.Node, at string) {
 		}
 		name, _, _ := strings.Cut(key, " ")
 		if kind == KindParallel {
-			r.Fail(v.Line, "misplaced-key", "%s of %s belongs to what is run: put it into parallel", name, at)
+			r.Fail(v.Line, "misplaced-key", "%s of %s is misplaced: put it into parallel", name, at)
 		} else {
-			r.Fail(v.Line, "misplaced-key", "%s of %s goes only with run", name, at)
+			r.Fail(v.Line, "misplaced-key", "%s of %s is allowed only with run", name, at)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (r *reader) parallel(v *Parallel) func(*document.Node, string) {
 		if as := n.Get("as"); as != nil {
 			r.Name(&rules.as)(as, document.Under(at, "as"))
 			if slices.Contains([]string{"input", "steps", "signals", "flo", "floe", "index"}, rules.as) {
-				r.Fail(as.Line, "bad-name", "%s.as is %s, which paths begin with already", at, document.Quote(rules.as))
+				r.Fail(as.Line, "bad-name", "%s.as is %s, which is a built-in root of paths", at, document.Quote(rules.as))
 			}
 		}
 		each, branches := n.Get("each"), n.Get("branches")
@@ -180,7 +180,7 @@ func (r *reader) onlyEach(n *document.Node, at string) {
 	for _, key := range []string{"run", "as", "input", "input_mapping", "retry", "poll", "timeout_ms timeout"} {
 		if v := n.Get(key); v != nil {
 			name, _, _ := strings.Cut(key, " ")
-			r.Fail(v.Line, "misplaced-key", "%s of %s goes only with each: put it into the branches", name, at)
+			r.Fail(v.Line, "misplaced-key", "%s of %s is allowed only with each: put it into the branches", name, at)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (r *reader) transitions(s *Step) func(*document.Node, string) {
 			s.Transitions = append(s.Transitions, Transition{outcome, to})
 			return
 		}
-		r.Fail(p.Value.Line, "unknown-target", "%s leads to %s, which is no step and no terminal%s", at, document.Quote(place),
+		r.Fail(p.Value.Line, "unknown-target", "%s leads to %s, which is neither a step nor a terminal%s", at, document.Quote(place),
 			r.Nearest(place, keys(r.places)))
 	})
 }
@@ -245,7 +245,7 @@ func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 		r.timeout(s, n.Get("wait_for_signal"), at)
 	}
 	if t == nil {
-		r.Fail(n.Line, "missing-transitions", "%s has no transitions: say where success leads", at)
+		r.Fail(n.Line, "missing-transitions", "%s has no transitions, expected at least one for success", at)
 		return
 	}
 	if t.Kind != document.Table || s.leads(OutcomeSuccess) || t.Get(OutcomeSuccess) != nil {
@@ -254,7 +254,7 @@ func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 	named := slices.ContainsFunc(t.Pairs, func(p document.Pair) bool { return !slices.Contains(bad, p.Key) })
 	switch {
 	case s.Kind == KindSleep, s.Kind == KindParallel, !named:
-		r.Fail(t.Line, "no-success", "%s has no transition for success: say where it leads", document.Under(at, "transitions"))
+		r.Fail(t.Line, "no-success", "%s has no transition for success", document.Under(at, "transitions"))
 	default:
 		r.Warn(t.Line, "no-success", "%s has no transition for success: that outcome fails the run", document.Under(at, "transitions"))
 	}
@@ -284,10 +284,10 @@ func (r *reader) timeout(s *Step, n *document.Node, at string) {
 		}
 	} else {
 		r.Fail(n.Get("on_timeout").Line, "unknown-target",
-			"onTimeout of %s is %s, which is no outcome with a transition, no step and no terminal%s",
+			"onTimeout of %s is %s, expected an outcome with a transition, a step or a terminal%s",
 			at, document.Quote(named), r.Nearest(named, keys(r.places)))
 	}
 	if w.Timeout == 0 && n != nil {
-		r.Warn(n.Line, "no-timeout", "%s waits for signal %s without a timeout: a run may wait for ever", at, document.Quote(w.Type))
+		r.Warn(n.Line, "no-timeout", "%s waits for signal %s without a timeout: a run may wait forever", at, document.Quote(w.Type))
 	}
 }

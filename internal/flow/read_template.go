@@ -82,10 +82,10 @@ func (r *reader) render(b *builder, n *document.Node, at string, path func(text 
 func (r *reader) renderText(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
 	switch n.Ambiguous {
 	case "a number":
-		r.Fail(n.Line, "ambiguous", "%s is %s, which is no number of JSON: write it in decimal, or in quotes if it is text", at,
+		r.Fail(n.Line, "ambiguous", "%s is %s, which is not a JSON number: write it in decimal, or in quotes if it is text", at,
 			document.Clip(n.Text))
 	case "a boolean":
-		r.Warn(n.Line, "ambiguous", "%s is %s, which is text and no boolean: write true or false, or put it in quotes", at, n.Text)
+		r.Warn(n.Line, "ambiguous", "%s is %s, which is text, not a boolean: write true or false, or put it in quotes", at, n.Text)
 	}
 	if path != nil && isPath(n.Text) {
 		if p := path(n.Text, n.Line, at); p != nil {
@@ -180,7 +180,7 @@ func (r *reader) keyTemplate(v *KeyTemplate) func(*document.Node, string) {
 			}
 			end := strings.IndexByte(rest[open:], '}')
 			if end <= 0 {
-				r.Fail(n.Line, "bad-value", "%s is %s, in which { and } do not match", at, document.Quote(text))
+				r.Fail(n.Line, "bad-value", "%s is %s, which has unbalanced braces", at, document.Quote(text))
 				return
 			}
 			b.literal = append(b.literal, rest[:open]...)

@@ -47,7 +47,7 @@ func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
 		document.Field{Names: "aggregates", Read: r.Each(maxMeasures, func(n *document.Node, at string) { r.several(&a, n, at) })},
 		document.Field{Names: "window", Read: func(n *document.Node, at string) {
 			if n.Kind == document.Text && n.Text == "global" {
-				r.Fail(n.Line, "not-supported", "%s is global, which would never fire: leave window out for a running aggregate", at)
+				r.Fail(n.Line, "not-supported", "%s is global, which never fires: omit window for a running aggregate", at)
 				return
 			}
 			document.Word(&r.Reader, &a.window, document.Is("none", windowNone), document.Is("tumbling", windowTumbling),
@@ -79,7 +79,7 @@ func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
 		}
 		for _, key := range []string{"function", "field", "percentile"} {
 			if k := n.Get(key); k != nil {
-				r.Fail(k.Line, "misplaced-key", "%s of %s does not go with aggregates: each of them has its own", key, at)
+				r.Fail(k.Line, "misplaced-key", "%s of %s is not allowed with aggregates: each of them has its own", key, at)
 			}
 		}
 		a.fn = fnEach
@@ -165,10 +165,10 @@ func (r *reader) checkMeasure(m *measure, n *document.Node, at string) {
 		return
 	}
 	if m.field == nil && m.fn != fnCount && n.Get("field") == nil {
-		r.Fail(n.Line, "missing", "%s has no field: say what is aggregated", at)
+		r.Fail(n.Line, "missing", "%s has no field to aggregate", at)
 	}
 	if k := n.Get("percentile"); k != nil && m.fn != fnPercentile {
-		r.Fail(k.Line, "misplaced-key", "percentile of %s goes only with function: percentile", at)
+		r.Fail(k.Line, "misplaced-key", "percentile of %s is allowed only with function: percentile", at)
 	}
 }
 
@@ -185,7 +185,7 @@ func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
 	for _, key := range []string{"window_size", "window_size_ms", "size", "count", "slide", "slide_ms", "gap", "gap_ms", "allowed_lateness",
 		"allowed_lateness_ms", "late_tag"} {
 		if k := n.Get(key); k != nil && !hasWord(allowed, key) {
-			r.Fail(k.Line, "misplaced-key", "%s of %s does not go with window: %s", key, at, a.window)
+			r.Fail(k.Line, "misplaced-key", "%s of %s is not allowed with window: %s", key, at, a.window)
 		}
 	}
 	switch a.window {
@@ -214,7 +214,7 @@ func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
 		}
 	case windowCount:
 		if a.size == 0 {
-			r.Fail(n.Line, "missing", "%s has no window_size: say of how many records a window is", at)
+			r.Fail(n.Line, "missing", "%s has no window_size, expected a number of records", at)
 		}
 	}
 }

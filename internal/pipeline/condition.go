@@ -34,7 +34,7 @@ var shortForms = map[string]func(text string) (condition, error){
 	"expr": exprCondition,
 }
 
-var errWASM = errors.New("floe runs no WebAssembly, write an expression")
+var errWASM = errors.New("WebAssembly is not supported, write an expression")
 
 const conditionForms = "expr:, value_contains:, value_prefix:, key_contains:, key_prefix:, key_equals:, min_length:, json:, not_empty " +
 	"or key_not_empty"
@@ -43,7 +43,7 @@ func about(holds func(it *item, s string) bool) func(string) (condition, error) 
 	return func(text string) (condition, error) {
 		text = unquoted(strings.TrimPrefix(text, " "))
 		if text == "" {
-			return nil, errors.New("expected text behind the colon")
+			return nil, errors.New("expected text after the colon")
 		}
 		return func(it *item, _ *expression.Meter) (bool, error) { return holds(it, text), nil }, nil
 	}
@@ -150,7 +150,7 @@ func ambiguousText(text string) error {
 	}
 	for _, sign := range []string{"&&", "||", " and ", " or "} {
 		if strings.Contains(want, sign) {
-			return fmt.Errorf("%s is a part of the text that is compared: put the text in quotes, or write expr: for several conditions",
+			return fmt.Errorf("%s is part of the compared text: put the text in quotes, or write expr: for several conditions",
 				strings.TrimSpace(sign))
 		}
 	}

@@ -153,7 +153,7 @@ func (r *reader) value(n *document.Node, at string) *valueExpr {
 	}
 	switch {
 	case n.Ambiguous != "":
-		r.Warn(n.Line, "ambiguous", "%s is %s, which is text and not %s: put it in quotes", at, document.Clip(n.Text), n.Ambiguous)
+		r.Warn(n.Line, "ambiguous", "%s is %s, which is text, not %s: put it in quotes", at, document.Clip(n.Text), n.Ambiguous)
 	case strings.HasPrefix(n.Text, "expr:"):
 		return r.formula(n, at, n.Text[len("expr:"):])
 	case n.Text == "$" || strings.HasPrefix(n.Text, "$.") || strings.HasPrefix(n.Text, "$["):

@@ -46,9 +46,9 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	}
 	switch {
 	case filters && n.Get("enrich_field field") != nil:
-		r.Fail(n.Get("enrich_field field").Line, "misplaced-key", "enrich_field of %s goes only with mode: enrich", at)
+		r.Fail(n.Get("enrich_field field").Line, "misplaced-key", "enrich_field of %s is allowed only with mode: enrich", at)
 	case filters && l.missing == missingNull:
-		r.Fail(n.Get("on_missing").Line, "bad-value", "on_missing of %s is null, which goes only with mode: enrich", at)
+		r.Fail(n.Get("on_missing").Line, "bad-value", "on_missing of %s is null, which is allowed only with mode: enrich", at)
 	case filters && l.missing == 0:
 		l.missing = missingDrop
 	case l.missing == 0:

@@ -14,7 +14,7 @@ type mapper struct{ object *valueExpr }
 func readMap(r *reader, o *Operator, n *document.Node, at string) {
 	pairs := r.others(o, n, at, "fields")
 	if len(pairs) == 0 {
-		r.Fail(n.Line, "missing", "%s has no fields: say what the new object is made of", at)
+		r.Fail(n.Line, "missing", "%s has no fields for the new object", at)
 	}
 	r.unique(pairs, at)
 	o.private.spec = &mapper{r.object(pairs, at, r.value)}
@@ -25,7 +25,7 @@ func (r *reader) unique(pairs []document.Pair, at string) {
 	seen := make(map[string]bool)
 	for _, p := range pairs {
 		if seen[p.Key] {
-			r.Fail(p.Line, "duplicate-key", "%s makes %s twice", at, document.Quote(p.Key))
+			r.Fail(p.Line, "duplicate-key", "%s sets %s twice", at, document.Quote(p.Key))
 		}
 		seen[p.Key] = true
 	}
@@ -49,7 +49,7 @@ type setter struct {
 func readSet(r *reader, o *Operator, n *document.Node, at string) {
 	pairs := r.others(o, n, at, "fields")
 	if len(pairs) == 0 {
-		r.Fail(n.Line, "missing", "%s has no fields: say what is set", at)
+		r.Fail(n.Line, "missing", "%s has no fields to set", at)
 	}
 	r.unique(pairs, at)
 	e := r.object(pairs, at, func(n *document.Node, at string) *valueExpr {

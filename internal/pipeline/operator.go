@@ -90,7 +90,7 @@ func (r *reader) operator(n *document.Node, at string) {
 		o.Named = o.Name != ""
 		called(r, n, at, o.Name, r.job.Operators, func(o *Operator) string { return o.Name })
 		if o.Shape != "" && !o.Named {
-			r.Warn(n.Line, "unnamed", "%s has state and no name: a changed definition cannot find its state again", at)
+			r.Warn(n.Line, "unnamed", "%s has state but no name: a changed definition cannot find its state again", at)
 		}
 	}
 	if o.private.spec == nil {

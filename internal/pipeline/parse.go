@@ -89,7 +89,7 @@ func readJob(doc *document.Node, found *document.Report, stored bool,
 		document.Field{Names: "operators", Read: r.Each(MaxOperators, r.operator)},
 		document.Field{Names: "sinks sink", Read: r.oneOrMore(MaxSinks, r.sink)},
 		r.refused("triggers trigger",
-			"triggers are not a part of jobs: a job runs all the time, and a workflow can be started by a stream"),
+			"jobs have no triggers: a job runs continuously, and a workflow can be started by a stream"),
 		r.refused("wasm", noWASM),
 	)
 	j.Parallelism, j.BatchSize = int(parallelism), int(batch)
@@ -114,7 +114,7 @@ func (r *reader) Table(n *document.Node, at string, fields ...document.Field) {
 	r.Reader.Table(n, at, fields...)
 }
 
-const noWASM = "floe runs no WebAssembly: write the condition or the value as an expr:"
+const noWASM = "WebAssembly is not supported: write the condition or the value as an expr:"
 
 // refused returns a field for names of another system that are rejected, with the reason.
 func (r *reader) refused(names, why string) document.Field {
@@ -143,7 +143,7 @@ func (r *reader) stopAt(n *document.Node, at string) {
 // called checks that a name is unique among its kind.
 func called[T any](r *reader, n *document.Node, at, name string, all []T, nameOf func(*T) string) {
 	if name != "" && slices.ContainsFunc(all, func(other T) bool { return nameOf(&other) == name }) {
-		r.Fail(n.Line, "duplicate-name", "%s has the name %s, as another one", at, document.Quote(name))
+		r.Fail(n.Line, "duplicate-name", "%s has the name %s, which is already used", at, document.Quote(name))
 	}
 }
 
@@ -188,15 +188,16 @@ func (r *reader) check(doc *document.Node) {
 		}
 		at := slices.IndexFunc(j.Sources, func(s Source) bool { return s.Name == o.Source })
 		if at < 0 {
-			r.Fail(o.private.line, "unknown-source", "%s joins source %s, which is not there%s", o.private.at, document.Quote(o.Source),
+			r.Fail(o.private.line, "unknown-source", "%s joins unknown source %s%s", o.private.at, document.Quote(o.Source),
 				r.Nearest(o.Source, r.sourceNames))
 			continue
 		}
 		if slices.ContainsFunc(j.Operators[:i], func(other Operator) bool { return other.Source == o.Source }) {
-			r.Fail(o.private.line, "duplicate-name", "%s joins source %s, as another operator does", o.private.at, document.Quote(o.Source))
+			r.Fail(o.private.line, "duplicate-name", "%s joins source %s, which another operator joins already", o.private.at,
+				document.Quote(o.Source))
 		}
 		if main--; main == 0 {
-			r.Fail(o.private.line, "missing", "%s joins the only source: there is no other that it could be joined with", o.private.at)
+			r.Fail(o.private.line, "missing", "%s joins the only source: a join needs another one", o.private.at)
 		}
 	}
 	for i := range j.Sinks {
@@ -227,16 +228,16 @@ func (r *reader) checkSink(s *Sink) {
 		ns := s.Namespace == "" || s.Namespace == r.job.Namespace
 		switch {
 		case ns && s.Kind == ToStream && source.Stream != nil && source.Stream.Stream == s.Target:
-			r.Fail(s.private.line, "loop", "%s writes to stream %s, which the job reads: it would never come to an end", s.private.at,
+			r.Fail(s.private.line, "loop", "%s writes to stream %s, which the job reads: an endless loop", s.private.at,
 				document.Quote(s.Target))
 		case ns && s.Kind == ToTS && source.TS != nil && source.TS.Measurement == s.Target:
-			r.Fail(s.private.line, "loop", "%s writes to measurement %s, which the job reads: it would never come to an end", s.private.at,
+			r.Fail(s.private.line, "loop", "%s writes to measurement %s, which the job reads: an endless loop", s.private.at,
 				document.Quote(s.Target))
 		}
 	}
 	for i, tag := range r.job.tags {
 		if s.private.match&(1<<i) != 0 && r.tags[tag] == 0 {
-			r.Warn(s.private.line, "unknown-tag", "%s matches tag %s, which no operator gives", s.private.at, document.Quote(tag))
+			r.Warn(s.private.line, "unknown-tag", "%s matches tag %s, which no operator sets", s.private.at, document.Quote(tag))
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (r *reader) sink(n *document.Node, at string) {
 		return
 	}
 	if s.Kind == 0 {
-		r.Fail(n.Line, "missing", "%s has none of stream, kv, queue and ts: say where records go", at)
+		r.Fail(n.Line, "missing", "%s has no target, expected one of stream, kv, queue and ts", at)
 	}
 	called(r, n, at, s.Name, r.job.Sinks, func(s *Sink) string { return s.Name })
 	r.job.Sinks = append(r.job.Sinks, s)
@@ -58,7 +58,7 @@ func (r *reader) sink(n *document.Node, at string) {
 // is sets the kind of a sink's target. A sink has one target.
 func (r *reader) is(s *Sink, kind SinkKind, n *document.Node, at string) {
 	if s.Kind != 0 {
-		r.Fail(n.Line, "duplicate-key", "%s is a second place to write to, expected one of stream, kv, queue and ts: write another sink",
+		r.Fail(n.Line, "duplicate-key", "%s is a second target, expected one of stream, kv, queue and ts: add another sink",
 			at)
 	}
 	s.Kind = kind
@@ -163,7 +163,7 @@ func (r *reader) tsSink(s *Sink) func(*document.Node, string) {
 		switch {
 		case n.Kind != document.Table:
 		case n.Get("fields") != nil && n.Get("value_field") != nil:
-			r.Fail(n.Get("value_field").Line, "duplicate-key", "fields and value_field in %s say the same", at)
+			r.Fail(n.Get("value_field").Line, "duplicate-key", "%s has both fields and value_field", at)
 		case value != nil:
 			s.private.fields = []named{{"value", *value}}
 		case n.Get("fields") == nil && n.Get("value_field") == nil:

@@ -22,7 +22,7 @@ func (r *reader) source(n *document.Node, at string) {
 		document.Field{Names: "max_future_ms max_future", Read: r.Millis(&r.job.MaxFuture, 0)},
 		document.Field{Names: "stop_at", Read: r.stopAt},
 		r.refused("wasm", noWASM),
-		r.refused("triggers trigger", "triggers are not a part of jobs: a job runs all the time"),
+		r.refused("triggers trigger", "jobs have no triggers: a job runs continuously"),
 	)
 	if n.Kind != document.Table {
 		return
@@ -38,7 +38,7 @@ func (r *reader) source(n *document.Node, at string) {
 	}
 	switch {
 	case s.Stream == nil && s.TS == nil && n.Get("stream") == nil && n.Get("ts") == nil:
-		r.Fail(n.Line, "missing", "%s has neither stream nor ts: say where its records come from", at)
+		r.Fail(n.Line, "missing", "%s has neither stream nor ts, expected one of them", at)
 	case n.Get("stream") != nil && n.Get("ts") != nil:
 		r.Fail(n.Line, "duplicate-key", "%s has stream and ts, expected one of them", at)
 	}
@@ -91,7 +91,7 @@ func (r *reader) ownNamespace(n *document.Node, at string) {
 		return
 	}
 	if r.job.Namespace != "" && r.job.Namespace != name {
-		r.Fail(n.Line, "bad-value", "%s is %s, but the job is of %s: a job reads its own namespace", at, document.Quote(name),
+		r.Fail(n.Line, "bad-value", "%s is %s, but the job is in %s: a job reads only its own namespace", at, document.Quote(name),
 			document.Quote(r.job.Namespace))
 		return
 	}

@@ -39,7 +39,7 @@ func parseTemplate(text string) (*template, error) {
 		}
 		path, after, closed := cutBrace(inside)
 		if !closed {
-			return nil, errors.New("expected } behind ${")
+			return nil, errors.New("expected } after ${")
 		}
 		if path == "key" {
 			t.parts = append(t.parts, templatePart{text: before, key: true})
