@@ -47,7 +47,7 @@ func (id RunID) parse() (p runLocation, err error) {
 			}
 		}
 	}
-	return runLocation{}, engine.Errorf(ErrInvalid, "workflow: %.64q is no id of a run", string(id))
+	return runLocation{}, engine.Errorf(ErrInvalid, "workflow: %.64q is not a run id", string(id))
 }
 
 // Namespace returns the namespace of the run. ok is false for an id that the caller of Start chose,
@@ -63,7 +63,7 @@ func checkRunID(id string) error {
 	case len(id) > MaxRunID:
 		return engine.Errorf(ErrInvalid, "workflow: run id of %d bytes exceeds %d", len(id), MaxRunID)
 	case RunID(id).own():
-		return engine.Errorf(ErrInvalid, "workflow: run id %.64q: ids that begin with %s are floe's own", id, idPrefix)
+		return engine.Errorf(ErrInvalid, "workflow: run id %.64q: the prefix %s is reserved", id, idPrefix)
 	}
 	return engine.CheckName("run id", id)
 }

@@ -75,7 +75,7 @@ func Of(workflow string) RunOption {
 func InState(s Status) RunOption {
 	return filterOf(func(o *listOptions) {
 		if o.filter.status = s; s < Pending || s > TimedOut {
-			o.Fail(engine.Errorf(ErrInvalid, "workflow: no runs are in state %d", s))
+			o.Fail(engine.Errorf(ErrInvalid, "workflow: unknown run state %d", s))
 		}
 	})
 }
@@ -95,7 +95,7 @@ func Has(attribute string, value any) RunOption {
 			value = float64(v)
 		case time.Time:
 		default:
-			o.Fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is no string, number or time", attribute, value))
+			o.Fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is not a string, number or time", attribute, value))
 			return
 		}
 		if o.filter.attributes = append(o.filter.attributes,

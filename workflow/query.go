@@ -375,9 +375,9 @@ func (h *header) waitsFor(d *flow.Definition) string {
 	case h.status.Final():
 		return ""
 	case h.wait == waitHandler:
-		return "the handler or the child of a call that was ended"
+		return "the handler or child of a call that was ended"
 	case h.wait == waitChildren:
-		return "the end of a child that was cancelled"
+		return "the end of a cancelled child"
 	case h.ending.status != 0:
 		return "compensations"
 	}

@@ -15,7 +15,7 @@ func (w *work) retry(c *retryBody) (res changed, err error) {
 		return res, err
 	}
 	if l.status != Failed && l.status != TimedOut {
-		return res, engine.Errorf(ErrConflict, "run %s is %s: one that has failed or timed out can be retried", l.name(), l.state())
+		return res, engine.Errorf(ErrConflict, "run %s is %s: only failed and timed-out runs can be retried", l.name(), l.state())
 	}
 	from, err := l.retryFrom(c)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 		return r, engine.Errorf(ErrInvalid, "workflow version of run %s has no step %q", l.name(), name)
 	}
 	if c.input != nil && l.def.Steps[r.step].Kind != flow.KindCall {
-		return r, engine.Errorf(ErrInvalid, "step %q calls nothing that would get another input", name)
+		return r, engine.Errorf(ErrInvalid, "step %q makes no single call that takes an input", name)
 	}
 	row, ok := l.stepRow(name)
 	r.visit, r.key = row.visit, row.key
@@ -69,7 +69,7 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 			r.key = row.key
 		}
 	case !ok:
-		return r, engine.Errorf(ErrConflict, "run %s was never at step %q", l.name(), name)
+		return r, engine.Errorf(ErrConflict, "run %s has not visited step %q", l.name(), name)
 	}
 	if l.rests(r.visit) {
 		return r, engine.Errorf(ErrConflict, "run %s cannot resume at step %q: earlier steps were compensated", l.name(),

@@ -145,11 +145,11 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 	}
 	switch home := &q.Info; {
 	case slices.ContainsFunc(parts, unheard):
-		t.State, t.Reason = TriggerStarting, fmt.Sprintf("a shard of stream %q does not know of the trigger yet", t.Stream)
+		t.State, t.Reason = TriggerStarting, fmt.Sprintf("a shard of stream %q has not received the trigger yet", t.Stream)
 	case home.Paused:
 		t.State, t.Reason = TriggerPaused, "the workflow is disabled"
 	case !home.Exists:
-		t.State, t.Reason = TriggerWaiting, fmt.Sprintf("there is no stream %q in namespace %q", t.Stream, t.Namespace)
+		t.State, t.Reason = TriggerWaiting, fmt.Sprintf("stream %q not found in namespace %q", t.Stream, t.Namespace)
 	case !home.Grouped:
 		t.State, t.Reason = TriggerWaiting, fmt.Sprintf("stream %q has no consumer group %q", t.Stream, t.Group)
 		if home.Note != "" {
@@ -158,7 +158,7 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 	default:
 		t.State = TriggerActive
 		if t.Most > 0 && t.Active >= int64(t.Most) {
-			t.Reason = fmt.Sprintf("%d of its runs are active, the limit", t.Active)
+			t.Reason = fmt.Sprintf("%d runs are active, which is the limit", t.Active)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 				t.Error("the step is compensated while its handler is at work")
 			}
 			if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || run.Status != workflow.Running ||
-				run.Waits != "the handler or the child of a call that was ended" {
+				run.Waits != "the handler or child of a call that was ended" {
 				t.Errorf("the run is %s and waits for %q, %v", run.Status, run.Waits, err)
 			}
 			over(u, task)

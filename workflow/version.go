@@ -161,7 +161,7 @@ func (w *work) removeVersion(c *versionBody) error {
 	case !told && !ok:
 		return engine.Errorf(ErrNotFound, "workflow %q has no version %q", k.name, c.version)
 	case !told && v.number == k.current:
-		return engine.Errorf(ErrConflict, "workflow %q: version %q is the default one", k.name, c.version)
+		return engine.Errorf(ErrConflict, "workflow %q: version %q is the default version", k.name, c.version)
 	}
 	if !told {
 		c.revision = uint64(w.tx.LSN())

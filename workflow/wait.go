@@ -181,9 +181,9 @@ func (w *work) cancel(c *cancelBody) (res changed, err error) {
 func (l *live) checkActive() error {
 	switch {
 	case l.status.Final():
-		return engine.Errorf(ErrConflict, "run %s has ended: it is %s", l.name(), l.status)
+		return engine.Errorf(ErrConflict, "run %s has already ended: it is %s", l.name(), l.status)
 	case l.ending.status != 0:
-		return engine.Errorf(ErrConflict, "run %s ends already: what it has done is compensated", l.name())
+		return engine.Errorf(ErrConflict, "run %s is already ending: its steps are being compensated", l.name())
 	}
 	return nil
 }

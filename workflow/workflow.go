@@ -57,7 +57,8 @@ func ParseStatus(name string) (Status, error) {
 			return s, nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "workflow: %.64q is no state of a run: %s", name, strings.Join(statusNames[Pending:], ", "))
+	return 0, engine.Errorf(ErrInvalid, "workflow: unknown run state %.64q, expected one of %s", name,
+		strings.Join(statusNames[Pending:], ", "))
 }
 
 // The default outcomes of steps.

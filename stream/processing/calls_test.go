@@ -33,21 +33,21 @@ func TestRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no job id":            {errOf(s.jobs.Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a job`},
+		"no job id":            {errOf(s.jobs.Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is not a job id`},
 		"no job":               {errOf(s.jobs.Get(ctx, none)), processing.ErrNotFound, ""},
 		"of another namespace": {errOf(other.Get(ctx, id)), processing.ErrNotFound, ""},
 		"stop likewise":        {errOf(other.Stop(ctx, id)), processing.ErrNotFound, ""},
 		"stop of none":         {errOf(s.jobs.Stop(ctx, none)), processing.ErrNotFound, ""},
 		"savepoints likewise":  {errOf(other.Savepoints(id).Page(ctx)), processing.ErrNotFound, ""},
 		"no savepoint": {errOf(s.jobs.Savepoints(id).Get(ctx, "x")), processing.ErrInvalid,
-			`processing: "x" is no id of a savepoint`},
+			`processing: "x" is not a savepoint id`},
 		"savepoint of none": {errOf(s.jobs.Savepoints(none).Get(ctx, savepoint)), processing.ErrNotFound, ""},
 		"no savepoint id": {errOf(s.jobs.AwaitSavepoint(ctx, id, "x")), processing.ErrInvalid,
-			`processing: "x" is no id of a savepoint`},
-		"drop of no id":       {s.jobs.Savepoints(id).Delete(ctx, "x"), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
+			`processing: "x" is not a savepoint id`},
+		"drop of no id":       {s.jobs.Savepoints(id).Delete(ctx, "x"), processing.ErrInvalid, `processing: "x" is not a savepoint id`},
 		"savepoint of no job": {errOf(s.jobs.AwaitSavepoint(ctx, none, savepoint)), processing.ErrNotFound, ""},
 		"savepoint of no id": {errOf(s.jobs.AwaitSavepoint(ctx, "x", savepoint)), processing.ErrInvalid,
-			`processing: "x" is no id of a job`},
+			`processing: "x" is not a job id`},
 		"parallelism 0":  {s.jobs.Rescale(ctx, id, 0), processing.ErrInvalid, "processing: parallelism 0 is not in 1-64"},
 		"parallelism 1":  {s.jobs.Rescale(ctx, id, 1), nil, ""},
 		"parallelism 64": {s.jobs.Rescale(ctx, id, 64), nil, ""},
@@ -68,14 +68,14 @@ func TestRefusals(t *testing.T) {
 		"a system sink": {submit("name: large", "name: large, namespace: _system"), processing.ErrInvalid,
 			`sink "out": namespace "_system" is a system namespace, which no job can use`},
 		"a loop": {submit("name: large", "name: orders"), processing.ErrInvalid,
-			`sinks[0] writes to stream "orders", which the job reads: it would never come to an end`},
+			`sinks[0] writes to stream "orders", which the job reads: an endless loop`},
 		"a loop by name": {submit("name: large", "name: orders, namespace: n"), processing.ErrInvalid,
 			`sink "out" writes to stream "orders", which source "orders" reads`},
 		"no loop": {submit("name: large", "name: orders, namespace: m"), nil, ""},
 		"a loop of errors": {submit("stream: { name: orders }", "stream: { name: "+processing.ErrorStream("x")+" }"),
 			processing.ErrInvalid, ""},
 		"a sink that is spread": {submit("name: large", "name: large, namespace: spread"), processing.ErrInvalid,
-			`sink "out": namespace "spread" is spread over all shards: only jobs' own namespaces and such in one shard can be written to`},
+			`sink "out": namespace "spread" is spread over all shards: a job writes only to its own namespace and those in one shard`},
 		"restart of no source": {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("x"))), processing.ErrInvalid,
 			`processing: the job has no source "x"`},
 		"two ways to restart": {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("orders"), processing.FromSavepoint(savepoint))),
@@ -163,7 +163,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	_, err := processing.ParseStatus("done")
-	if want := `processing: "done" is no state of a job: RUNNING, STOPPED, CANCELLED, FAILED, COMPLETED`; !errors.Is(err,
+	if want := `processing: unknown job state "done", expected one of RUNNING, STOPPED, CANCELLED, FAILED, COMPLETED`; !errors.Is(err,
 		processing.ErrInvalid) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -265,7 +265,7 @@ func notes(before, after []byte, p *Plan) (all []string) {
 		s := &is.job.Sources[i]
 		at := slices.IndexFunc(old.job.Sources, func(o pipeline.Source) bool { return o.Name == s.Name })
 		if title := "source " + s.Name; at >= 0 && old.job.Sources[at].EventTime != s.EventTime && slices.Contains(p.Kept, title) {
-			all = append(all, fmt.Sprintf("%s: event_time was %s and is %s: records before the watermark that the job has come to are late",
+			all = append(all, fmt.Sprintf("%s: event_time was %s and is %s: records before the current watermark of the job are late",
 				title,
 				said(old.job.Sources[at].EventTime), said(s.EventTime)))
 		}

@@ -93,7 +93,7 @@ func (s *Store) only(ctx context.Context, name string) (id JobID, err error) {
 			return "", err
 		case j.Status == Cancelled:
 		case id != "":
-			return "", engine.Errorf(ErrConflict, "several jobs are called %q: %s and %s", name, id, j.ID)
+			return "", engine.Errorf(ErrConflict, "several jobs have the name %q: %s and %s", name, id, j.ID)
 		default:
 			id = j.ID
 		}

@@ -84,7 +84,7 @@ func (id JobID) parse() (created int64, r ref, err error) {
 			return created, r, nil
 		}
 	}
-	return 0, ref{}, engine.Errorf(ErrInvalid, "processing: %.64q is no id of a job", string(id))
+	return 0, ref{}, engine.Errorf(ErrInvalid, "processing: %.64q is not a job id", string(id))
 }
 
 func savepointID(created int64, r ref) SavepointID {
@@ -97,7 +97,7 @@ func (id SavepointID) parse() (created int64, r ref, err error) {
 			return created, r, nil
 		}
 	}
-	return 0, ref{}, engine.Errorf(ErrInvalid, "processing: %.64q is no id of a savepoint", string(id))
+	return 0, ref{}, engine.Errorf(ErrInvalid, "processing: %.64q is not a savepoint id", string(id))
 }
 
 // before reports whether r comes before other in the order of rows.

@@ -138,7 +138,7 @@ func (w *work) submit(s *submitBody) (res submitted, err error) {
 	tx := w.tx
 	if s.only {
 		if other, ok := w.called(w.subject); ok {
-			return res, engine.Errorf(ErrConflict, "job %s is called %q", other, w.subject)
+			return res, engine.Errorf(ErrConflict, "job %s has the name %q already", other, w.subject)
 		}
 	}
 	j := w.begin(ref{uint16(tx.Shard()), uint64(tx.LSN())}, jobRow{

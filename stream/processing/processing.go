@@ -43,7 +43,8 @@ func ParseStatus(name string) (Status, error) {
 			return s, nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "processing: %q is no state of a job: %s", name, strings.Join(statusNames[Running:], ", "))
+	return 0, engine.Errorf(ErrInvalid, "processing: unknown job state %q, expected one of %s", name,
+		strings.Join(statusNames[Running:], ", "))
 }
 
 // Limits.

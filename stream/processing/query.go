@@ -198,7 +198,7 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 			return Job{}, err
 		}
 		if subtask.phase != phaseRunning {
-			job.Held, job.Reason = true, "a savepoint is being made: all parts of the job stand still"
+			job.Held, job.Reason = true, "a savepoint is being made: the job is paused"
 		}
 	}
 	if why, ok := m.stuck.Load(r); ok && (j.pending != 0 || j.restore != 0) {

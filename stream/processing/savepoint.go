@@ -161,13 +161,13 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 	id := jobID(j.created, j.ref)
 	switch {
 	case j.revision != r.revision:
-		return res, engine.Errorf(ErrConflict, "job %s has been changed meanwhile", id)
+		return res, engine.Errorf(ErrConflict, "job %s was changed concurrently", id)
 	case j.status == Cancelled || j.status == Running || j.restore != 0:
 		return res, engine.Errorf(ErrConflict, "job %s is %s: stop it before it is restored", id, j.state())
 	case j.subtask != nil && j.subtask.saving != 0:
 		return res, engine.Errorf(engine.ErrBusy, "job %s: a savepoint is being made", id)
 	case r.edited && r.name != j.name:
-		return res, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
+		return res, engine.Errorf(ErrInvalid, "job %s has the name %q, but the definition has %q", id, j.name, r.name)
 	}
 	if r.edited {
 		w.define(j, &definitionRow{r.source, r.numbers})

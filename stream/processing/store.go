@@ -96,7 +96,7 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 			return err
 		} else if spread {
 			return engine.Errorf(ErrInvalid,
-				"sink %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be written to",
+				"sink %q: namespace %q is spread over all shards: a job writes only to its own namespace and those in one shard",
 				k.Name, k.Namespace)
 		}
 	}
@@ -111,14 +111,14 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 				return err
 			} else if spread {
 				return engine.Errorf(ErrInvalid,
-					"operator %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be looked up",
+					"operator %q: namespace %q is spread over all shards: a job reads only its own namespace and those in one shard",
 					o.Name, o.Lookup)
 			}
 			continue
 		}
 		if engine.HomeShard(o.Lookup, shards) != engine.HomeShard(s.Namespace(), shards) {
 			return engine.Errorf(ErrInvalid,
-				"operator %q: namespace %q is in another shard than the job: only what is in the shard of the job can be looked up", o.Name,
+				"operator %q: namespace %q is in another shard than the job: lookups read only the shard of the job", o.Name,
 				o.Lookup)
 		}
 	}
@@ -443,7 +443,7 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 		}
 		i := slices.IndexFunc(q.savepoints, func(sp Savepoint) bool { return sp.ID == o.savepoint && sp.Complete })
 		if i < 0 {
-			return nil, Plan{}, engine.Errorf(ErrNotFound, "job %s has no savepoint %s that is complete", id, o.savepoint)
+			return nil, Plan{}, engine.Errorf(ErrNotFound, "job %s has no complete savepoint %s", id, o.savepoint)
 		}
 		cmd.savepoint, was = r.number, q.saved[i]
 	}
