@@ -300,7 +300,7 @@ func (g *gatekeeper) noteUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
 	if err := g.gate.NoteUses(ctx); err != nil {
-		g.log.Debug("uses of keys were not noted", "err", err)
+		g.log.Debug("uses of keys were not recorded", "err", err)
 	}
 }
 

@@ -165,7 +165,7 @@ func (c *Config) limits() *budget.Limits {
 		}
 	}
 	if files := budget.Files(); c.Listen != "" && l.FitFiles(files) && c.Logger != nil {
-		c.Logger.Warn("the limit of open files (ulimit -n) is low: fewer connections are taken", "open_files", files, "connections",
+		c.Logger.Warn("the limit of open files (ulimit -n) is low: fewer connections are accepted", "open_files", files, "connections",
 			l.Connections)
 	}
 	return &l
@@ -196,7 +196,7 @@ func (c *Config) clusterFaults() (bad []error) {
 	ids := make(map[uint64]bool)
 	for _, p := range c.Peers {
 		if p.ID == 0 || ids[p.ID] {
-			bad = append(bad, fmt.Errorf("peer id %d is 0 or there twice", p.ID))
+			bad = append(bad, fmt.Errorf("peer id %d is 0 or a duplicate", p.ID))
 		}
 		if !isHostPort(p.Addr) {
 			bad = append(bad, fmt.Errorf("address %q of peer %d is not host:port", p.Addr, p.ID))

@@ -92,8 +92,8 @@ func TestListingsAlike(t *testing.T) {
 				{floe.Limit(1001), "limit 1001 is not in 1-1000"},
 				{kv.Limit(0), "limit 0 is not in 1-1000"},
 				{stream.Limit(1001), "limit 1001 is not in 1-1000"},
-				{floe.Cursor("\xff/"), `cursor "\xff/" is not one of this listing`},
-				{queue.Cursor("a\x00b"), `cursor "a\x00b" is not one of this listing`},
+				{floe.Cursor("\xff/"), `cursor "\xff/" is not from this listing`},
+				{queue.Cursor("a\x00b"), `cursor "a\x00b" is not from this listing`},
 				{floe.Prefix(long), "prefix of 4097 bytes exceeds "},
 				{kv.Prefix(long), "prefix of 4097 bytes exceeds "},
 			} {

@@ -244,7 +244,7 @@ func TestResultRefused(t *testing.T) {
 			want string
 		}{
 			"not part of it":   {other, res, "the operation is not part of it"},
-			"twice":            {twice, res, "operations 0 and 2 are the same one"},
+			"twice":            {twice, res, "operations 0 and 2 are the same value"},
 			"no result":        {one, nil, "no result"},
 			"failed":           {one, (*floe.TxnResult)(nil), "no result"},
 			"zero result":      {one, &floe.TxnResult{}, "not part of it"},

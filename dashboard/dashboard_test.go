@@ -179,7 +179,7 @@ func TestErrorsNameNoAddresses(t *testing.T) {
 		"read tcp [fe80::1%eth0]:5000->[2001:db8::7]:9000: reset":      "read tcp a node->a node: reset",
 		"dial tcp: lookup db-2.internal on 10.0.0.53:53: no such host": "dial tcp: a node: no such host",
 		"db-2.internal:9000 answers nothing":                           "a node answers nothing",
-		"shard 3: node 1 is not its leader (none is known)":            "shard 3: node 1 is not its leader (none is known)",
+		"shard 3: node 1 is not its leader (no leader is known)":       "shard 3: node 1 is not its leader (no leader is known)",
 		"stream \"orders\": at 12:30:05 the outcome is unknown: shard 1, index 77": "stream \"orders\": at 12:30:05 the outcome is " +
 			"unknown: shard 1, index 77",
 	} {

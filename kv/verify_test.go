@@ -355,7 +355,7 @@ func TestVerifyReportsStaleMemory(t *testing.T) {
 	w.delete(current("removed"))
 	found := r.Problems(0)
 	for _, want := range []string{
-		fmt.Sprintf("shard 0: row %x is another one in memory than in the state", current("changed")),
+		fmt.Sprintf("shard 0: row %x differs between memory and state", current("changed")),
 		fmt.Sprintf("shard 0: row %x is in memory, but not in the state", current("removed")),
 	} {
 		if !slices.Contains(found, want) {

@@ -69,7 +69,7 @@ func DecodeCommand(b []byte) (Command, error) { return decodeCommand(b, "") }
 func decodeCommand(b []byte, namespace string) (Command, error) {
 	r := codec.NewReader(b)
 	if v := r.Byte(); v != commandVersion && r.Err() == nil {
-		return Command{}, fmt.Errorf("%w: command version %d, this program knows %d", codec.ErrCorrupt, v, commandVersion)
+		return Command{}, fmt.Errorf("%w: command version %d, this program supports %d", codec.ErrCorrupt, v, commandVersion)
 	}
 	c := Command{Machine: MachineID(r.Byte()), Kind: r.Byte(), Spread: r.Bool()}
 	if name := r.Bytes(); string(name) == namespace {
@@ -167,7 +167,7 @@ func (e *Entry) AppendTo(dst []byte) []byte {
 func (e *Entry) Decode(b []byte) error {
 	r := codec.NewReader(b)
 	if v := r.Byte(); v != entryVersion && r.Err() == nil {
-		return fmt.Errorf("%w: entry version %d, this program knows %d", codec.ErrCorrupt, v, entryVersion)
+		return fmt.Errorf("%w: entry version %d, this program supports %d", codec.ErrCorrupt, v, entryVersion)
 	}
 	e.Origin, e.Sequence, e.Stamp = r.Uvarint(), r.Uvarint(), r.Varint()
 	e.Commands = e.Commands[:0]

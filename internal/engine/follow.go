@@ -103,7 +103,7 @@ func (tx *Tx) dropFollowUps(to int) {
 func (tx *Tx) replier(id MachineID) Replier {
 	r, ok := tx.x.machine(id).(Replier)
 	if !ok {
-		panic(fmt.Sprintf("shard %d: machine %d gives commands away and does not hear what becomes of them", tx.x.shard, id))
+		panic(fmt.Sprintf("shard %d: machine %d sends commands but does not implement Replier", tx.x.shard, id))
 	}
 	return r
 }

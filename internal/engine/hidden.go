@@ -76,7 +76,7 @@ func ResultOf[T any](h HiddenOp, r Result) (none T, err error) {
 		return none, Errorf(ErrInvalid, "transaction: the operation is not part of it")
 	}
 	if more := slices.Index(res.ops[i+1:], h.op); more >= 0 {
-		return none, Errorf(ErrInvalid, "transaction: operations %d and %d are the same one: make an operation for each result", i,
+		return none, Errorf(ErrInvalid, "transaction: operations %d and %d are the same value: make an operation for each result", i,
 			i+1+more)
 	}
 	v, ok := res.Values[i].(T)

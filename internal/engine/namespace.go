@@ -246,7 +246,7 @@ func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 		return nil, err
 	case ns.deleted && ns.spread != spread:
 		as := map[bool]string{false: "not spread", true: "spread"}[ns.spread]
-		return nil, Errorf(ErrConflict, "namespace %q was deleted: it can only be created %s, as it was", cmd.Namespace, as)
+		return nil, Errorf(ErrConflict, "namespace %q was deleted: it can only be recreated %s", cmd.Namespace, as)
 	case ns.deleted:
 		tx.foundAgain(ns)
 		return []byte{1}, nil

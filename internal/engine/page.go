@@ -275,7 +275,7 @@ func (l Listing) Check() error {
 
 // BadCursor is the error for a cursor that no page of a listing returned.
 func BadCursor(cursor string) error {
-	return Errorf(ErrInvalid, "cursor %.64q is not one of this listing", cursor)
+	return Errorf(ErrInvalid, "cursor %.64q is not from this listing", cursor)
 }
 
 // All turns a paged listing into an iterator over all following items, by the contract of all

@@ -81,7 +81,7 @@ func (r *reader) take(ctx context.Context, stop <-chan struct{}) error {
 }
 
 func (r *Readers) busy() error {
-	return Errorf(ErrBusy, "%d calls hold more than %d bytes that they have read, the limit is %d", len(r.slots), smallRead, cap(r.slots))
+	return Errorf(ErrBusy, "%d calls hold more than %d bytes of results, the limit is %d", len(r.slots), smallRead, cap(r.slots))
 }
 
 func (r *reader) end() {

@@ -80,13 +80,13 @@ func (v *View) checkScan() {
 		return
 	}
 	if s.exceeds() {
-		s.err = Errorf(ErrInvalid, "shard %d: a query of %s has looked at %d rows with %d bytes: the limits are %d and %d",
+		s.err = Errorf(ErrInvalid, "shard %d: a query of %s scanned %d rows with %d bytes: the limits are %d and %d",
 			v.x.shard, v.x.table.byID[v.machine].Name, s.rows, s.bytes, MaxScanRows, MaxScanBytes)
 		return
 	}
 	select {
 	case <-s.stop:
-		s.err = Errorf(ErrClosed, "shard %d: closed while a query looked", v.x.shard)
+		s.err = Errorf(ErrClosed, "shard %d: closed during a query", v.x.shard)
 	default:
 		s.err = s.ctx.Err()
 	}

@@ -491,7 +491,7 @@ func (tx *Tx) runPart(part Command) ([]byte, error) {
 		return nil, err
 	}
 	if tx.x.table.isGlobal(part) {
-		return nil, Errorf(ErrInvalid, "%s: no part of a transaction", tx.x.table.byID[part.Machine].Name)
+		return nil, Errorf(ErrInvalid, "%s: not allowed in a transaction", tx.x.table.byID[part.Machine].Name)
 	}
 	return tx.run(part)
 }

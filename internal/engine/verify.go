@@ -194,7 +194,7 @@ func (a *Audit) verifyRows() (rows int64, err error) {
 	}
 	for id := range MachineID(maxMachines) {
 		if foreign[id] > 0 {
-			a.Reportf("%d rows of machine %d, which this program does not know", foreign[id], id)
+			a.Reportf("%d rows of machine %d, which is unknown to this program", foreign[id], id)
 			delete(foreign, id)
 		}
 	}
@@ -338,7 +338,7 @@ func (o *ownRows) timer(k, value []byte) {
 	case err != nil:
 		o.Reportf("%v", err)
 	case o.x.machine(t.machine) == nil:
-		o.Reportf("timer %x of machine %d, which this program does not know", k, t.machine)
+		o.Reportf("timer %x of machine %d, which is unknown to this program", k, t.machine)
 	case int(t.ns) >= len(o.namespaces):
 		o.Reportf("timer %x of namespace %d, but there are only %d", k, t.ns, len(o.namespaces))
 	case len(value) > 0:
@@ -350,7 +350,7 @@ func (o *ownRows) timer(k, value []byte) {
 // end compares the indexes in memory with the rows.
 func (o *ownRows) end(rows int64) {
 	if !o.applied && rows > 0 {
-		o.Reportf("no row says how far the state has come")
+		o.Reportf("the state has no row with its applied position")
 	}
 	if memory := len(o.x.dir.byID); memory != len(o.namespaces) {
 		o.Reportf("%d namespaces have rows, memory has %d", len(o.namespaces), memory)

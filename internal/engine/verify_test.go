@@ -85,7 +85,7 @@ func TestVerifyReports(t *testing.T) {
 		tamper func(r *rig)
 		want   string
 	}{
-		"applied missing":   {func(r *rig) { r.delete(own + "a") }, "no row says how far the state has come"},
+		"applied missing":   {func(r *rig) { r.delete(own + "a") }, "the state has no row with its applied position"},
 		"applied garbage":   {func(r *rig) { r.set(own+"a", []byte("x")) }, "applied row"},
 		"applied differs":   {func(r *rig) { k, v := r.row(own + "a"); v[1]++; r.set(string(k), v) }, "memory at"},
 		"namespace missing": {func(r *rig) { r.delete(own + "n") }, "1 namespaces before number 1 have no row"},
@@ -108,7 +108,7 @@ func TestVerifyReports(t *testing.T) {
 		}, "the first timer is due at -9223372036854775808"},
 		"timer with a value": {func(r *rig) { k, _ := r.row(own + "t"); r.set(string(k), []byte("x")) }, "holds 1 bytes"},
 		"timer of a machine": {func(r *rig) { k, _ := r.row(own + "t"); k[12] = 9; r.set(string(k), nil) },
-			"of machine 9, which this program does not know"},
+			"of machine 9, which is unknown to this program"},
 		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) },
 			"of namespace 9, but there are only 2"},
 		"short timer":         {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
@@ -132,7 +132,7 @@ func TestVerifyReports(t *testing.T) {
 		"receipt garbage":   {func(r *rig) { r.set(own+"s\x00\x01", []byte{0x80}) }, "row of deliveries of shard 1"},
 		"receipt of nobody": {func(r *rig) { r.set(own+"s\x00\x05", []byte{1, 0}) }, "of shard 5: there are 2 shards"},
 		"unknown kind":      {func(r *rig) { r.set(own+"zz", nil) }, "is of no known kind"},
-		"unknown machine":   {func(r *rig) { r.set("\x00\x00\x03zz", nil) }, "1 rows of machine 3, which this program does not know"},
+		"unknown machine":   {func(r *rig) { r.set("\x00\x00\x03zz", nil) }, "1 rows of machine 3, which is unknown to this program"},
 		"impossible number": {func(r *rig) { r.set("\x00\x00\x63zz", nil) }, "1 rows of machine 99, which cannot exist"},
 		"short row":         {func(r *rig) { r.set("\x00\x00", nil) }, "row 0000 is too short"},
 	} {

@@ -20,7 +20,7 @@ func (a *Audit) verifyCache() error {
 			case !ok:
 				a.Reportf("row %x is in memory, but not in the state", k)
 			case !bytes.Equal(value, r.value()):
-				a.Reportf("row %x is another one in memory than in the state", k)
+				a.Reportf("row %x differs between memory and state", k)
 			}
 		}
 	}

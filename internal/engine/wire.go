@@ -230,7 +230,7 @@ type NotLeaderError struct {
 }
 
 func (e *NotLeaderError) Error() string {
-	leader := "none is known"
+	leader := "no leader is known"
 	if e.Leader != 0 {
 		leader = fmt.Sprintf("node %d is", e.Leader)
 	}

@@ -154,12 +154,12 @@ func (a *admission) enter(p *proposal) error {
 	case closing:
 		return host.stopError()
 	case full:
-		return engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d", a.shard.id, n, bytes,
-			maxQueued, limit)
+		return engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes are waiting, the limits are %d and %d", a.shard.id, n,
+			bytes, maxQueued, limit)
 	}
 	return engine.Errorf(engine.ErrBusy,
-		"shard %d: %d of %d proposals that wait, with %d of %d bytes, are of namespace %q: the limits are %d and %d, and a part is "+
-			"for others",
+		"shard %d: %d of %d waiting proposals, with %d of %d bytes, belong to namespace %q: the limits are %d and %d, "+
+			"of which a share is reserved for others",
 		a.shard.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
 }
 

@@ -120,7 +120,7 @@ func (a *applier) apply(t *applyTask) error {
 	last := uint64(0) // own entry
 	for _, e := range t.entries {
 		if e.GetType() != raftpb.EntryNormal {
-			return fmt.Errorf("shard %d: entry %d is a change of membership, which this version does not know", s.id, e.GetIndex())
+			return fmt.Errorf("shard %d: entry %d is a change of membership, which this version does not support", s.id, e.GetIndex())
 		}
 		from := len(a.outcomes)
 		var header engine.Entry

@@ -156,9 +156,9 @@ func (k *clocks) isOff() bool {
 	k.mu.Unlock()
 	switch {
 	case changed && why != "":
-		k.log.Warn("this node gives up what it leads: " + why)
+		k.log.Warn("this node gives up its leaderships: " + why)
 	case changed:
-		k.log.Info("the clock of this node is that of the others again: it may lead")
+		k.log.Info("the clock of this node agrees with the others again: it may lead")
 	}
 	return why != ""
 }
@@ -179,7 +179,7 @@ func (h *Host) inFuture() string {
 	}
 	until := "timeouts take twice as long until the clock has caught up"
 	if most := h.cfg.CatchUp; ahead > most.Milliseconds() {
-		until = fmt.Sprintf("it keeps that lead, because it makes up for %v at most, by running at half speed: see clock.catch_up "+
+		until = fmt.Sprintf("it stays ahead, because at most %v are caught up by running at half speed: see clock.catch_up "+
 			"(Config.ClockCatchUp)", most)
 	}
 	return fmt.Sprintf("its data is %v ahead of its clock, because it once ran with a clock that was ahead: schedules run early and "+

@@ -167,10 +167,10 @@ func TestClockIsOff(t *testing.T) {
 	}{
 		{1_000_000, "", ""},
 		{1_001_000, "", ""},
-		{1_001_001, "its clock is 1.001s ahead of those of most nodes", "this node gives up what it leads"},
+		{1_001_001, "its clock is 1.001s ahead of those of most nodes", "this node gives up its leaderships"},
 		{1_002_000, "its clock is 2s ahead of those of most nodes", ""},
 		{999_000, "", "it may lead"},
-		{998_999, "its clock is 1.001s behind those of most nodes", "this node gives up what it leads"},
+		{998_999, "its clock is 1.001s behind those of most nodes", "this node gives up its leaderships"},
 	} {
 		source.wall = c.wall
 		log.Reset()

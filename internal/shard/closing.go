@@ -54,7 +54,7 @@ func (h *Host) unlessFull(what string, err error) error {
 func (h *Host) boundClose() *time.Timer {
 	return time.AfterFunc(drainTime, func() {
 		if h.space.flush.waiting.Load() > 0 {
-			h.fail(engine.Errorf(engine.ErrReadOnly, "no space on the disk to close the state; the log has all of it"))
+			h.fail(engine.Errorf(engine.ErrReadOnly, "no space on the disk to close the state; the log is complete"))
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (c *comparer) judge(index, own uint64, claims map[uint64]uint64) error {
 		switch {
 		case n < majority:
 		case hash != own:
-			return fmt.Errorf("shard %d: the state of this replica at entry %d is not that of most others: its hash is %016x, theirs %016x",
+			return fmt.Errorf("shard %d: the state of this replica at entry %d differs from most others: its hash is %016x, theirs %016x",
 				s.id, index, own, hash)
 		default:
 			c.equal.Store(max(c.equal.Load(), index))

@@ -103,7 +103,7 @@ func TestPartedReplica(t *testing.T) {
 			c.add(ctx, "sound")
 			c.awaitEqual(ctx, wrong, 1)
 			c.add(ctx, "part")
-			if err := c.awaitFailure(ctx, wrong); !strings.Contains(err.Error(), "is not that of most others") {
+			if err := c.awaitFailure(ctx, wrong); !strings.Contains(err.Error(), "differs from most others") {
 				t.Errorf("node %d failed with %v", wrong, err)
 			}
 			c.discard(wrong)

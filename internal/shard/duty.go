@@ -110,7 +110,7 @@ func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) &&
 			!errors.Is(err, engine.ErrClosed) {
 			if n := told.failed(time.Now()); n > 0 {
-				s.host.log.Warn("duty failed, it is begun again", "shard", s.id, "duty", d.String(), "failures", n, "error", err)
+				s.host.log.Warn("duty failed, restarting it", "shard", s.id, "duty", d.String(), "failures", n, "error", err)
 			}
 		} else {
 			told = failures{}

@@ -125,13 +125,13 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	}
 	if got.Version > FormatVersion {
 		return got, engine.Errorf(engine.ErrInvalid,
-			"%s: data directory has format %d, last written by %s, this program knows up to %d: use a newer floe",
+			"%s: data directory has format %d, last written by %s, this program supports up to %d: use a newer floe",
 			name, got.Version, cmp.Or(got.Written, unknownBuild), FormatVersion)
 	}
 	if got.Version >= 1 && got.Version < oldestFormat {
 		return got, engine.Errorf(engine.ErrInvalid,
 			"%s: data directory has format %d, a layout before the first release, written by %s; this program reads formats %d to %d: "+
-				"open it with the build that wrote it, or begin with an empty directory", name, got.Version, cmp.Or(got.Written,
+				"open it with the build that wrote it, or start with an empty directory", name, got.Version, cmp.Or(got.Written,
 				unknownBuild), oldestFormat, FormatVersion)
 	}
 	if got.Version < 1 || got.Shards < 1 || got.Shards > MaxShards || len(got.Voters) == 0 {

@@ -303,7 +303,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"newer format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFormat(fsys, "node",
 				format{Version: FormatVersion + 1, Shards: 2, NodeID: 1, Voters: []uint64{1}, Written: "floe 9.0.0"}))
-		}, "has format 4, last written by floe 9.0.0, this program knows up to 3: use a newer floe"},
+		}, "has format 4, last written by floe 9.0.0, this program supports up to 3: use a newer floe"},
 		{"older format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFormat(fsys, "node", format{Version: 1, Shards: 2, NodeID: 1, Voters: []uint64{1}}))
 		}, "has format 1, a layout before the first release, written by an unnamed build; this program reads formats 2 to 3"},

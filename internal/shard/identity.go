@@ -182,8 +182,8 @@ func (h *Host) Meet(other Introduction) error {
 	switch {
 	case known && met.Directory != other.Directory:
 		return engine.Errorf(engine.ErrConflict,
-			"node %d comes with another data directory than before: it was wiped or exchanged, so it cannot "+
-				"know what it has promised; put the old one back", other.Node)
+			"node %d has another data directory than before: it was wiped or replaced, so its "+
+				"votes and acknowledgments are lost; restore the old one", other.Node)
 	case known && met.Identity != other.Identity &&
 		(other.Boot <= met.Boot || !slices.Contains(shownTo(i.format.NodeID, other.Shown), shortRun(met.Run))):
 		return olderCopy(&other, met.Boot)
@@ -206,8 +206,8 @@ func (h *Host) Meet(other Introduction) error {
 
 func olderCopy(other *Introduction, known uint64) error {
 	return engine.Errorf(engine.ErrConflict,
-		"node %d comes with an older copy of its data directory (start %d, start %d is known): it cannot "+
-			"know what it has promised since; put the newest one back", other.Node, other.Boot, known)
+		"node %d has an older copy of its data directory (start %d, start %d is known): its latest "+
+			"votes and acknowledgments are lost; restore the newest copy", other.Node, other.Boot, known)
 }
 
 // compareMeetingsLocked compares the meetings with third nodes of this node, of others met in this
@@ -227,7 +227,7 @@ func (i *identity) compareMeetingsLocked(other *Introduction) error {
 		if known && !oneHistory(i.format.NodeID, ours, other.Node, theirs) {
 			return engine.Errorf(engine.ErrInvalid,
 				"nodes %d and %d have met different copies of the data directory of node %d (its starts %d and %d): an older one was put "+
-					"back, and each side may have acknowledged writes that the other does not have, so they do not join; keep the side "+
+					"back, and each side may have acknowledged writes that the other lacks, so they do not join; keep the side "+
 					"whose data is to be kept, with the newest "+
 					"directory of node %d that belongs to it", i.format.NodeID, other.Node, theirs.Node, ours.Boot, theirs.Boot,
 				theirs.Node)
@@ -303,17 +303,17 @@ func (h *Host) compareClustersLocked(other *Introduction) error {
 	switch {
 	case len(against) > most:
 		err := engine.Errorf(engine.ErrInvalid,
-			"the data directory %s belongs to another cluster than those of the nodes %v, which are of one: it was wiped or "+
-				"exchanged; start node %d with its own", h.cfg.Dir, against, h.cfg.NodeID)
+			"the data directory %s belongs to another cluster than those of the nodes %v: it was wiped or "+
+				"replaced; start node %d with its own", h.cfg.Dir, against, h.cfg.NodeID)
 		h.Fail(err)
 		return err
 	case len(with)+1 > most:
 		return engine.Errorf(engine.ErrInvalid,
-			"node %d comes with a data directory of another cluster, or one that was wiped: start it with its own", other.Node)
+			"node %d has the data directory of another cluster, or one that was wiped: start it with its own", other.Node)
 	}
 	return engine.Errorf(engine.ErrInvalid,
 		"node %d and this one, node %d, have data directories of different clusters, or one that was wiped: when more nodes "+
-			"are up it shows which is the wrong one", other.Node, h.cfg.NodeID)
+			"are up, the wrong one can be identified", other.Node, h.cfg.NodeID)
 }
 
 // agree returns the nodes that were met in this run and belong to a cluster.

@@ -299,7 +299,7 @@ func TestForeignCluster(t *testing.T) {
 	stray.identity.clusters = nil // restarted, among nodes of the other cluster
 	for i, h := range here[:2] {
 		if err := meet(h, stray); !errors.Is(err, engine.ErrInvalid) ||
-			!strings.Contains(err.Error(), "node 3 comes with a data directory of another cluster") {
+			!strings.Contains(err.Error(), "node 3 has the data directory of another cluster") {
 			t.Errorf("node %d says %v", i+1, err)
 		}
 		err := meet(stray, h)

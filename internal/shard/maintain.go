@@ -317,4 +317,4 @@ func (h *Host) problem(node uint64) string {
 }
 
 // asyncUnmet is reported for a cluster node configured to be async.
-const asyncUnmet = "its durability is set to async, which is for a node alone: in a cluster it is sync"
+const asyncUnmet = "its durability is set to async, which applies only to single nodes: in a cluster it is sync"

@@ -251,7 +251,7 @@ func (s *space) retry(f func() error) error {
 
 // errStopping is returned to operations that wait for space when the host stops: their writes were
 // not acknowledged.
-var errStopping = errors.New("the host stops")
+var errStopping = errors.New("the host is stopping")
 
 // await waits a moment. It reports whether to retry: not when ctx is done, nor when Open has waited
 // for openPatience.
@@ -325,7 +325,7 @@ func (s *space) flushable() int64 {
 }
 
 func (s *space) refusal() error {
-	return engine.Errorf(engine.ErrReadOnly, "node is read-only: %d bytes are free on its disk, it takes writes again above %d",
+	return engine.Errorf(engine.ErrReadOnly, "node is read-only: %d bytes are free on its disk, it accepts writes again above %d",
 		s.freeBytes(), s.leaveAt())
 }
 
@@ -366,7 +366,7 @@ func (h *Host) watchSpace() {
 func (h *Host) missed() error {
 	name := h.fs.PathJoin(h.cfg.Dir, "FORMAT")
 	if _, err := h.cfg.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("data directory %s was removed while the node was running: %w; put the directory back before the node is "+
+		return fmt.Errorf("data directory %s was removed while the node was running: %w; restore the directory before the node is "+
 			"started again", h.cfg.Dir, err)
 	}
 	return nil
@@ -401,6 +401,6 @@ func (s *space) tick() {
 
 func (s *space) leaveLocked() {
 	s.level.Store(plenty)
-	s.log.Info("disk: space again, writing", "free_bytes", s.freeBytes(), "min_free_bytes", s.minFree.Load())
+	s.log.Info("disk: space is available again, accepting writes", "free_bytes", s.freeBytes(), "min_free_bytes", s.minFree.Load())
 	s.lookLocked()
 }

@@ -344,7 +344,7 @@ func TestWatermark(t *testing.T) {
 				t.Errorf("with %d bytes free: read-only %v, want %v", step.leave, got, step.readOnly)
 			}
 		}
-		if enter, leave := log.count("disk: read-only"), log.count("disk: space again"); enter != 2 || leave != 2 {
+		if enter, leave := log.count("disk: read-only"), log.count("disk: space is available again"); enter != 2 || leave != 2 {
 			t.Errorf("%d lines for entering and %d for leaving read-only, want 2 and 2:\n%s", enter, leave, log.text())
 		}
 	})

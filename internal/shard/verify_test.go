@@ -299,7 +299,7 @@ func TestVerifyReportsRows(t *testing.T) {
 		}, "5 more rows belong to none of the 3 shards"},
 		"row of an unknown machine": {func(t *testing.T, db *pebble.DB) {
 			must(t, db.Set([]byte(own[:2]+"\x0ex"), nil, pebble.NoSync))
-		}, "1 rows of machine 14, which this program does not know"},
+		}, "1 rows of machine 14, which is unknown to this program"},
 		"messages from the future": {func(t *testing.T, db *pebble.DB) {
 			row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1<<40)
 			must(t, db.Set([]byte(own+"s\x00\x00"), append(row, 0), pebble.NoSync))

@@ -118,7 +118,7 @@ func TestClockAhead(t *testing.T) {
 	stamped("at once")
 	await(t, "the leadership to be given up", func() bool { l := leader(); return l > 1 })
 	stamped("under another leader")
-	if !log.has("this node gives up what it leads: its clock is ") || !log.has("s ahead of those of most nodes") {
+	if !log.has("this node gives up its leaderships: its clock is ") || !log.has("s ahead of those of most nodes") {
 		t.Errorf("the log says\n%s", &log.b)
 	}
 	await(t, "node 2 to know of the clock of node 1", func() bool {

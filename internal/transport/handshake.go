@@ -72,7 +72,7 @@ func (h *hello) code(c *codec.Coder) {
 	h.key = auth.Secret(key)
 	c.Bytes(&h.seal)
 	if len(h.nonce) != nonceBytes {
-		c.Fail("nonce of another size")
+		c.Fail("nonce has the wrong size")
 	}
 }
 
@@ -173,7 +173,7 @@ func (h *hello) sealed(secret []byte) []byte {
 }
 
 // errSecret refuses a node that does not know the cluster's secret.
-var errSecret = engine.Errorf(engine.ErrUnauthorized, "the other node does not know this cluster's secret")
+var errSecret = engine.Errorf(engine.ErrUnauthorized, "the other node does not have this cluster's secret")
 
 // wire is both directions of a stream.
 type wire struct {
@@ -259,7 +259,7 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 		return nil, errSecret
 	}
 	if to != 0 && w.identity.Node != to {
-		return nil, engine.Errorf(engine.ErrInvalid, "node %d answers where node %d is expected", w.identity.Node, to)
+		return nil, engine.Errorf(engine.ErrInvalid, "node %d answered, expected node %d", w.identity.Node, to)
 	}
 	if w.shards != uint64(p.host.Shards()) {
 		return nil, unequal(w.identity.Node, w.shards, p)
@@ -326,7 +326,8 @@ func memberIDs(members []Member) (ids []uint64) {
 
 // errUnproved is the refusal of a node that left after the welcome.
 var errUnproved = engine.Errorf(engine.ErrUnauthorized,
-	"it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")
+	"it closed the connection without proving that it has the cluster's secret: it has another secret, or its log says why it "+
+		"refuses this node")
 
 // welcome is the listener's side. It returns the opener's hello, also with an error, if it was
 // received.
@@ -393,7 +394,7 @@ func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.G
 	grant, err := p.cfg.Gate.Enter(ctx, key, s.from, s.near)
 	if err == nil && grant.IsOpen() && !s.near && !p.cfg.Insecure {
 		return nil, engine.Errorf(engine.ErrUnauthorized,
-			"this node has no keys yet, and takes clients of its own machine only: make them with floe server bootstrap there, or "+
+			"this node has no API keys and accepts only clients on its own machine: create keys there with floe server bootstrap, or "+
 				"start it with --insecure")
 	}
 	return grant, err
@@ -406,7 +407,7 @@ func (p *Peer) receive(h *hello) error {
 	}
 	if n := p.nodes[h.identity.Node]; n != nil && n.isElsewhere(h.identity.Run) {
 		return engine.Errorf(engine.ErrInUse,
-			"node %d is connected already, and is another process: two have been started with one id, or with copies of one data directory",
+			"node %d is already connected from another process: two nodes have the same id, or copies of one data directory",
 			h.identity.Node)
 	}
 	if err := p.host.Meet(h.identity); err != nil {
@@ -436,11 +437,11 @@ func (p *Peer) judge(h *hello, nodesOnly, known bool) error {
 	case h.to != 0 && h.to != self:
 		return engine.Errorf(engine.ErrInvalid, "this is node %d, not %d", self, h.to)
 	case nodesOnly && h.role != roleNode:
-		return engine.Errorf(engine.ErrUnauthorized, "this is for nodes of the cluster")
+		return engine.Errorf(engine.ErrUnauthorized, "only nodes of the cluster are permitted")
 	case h.role == roleNode && len(p.cfg.Secret) == 0:
-		return engine.Errorf(engine.ErrUnauthorized, "node %d is alone: it is in no cluster", self)
+		return engine.Errorf(engine.ErrUnauthorized, "node %d is not in a cluster", self)
 	case h.role == roleNode && p.member(h.identity.Node) == nil:
-		return engine.Errorf(engine.ErrUnauthorized, "node %d is no member of this cluster", h.identity.Node)
+		return engine.Errorf(engine.ErrUnauthorized, "node %d is not a member of this cluster", h.identity.Node)
 	case h.role == roleNode && h.identity.Node == self:
 		return engine.Errorf(engine.ErrInvalid, "two nodes have the id %d", self)
 	}

@@ -276,7 +276,7 @@ func (p *Peer) disowned(n *node, err error) {
 		}
 	}
 	if most := len(p.cfg.Members); others > most-(most/2+1) {
-		p.host.Fail(fmt.Errorf("%d of the other nodes have been started with other --peers: %w", others, err))
+		p.host.Fail(fmt.Errorf("%d of the other nodes were started with different --peers: %w", others, err))
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error)
 		return 0, nil, err
 	}
 	if got, want := crc32.Checksum(head[:9], castagnoli), binary.LittleEndian.Uint32(head[9:]); got != want {
-		return 0, nil, fmt.Errorf("%w: checksum %08x of its head is not %08x: damaged on the way", errFrame, got, want)
+		return 0, nil, fmt.Errorf("%w: checksum %08x of its head is not %08x: damaged in transit", errFrame, got, want)
 	}
 	kind = head[0]
 	n, sum := int(binary.LittleEndian.Uint32(head[1:])), binary.LittleEndian.Uint32(head[5:])
@@ -103,12 +103,12 @@ func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error)
 		at := len(b)
 		b = grow(b, min(n-at, readStep), n)
 		if _, err := io.ReadFull(s.r, b[at:]); err != nil {
-			return 0, nil, fmt.Errorf("%w: cut after %d of %d bytes: %w", errFrame, at, n, err)
+			return 0, nil, fmt.Errorf("%w: truncated after %d of %d bytes: %w", errFrame, at, n, err)
 		}
 		s.hurry()
 	}
 	if got := crc32.Checksum(b, castagnoli); got != sum {
-		return 0, nil, fmt.Errorf("%w: checksum %08x of %d bytes is not %08x: damaged on the way", errFrame, got, n, sum)
+		return 0, nil, fmt.Errorf("%w: checksum %08x of %d bytes is not %08x: damaged in transit", errFrame, got, n, sum)
 	}
 	return kind, b, nil
 }

@@ -154,7 +154,7 @@ func isRefusal(err error) bool {
 func (p *Peer) Problem(id uint64) string {
 	n := p.nodes[id]
 	if n == nil {
-		return "it is no member of this cluster"
+		return "it is not a member of this cluster"
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -108,7 +108,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ofBrowser(r) {
-		http.Error(w, "floe: this port is not for pages of the web", http.StatusForbidden)
+		http.Error(w, "floe: this port does not serve web pages", http.StatusForbidden)
 		return
 	}
 	select {
@@ -506,7 +506,7 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 	if len(a.body)+maxHead > maxAnswer {
 		a.refused = true
 		a.body = v.peer.cfg.Wire.AppendError(nil,
-			engine.Errorf(engine.ErrInvalid, "an answer of %d bytes exceeds %d: ask for less at once", len(a.body), maxAnswer-maxHead))
+			engine.Errorf(engine.ErrInvalid, "an answer of %d bytes exceeds %d: request less at once", len(a.body), maxAnswer-maxHead))
 	}
 	send := v.out.send
 	if isLarge(len(a.body)) {

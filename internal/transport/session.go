@@ -86,7 +86,7 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 		return nil, nil, nil, &versionError{theirs: v}
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, nil, nil, fmt.Errorf("no node answers there, but %s", resp.Status)
+		return nil, nil, nil, fmt.Errorf("no node answers there, status %s", resp.Status)
 	}
 	s = &wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }, abort: hangUp}
 	w, err = p.greet(s, role, to)
@@ -144,7 +144,7 @@ func (s *session) receive(stream *wire) error {
 }
 
 // errStops is the error of calls not accepted by a node that sent a good-bye.
-var errStops = errors.New("the node stops")
+var errStops = errors.New("the node is stopping")
 
 // goodBye notes that no calls are accepted after the last ones of each lane. Answers to earlier
 // calls still follow, unless over.

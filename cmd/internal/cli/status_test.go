@@ -71,7 +71,7 @@ func TestNoQuorum(t *testing.T) {
 		// one.
 		{args: "kv get k --timeout 100ms", stderr: "with --timeout"},
 		{args: "kv set k v",
-			stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
+			stderr: "no leader is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
 	} {
 		code, stdout, stderr := run(t, env, strings.Fields(tc.args)...)
 		if want := map[bool]int{true: exitUnavailable}[tc.stderr != ""]; code != want || !strings.Contains(stdout, tc.stdout) ||

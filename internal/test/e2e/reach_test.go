@@ -48,7 +48,7 @@ func TestMisconfiguredNode(t *testing.T) {
 		}, "this is node 2, not 1", "this is node 1, not 2"},
 		"another secret": {func(_ *testing.T, c *floe.Config) {
 			c.Secret = []byte("the secret of somebody else")
-		}, "does not know this cluster's secret", "does not know this cluster's secret"},
+		}, "does not have this cluster's secret", "does not have this cluster's secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

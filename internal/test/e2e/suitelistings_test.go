@@ -232,8 +232,8 @@ func (l *listing) limits(t *testing.T) {
 		return
 	}
 	// The cursors of names are names.
-	refused(100, strings.Repeat("n", most+1), "", "is not one of this listing")
-	refused(100, "two\nlines", "", `cursor "two\nlines" is not one of this listing`)
-	refused(100, "\xff", "", "is not one of this listing")
-	refused(100, "other", l.prefix, `cursor "other" is not one of this listing`)
+	refused(100, strings.Repeat("n", most+1), "", "is not from this listing")
+	refused(100, "two\nlines", "", `cursor "two\nlines" is not from this listing`)
+	refused(100, "\xff", "", "is not from this listing")
+	refused(100, "other", l.prefix, `cursor "other" is not from this listing`)
 }
