@@ -65,7 +65,7 @@ func (v *verifier) of(ns uint32) *tally {
 // unknownRows reports rows of unknown kind, or too short for their kind.
 func (v *verifier) unknownRows() error {
 	unknown := func(k, _ []byte) error {
-		v.Reportf("kv: row %x is of no known kind", k)
+		v.Reportf("kv: row %x is of an unknown kind", k)
 		return nil
 	}
 	for _, gap := range [][2][]byte{{nil, {'c'}}, {{'e'}, {'h'}}, {{'i'}, {'q'}}, {{'r'}, {'w'}}, {{'x'}, nil}} {

@@ -217,8 +217,8 @@ func TestVerifyReports(t *testing.T) {
 		"forgotten ahead": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 1<<40)) },
 			"tombstones up to revision 1099511627776"},
 		"forgotten garbage":    {func(w tamperer) { w.set(kvRow+"w"+inN, []byte{0x80}) }, "is no mark of what was forgotten"},
-		"unknown kind":         {func(w tamperer) { w.set(kvRow+"e"+inN+"x", nil) }, "is of no known kind"},
-		"unknown kind at last": {func(w tamperer) { w.set(kvRow+"\xff\xff\xff", nil) }, "is of no known kind"},
+		"unknown kind":         {func(w tamperer) { w.set(kvRow+"e"+inN+"x", nil) }, "is of an unknown kind"},
+		"unknown kind at last": {func(w tamperer) { w.set(kvRow+"\xff\xff\xff", nil) }, "is of an unknown kind"},
 		"unknown namespace": {func(w tamperer) { w.set(kvRow+"c\x00\x00\x00\x09k", w.get(current("one"))) },
 			`namespace 9, key "k": the shard has 2 namespaces`},
 		"empty key": {func(w tamperer) { w.set(current(""), w.get(current("one"))) }, "has no key"},
@@ -266,7 +266,7 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 	w.delete(current("many"))
 	found := r.Problems(0)
 	for _, k := range []string{"one", "many"} {
-		if want := fmt.Sprintf("shard 0: row %x has changed since the last flush, and memory does not know",
+		if want := fmt.Sprintf("shard 0: row %x has changed since the last flush, but memory does not record that",
 			current(k)); !slices.Contains(found, want) {
 			t.Errorf("Verify reports %q, want %q", found, want)
 		}

@@ -82,8 +82,8 @@ func TestVerifyReports(t *testing.T) {
 		damage func(r damaged)
 		want   string
 	}{
-		"unknown kind":          {func(r damaged) { r.set([]byte("z"), nil) }, "row 7a is of no known kind"},
-		"unknown kind in front": {func(r damaged) { r.set([]byte("a"), nil) }, "row 61 is of no known kind"},
+		"unknown kind":          {func(r damaged) { r.set([]byte("z"), nil) }, "row 7a is of an unknown kind"},
+		"unknown kind in front": {func(r damaged) { r.set([]byte("a"), nil) }, "row 61 is of an unknown kind"},
 		"short":                 {func(r damaged) { r.set([]byte("m1"), nil) }, "too short"},
 		"queue garbage":         {func(r damaged) { r.change("q", func(v []byte) []byte { return v[:3] }) }, "malformed"},
 		"queue lost":            {func(r damaged) { r.remove("q") }, "which is no queue"},

@@ -82,7 +82,7 @@ func TestVerifyReports(t *testing.T) {
 		damage func(r damaged)
 		want   string
 	}{
-		"unknown kind":        {func(r damaged) { r.set([]byte("z"), nil) }, "is of no known kind"},
+		"unknown kind":        {func(r damaged) { r.set([]byte("z"), nil) }, "is of an unknown kind"},
 		"short":               {func(r damaged) { r.set([]byte("g1"), nil) }, "too short"},
 		"measurement lost":    {func(r damaged) { r.remove("m") }, "which is not a measurement"},
 		"measurement garbage": {func(r damaged) { r.change("m", cut) }, "malformed"},

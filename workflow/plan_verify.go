@@ -21,7 +21,7 @@ func (v *verifier) plans() error {
 	err := each(v, []byte{rowCache}, 0, (*cacheRow).code, func(k []byte, row *cacheRow) error {
 		at, cacheKey, ok := cutPlan(k)
 		if !ok {
-			v.Reportf("workflow: row %x is of no plan", k)
+			v.Reportf("workflow: row %x belongs to no plan", k)
 			return nil
 		}
 		p := found[at]
@@ -40,7 +40,7 @@ func (v *verifier) plans() error {
 	}
 	err = each(v, []byte{rowPlan}, 0, (*planRow).code, func(k []byte, row *planRow) error {
 		if len(k) <= partAt || v.workflows[binary.BigEndian.Uint64(k[1:])] == nil {
-			v.Reportf("workflow: row %x is of no plan", k)
+			v.Reportf("workflow: row %x belongs to no plan", k)
 			return nil
 		}
 		at := string(k[1:])
@@ -52,7 +52,7 @@ func (v *verifier) plans() error {
 		return err
 	}
 	for at := range found {
-		v.Reportf("workflow: plan %q has cached outputs, and no row", at)
+		v.Reportf("workflow: plan %q has cached outputs, but no row", at)
 	}
 	return nil
 }
@@ -71,19 +71,19 @@ func (v *verifier) plan(at string, row *planRow, p *auditedPlan) error {
 		p = &auditedPlan{oldest: never}
 	}
 	if row.cached != p.cached || row.cachedBytes != p.bytes {
-		v.Reportf("workflow: plan %q: its row counts %d cached outputs of %d bytes, there are %d of %d", at, row.cached, row.cachedBytes,
-			p.cached, p.bytes)
+		v.Reportf("workflow: plan %q: its row counts %d cached outputs of %d bytes, but there are %d of %d", at, row.cached,
+			row.cachedBytes, p.cached, p.bytes)
 	}
 	if row.oldest > p.oldest || row.timer > p.oldest {
-		v.Reportf("workflow: plan %q: a cached output expires at %d, its row says %d, and its timer goes off at %d", at, p.oldest,
+		v.Reportf("workflow: plan %q: a cached output expires at %d, its row says %d, and its timer is due at %d", at, p.oldest,
 			row.oldest, row.timer)
 	}
 	if len(row.executors) > maxKnown {
-		v.Reportf("workflow: plan %q knows %d executors", at, len(row.executors))
+		v.Reportf("workflow: plan %q has %d executors", at, len(row.executors))
 	}
 	for i, x := range row.executors {
 		if slices.ContainsFunc(row.executors[:i], func(other *executorRow) bool { return other.name == x.name }) {
-			v.Reportf("workflow: plan %q knows executor %q twice", at, x.name)
+			v.Reportf("workflow: plan %q has executor %q twice", at, x.name)
 		}
 		if x.epoch > row.epochs || x.state != breakerClosed && x.epoch == 0 || x.failures < 0 || x.probes < 0 || x.good < 0 || x.bad < 0 ||
 			x.good+x.bad > healthMost {
@@ -111,7 +111,7 @@ func (v *verifier) planTimer(due int64, ns uint32, token []byte) error {
 		return err
 	}
 	if row, err := decode(b, (*planRow).code); !ok || err != nil || row.timer != due || w.ns != ns {
-		v.Reportf("workflow: a timer at %d of plan %q, which has none then: %v", due, token[1:], err)
+		v.Reportf("workflow: unexpected timer at %d of plan %q: %v", due, token[1:], err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (v *verifier) allNames() error {
 		id := lastOf(k)
 		v.workflows[id] = &audited{nameRow: *n, oldest: never, definitions: make(map[uint32]*flow.Definition)}
 		if int(n.ns) >= len(v.names) {
-			v.Reportf("workflow %q: its namespace %d is not known", n.name, n.ns)
+			v.Reportf("workflow %q: unknown namespace %d", n.name, n.ns)
 		}
 		return nil
 	})
@@ -84,7 +84,7 @@ func (v *verifier) allWorkflows() error {
 	err := each(v, []byte{rowWorkflow}, 0, (*record).code, func(k []byte, r *record) error {
 		w := v.workflows[r.id]
 		if w == nil || w.deleted || string(k) != string(namedKey(nil, rowWorkflow, w.ns, w.name)) {
-			v.Reportf("workflow: row %q has number %d, which is that of another one or of none", k, r.id)
+			v.Reportf("workflow: row %q has number %d, which is unused or belongs to another one", k, r.id)
 			return nil
 		}
 		if v.Here(v.names[w.ns], w.name) {
@@ -102,7 +102,7 @@ func (v *verifier) allWorkflows() error {
 			return nil
 		}
 		if r.active+r.kept == 0 {
-			v.Reportf("workflow %q was deleted, has no runs, and is still there", w.name)
+			v.Reportf("workflow %q was deleted and has no runs, but still has a row", w.name)
 		}
 		return v.workflow(w, r)
 	})
@@ -115,7 +115,7 @@ func (v *verifier) allWorkflows() error {
 			id = lastOf(k)
 		}
 		if w := v.workflows[id]; w == nil || !w.deleted || string(k) != string(key.AppendUint64(gravesKey(nil, w.ns, w.name), id)) {
-			v.Reportf("workflow: row %q has number %d, which is that of another one or of none", k, id)
+			v.Reportf("workflow: row %q has number %d, which is unused or belongs to another one", k, id)
 		}
 		return nil
 	})
@@ -177,7 +177,7 @@ func (v *verifier) verifyTriggers() error {
 		found[id] = true
 		w := v.workflows[id]
 		if w == nil || w.deleted || w.definitions[w.current] == nil {
-			v.Reportf("workflow: trigger %+v is of no workflow", *r)
+			v.Reportf("workflow: trigger %+v belongs to no workflow", *r)
 			return nil
 		}
 		t := w.definitions[w.current].Trigger
@@ -205,7 +205,7 @@ func (v *verifier) indexes() error {
 			return err
 		}
 		if v.found[kind] != v.want[kind] {
-			v.Reportf("workflow: there are %d rows %q, and have to be %d", v.found[kind], kind, v.want[kind])
+			v.Reportf("workflow: there are %d rows %q, expected %d", v.found[kind], kind, v.want[kind])
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (v *verifier) timers() error {
 		switch token[0] {
 		case tokenWorkflow:
 			if w := v.workflows[number]; w == nil || w.timer != due || w.ns != ns {
-				v.Reportf("workflow: a timer at %d of workflow %d, which has none then", due, number)
+				v.Reportf("workflow: unexpected timer at %d of workflow %d", due, number)
 			}
 			return nil
 		case tokenRun:
@@ -244,7 +244,7 @@ func (v *verifier) timers() error {
 				return err
 			}
 			if h, err := decode(b, (*header).code); !ok || err != nil || h.timer != due {
-				v.Reportf("workflow: a timer at %d of run %d, which has none then: %v", due, number, err)
+				v.Reportf("workflow: unexpected timer at %d of run %d: %v", due, number, err)
 			}
 			return nil
 		}

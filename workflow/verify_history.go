@@ -54,9 +54,9 @@ func (h *history) take(e *event) error {
 	h.events++
 	switch {
 	case (h.events == 1) != (e.kind == WorkflowStarted):
-		return errors.New("a history begins with the start, and has no other")
+		return errors.New("a history has one start, at its beginning")
 	case (h.ended != 0) != (e.kind == WorkflowRetried):
-		return fmt.Errorf("the run is %s by then", h.ended)
+		return fmt.Errorf("the run is already %s", h.ended)
 	}
 	switch e.kind {
 	case WorkflowRetried:
@@ -119,7 +119,7 @@ func (h *history) checkStep(step string, row *stepRow) error {
 	delete(h.last, step)
 	if !ok || v.visit != row.visit || v.outcome != row.outcome || v.attempt != row.attempts ||
 		v.detail != engine.Cut(row.message, maxDetail) {
-		return fmt.Errorf("visit %d has come to %q at attempt %d (%s), and in the history visit %d to %q at attempt %d (%s)",
+		return fmt.Errorf("visit %d is at %q, attempt %d (%s), but in the history visit %d is at %q, attempt %d (%s)",
 			row.visit, row.outcome, row.attempts, row.message, v.visit, v.outcome, v.attempt, v.detail)
 	}
 	if row.key > row.visit {
@@ -139,7 +139,7 @@ func (r *auditedRun) undoneStep(visit uint64, step string) error {
 		return nil // reported elsewhere
 	}
 	if d := w.definitions[r.header.number]; n < 0 || n >= len(d.Steps) || d.Steps[n].Name != step {
-		return fmt.Errorf("visit %d is to be compensated as one to step %d, and was to %q", visit, n, step)
+		return fmt.Errorf("visit %d is to be compensated as a visit to step %d, but was to %q", visit, n, step)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (r *auditedRun) checkHistory(d *flow.Definition) error {
 	case f.undid != h.undid:
 		return fmt.Errorf("%d compensations have failed, not %d", f.undid, h.undid)
 	case len(f.last) > 0:
-		return fmt.Errorf("%d steps have come to an end without rows", len(f.last))
+		return fmt.Errorf("%d ended steps have no rows", len(f.last))
 	case status != 0:
 		return nil
 	}

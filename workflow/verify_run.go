@@ -56,7 +56,7 @@ func (v *verifier) endRun() error {
 	case r == nil:
 		return nil
 	case r.header == nil:
-		v.Reportf("workflow: run %d has rows, and none says where it stands", r.run)
+		v.Reportf("workflow: run %d has rows, but no header", r.run)
 		return nil
 	}
 	return r.check()
@@ -101,10 +101,10 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 				index := binary.BigEndian.Uint32(rest)
 				at, found := r.times[index]
 				if delete(r.times, index); found != (row.call.due != never) || found && at != row.call.due {
-					err = fmt.Errorf("branch %d has something to do at %d, and is looked for at %d", index, row.call.due, at)
+					err = fmt.Errorf("branch %d is due at %d, but scheduled at %d", index, row.call.due, at)
 				}
 				if row.call.phase == phaseNone {
-					err = fmt.Errorf("a branch that runs waits for nothing")
+					err = fmt.Errorf("a running branch waits for nothing")
 				}
 			}
 		}
@@ -117,7 +117,7 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 		r.items += int64(len(row.items))
 	case partTaken, partEdited, partSent:
 	default:
-		err = fmt.Errorf("a row of no known kind")
+		err = fmt.Errorf("a row of an unknown kind")
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (r *auditedRun) check() error {
 	h := r.header
 	w := r.workflows[h.of]
 	if w == nil || w.definitions[h.number] == nil || h.step < 0 || h.step >= len(w.definitions[h.number].Steps) {
-		r.Reportf("workflow: run %d is of version %d of workflow %d, at step %d: there is no such thing", r.run, h.number, h.of, h.step)
+		r.Reportf("workflow: run %d is of version %d of workflow %d, at step %d, which does not exist", r.run, h.number, h.of, h.step)
 		return nil
 	}
 	r.who = fmt.Sprintf("run %d of workflow %q", r.run, w.name)
@@ -145,7 +145,7 @@ func (r *auditedRun) check() error {
 	}
 	r.checkWait()
 	if err := r.checkHistory(w.definitions[h.number]); err != nil {
-		r.Reportf("workflow: %s is %s, and its history says otherwise: %v", r.who, h.status, err)
+		r.Reportf("workflow: %s is %s, but its history differs: %v", r.who, h.status, err)
 	}
 	r.checkPlan(w.definitions[h.number])
 	if err := r.checkIndexes(w); err != nil || h.timer == never {
@@ -172,11 +172,11 @@ func (r *auditedRun) checkWait() {
 	switch {
 	case h.status.Final():
 		if h.wait != waitNothing || h.timer != never || h.call.phase != phaseNone {
-			r.Reportf("workflow: %s is %s, and waits for %d until %d", r.who, h.status, h.wait, h.timer)
+			r.Reportf("workflow: %s is %s, but waits for %d until %d", r.who, h.status, h.wait, h.timer)
 		}
 		return
 	case h.timer > next:
-		r.Reportf("workflow: %s has something to do at %d, its timer is at %d", r.who, next, h.timer)
+		r.Reportf("workflow: %s is due at %d, but its timer at %d", r.who, next, h.timer)
 	}
 	stuck := false
 	switch h.wait {
@@ -191,14 +191,14 @@ func (r *auditedRun) checkWait() {
 		r.compare("branches", h.fan.started, r.branches)
 		stuck = r.running == 0 && h.due == never
 		if h.fan.next > r.next {
-			r.Reportf("workflow: %s looks for branches with something to do from %d on, the first is at %d", r.who, h.fan.next, r.next)
+			r.Reportf("workflow: %s expects branches to be due from %d on, but the first is due at %d", r.who, h.fan.next, r.next)
 		}
 	}
 	if stuck {
-		r.Reportf("workflow: %s is %s at step %d, and waits for nothing (%d)", r.who, h.status, h.step, h.wait)
+		r.Reportf("workflow: %s is %s at step %d, but waits for nothing (%d)", r.who, h.status, h.step, h.wait)
 	}
 	if len(r.times) > 0 {
-		r.Reportf("workflow: %s: branches that do not run have something to do: %v", r.who, r.times)
+		r.Reportf("workflow: %s: branches are due that do not run: %v", r.who, r.times)
 	}
 	if h.wait != waitParallel && r.branches+r.items > 0 || r.items > 0 && r.items != h.fan.total {
 		r.Reportf("workflow: %s has %d branches and %d items, and its step has %d", r.who, r.branches, r.items, h.fan.total)

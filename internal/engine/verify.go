@@ -108,7 +108,7 @@ func (a *Audit) UnknownRows(machine, kinds string) error {
 			upper = []byte{kinds[i]}
 		}
 		if err := a.Scan(lower, upper, func(k, _ []byte) error {
-			a.Reportf("%s: row %x is of no known kind", machine, k)
+			a.Reportf("%s: row %x is of an unknown kind", machine, k)
 			return nil
 		}); err != nil {
 			return err
@@ -237,7 +237,7 @@ func (o *ownRows) row(k, value []byte) {
 	case k[0] == 't' && len(k) >= 14:
 		o.timer(k, value)
 	default:
-		o.Reportf("row %x is of no known kind", k)
+		o.Reportf("row %x is of an unknown kind", k)
 	}
 }
 
@@ -264,7 +264,7 @@ func (o *ownRows) namespace(id uint32, value []byte) {
 		o.Reportf("namespace %d, %q, belongs to shard %d", id, ns.name, home)
 	}
 	if ns.createdAt > o.Applied.Stamp {
-		o.Reportf("namespace %d, %q, was created at %d, after all there is, which ends at %d", id, ns.name, ns.createdAt, o.Applied.Stamp)
+		o.Reportf("namespace %d, %q, was created at %d, but the state ends at %d", id, ns.name, ns.createdAt, o.Applied.Stamp)
 	}
 	for c, n := range ns.counts {
 		if n < 0 {
@@ -390,7 +390,7 @@ func VerifyPairs(all []*Executor, report func(problem string)) error {
 			}
 			for _, o := range r.outcomes {
 				if o.upTo > sender.applied.LSN {
-					report(fmt.Sprintf("shard %d: has had message %d of shard %d, whose last LSN is %d", receiver.shard, o.upTo,
+					report(fmt.Sprintf("shard %d: has received message %d of shard %d, whose last LSN is %d", receiver.shard, o.upTo,
 						sender.shard, sender.applied.LSN))
 				}
 			}

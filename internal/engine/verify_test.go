@@ -111,7 +111,7 @@ func TestVerifyReports(t *testing.T) {
 			"of machine 9, which is unknown to this program"},
 		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) },
 			"of namespace 9, but there are only 2"},
-		"short timer":         {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
+		"short timer":         {func(r *rig) { r.set(own+"t\x00", nil) }, "is of an unknown kind"},
 		"message garbage":     {func(r *rig) { k, _ := r.row(own + "o"); r.set(string(k), []byte{1, 99}) }, "message"},
 		"message of tomorrow": {func(r *rig) { k, v := r.row(own + "o"); k[19] = 1; r.set(string(k), v) }, "the shard's last LSN is"},
 		"message of nobody":   {func(r *rig) { k, v := r.row(own + "o"); k[6] = 9; r.set(string(k), v) }, "it comes from machine 9"},
@@ -131,7 +131,7 @@ func TestVerifyReports(t *testing.T) {
 		"message lost":      {func(r *rig) { r.delete(own + "o") }, "messages wait in 1 lanes, memory has 2"},
 		"receipt garbage":   {func(r *rig) { r.set(own+"s\x00\x01", []byte{0x80}) }, "row of deliveries of shard 1"},
 		"receipt of nobody": {func(r *rig) { r.set(own+"s\x00\x05", []byte{1, 0}) }, "of shard 5: there are 2 shards"},
-		"unknown kind":      {func(r *rig) { r.set(own+"zz", nil) }, "is of no known kind"},
+		"unknown kind":      {func(r *rig) { r.set(own+"zz", nil) }, "is of an unknown kind"},
 		"unknown machine":   {func(r *rig) { r.set("\x00\x00\x03zz", nil) }, "1 rows of machine 3, which is unknown to this program"},
 		"impossible number": {func(r *rig) { r.set("\x00\x00\x63zz", nil) }, "1 rows of machine 99, which cannot exist"},
 		"short row":         {func(r *rig) { r.set("\x00\x00", nil) }, "row 0000 is too short"},
@@ -161,7 +161,7 @@ func TestVerifyPairs(t *testing.T) {
 	row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1000)
 	r.set("\x00\x01\x00s\x00\x00", append(row, 0))
 	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) != 1 ||
-		!strings.Contains(found[0], "shard 1: has had message 1000 of shard 0") {
+		!strings.Contains(found[0], "shard 1: has received message 1000 of shard 0") {
 		t.Errorf("VerifyPairs reports %q, %v", found, err)
 	}
 }

@@ -89,6 +89,6 @@ func (a *Audit) verifyFresh() error {
 func (a *Audit) verifyKnown(k []byte) {
 	if len(k) > rowPrefix && k[rowPrefix-1] < maxMachines && a.x.committed.caches(k) &&
 		!a.x.committed.fresh.may(hashRow(k), a.x.committed.durable) {
-		a.Reportf("row %x has changed since the last flush, and memory does not know", k)
+		a.Reportf("row %x has changed since the last flush, but memory does not record that", k)
 	}
 }

@@ -104,7 +104,7 @@ func (v *verification) recognise() error {
 			return nil
 		}
 	}
-	return engine.Errorf(engine.ErrInvalid, "%s is no data directory: it holds neither FORMAT nor log nor state", v.dir)
+	return engine.Errorf(engine.ErrInvalid, "%s is not a data directory: it contains neither FORMAT nor log nor state", v.dir)
 }
 
 // run checks the files first, one kind after the other, regardless of earlier problems. It opens
@@ -292,7 +292,7 @@ func (s *Stepper) replay(ctx context.Context) error {
 		}
 	}
 	if alone && !s.reached(last) {
-		return errors.New("not all of it is applied, though nothing failed")
+		return errors.New("not all entries were applied, though nothing failed")
 	}
 	return nil
 }

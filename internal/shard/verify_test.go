@@ -303,9 +303,9 @@ func TestVerifyReportsRows(t *testing.T) {
 		"messages from the future": {func(t *testing.T, db *pebble.DB) {
 			row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1<<40)
 			must(t, db.Set([]byte(own+"s\x00\x00"), append(row, 0), pebble.NoSync))
-		}, "has had message 1099511627776 of shard 0"},
+		}, "has received message 1099511627776 of shard 0"},
 		"state of another log": {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, own+"a", "") },
-			"has rows, but none says how far they have come"},
+			"has rows, but none with its applied position"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := whole.put(t)

@@ -122,7 +122,7 @@ func (t *tables) verifyApplied() error {
 			return fmt.Errorf("read state: %w", err)
 		}
 		if applied.Index == 0 && it.First() {
-			t.problemf("shard %d: has rows, but none says how far they have come", id)
+			t.problemf("shard %d: has rows, but none with its applied position", id)
 		}
 		if err := it.Close(); err != nil {
 			return fmt.Errorf("read state: %w", err)

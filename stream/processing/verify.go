@@ -148,7 +148,7 @@ func (v *verifier) verifyActive() error {
 		}
 		j := v.jobs[refOf(k[1:])]
 		if j == nil || !j.busy() || !bytes.Equal(value, key.AppendUint64(nil, j.revision)) {
-			v.Reportf("processing: row %x says that there is something to do at %x for job %+v", k, value, j)
+			v.Reportf("processing: row %x has work due at %x for job %+v", k, value, j)
 			return nil
 		}
 		j.active = true
@@ -221,7 +221,7 @@ func (v *verifier) verifyExchanges() error {
 	})
 	for k, in := range all {
 		if in.bytes != in.row.bytes || in.count != in.row.next-in.row.first {
-			v.Reportf("processing: exchange %x holds %d messages of %d bytes, and says %+v", k, in.count, in.bytes, in.row)
+			v.Reportf("processing: exchange %x holds %d messages of %d bytes, but its row says %+v", k, in.count, in.bytes, in.row)
 		}
 	}
 	return err
@@ -264,7 +264,7 @@ func (v *verifier) verifyCounts() error {
 			counted[j.ns]++
 		}
 		if !j.task || !j.definition || j.named == v.away(r) || j.active != j.busy() || j.savepoints != j.jobRow.savepoints {
-			v.Reportf("processing: job %v lacks something: %+v", r, *j)
+			v.Reportf("processing: job %v is incomplete: %+v", r, *j)
 		}
 	}
 	for i := range v.Names() {

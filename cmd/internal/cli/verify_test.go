@@ -103,9 +103,9 @@ func TestVerify(t *testing.T) {
 				flipByte(t, filepath.Join(dir, "FORMAT"), 3)
 			},
 			stdout: ".ual: offset |.sst: |FORMAT", stderr: "problems found: 3"},
-		{name: "another directory", args: "DIR/log", code: 1, stderr: "floe: error: |DIR/log is no data directory"},
+		{name: "another directory", args: "DIR/log", code: 1, stderr: "floe: error: |DIR/log is not a data directory"},
 		{name: "no directory", args: "DIR/nowhere", code: 1, stderr: "no such file or directory"},
-		{name: "a file", args: "DIR/FORMAT", code: 1, stderr: "DIR/FORMAT is no data directory"},
+		{name: "a file", args: "DIR/FORMAT", code: 1, stderr: "DIR/FORMAT is not a data directory"},
 		{name: "nothing given", args: "", code: 2, stderr: "floe: error: DIR is missing\nfloe: hint: see floe server verify --help"},
 		{name: "too much given", args: "DIR other", code: 2, stderr: `unexpected argument "other"`},
 		{name: "unknown format", args: "DIR -o yaml", code: 2, stderr: "--output=yaml: not one of json, raw, table"},
