@@ -76,20 +76,21 @@ func (h *handler) follow(out *reply, in *input, events func(ctx context.Context)
 		event
 		err error
 	}
-	pairs, ended := make(chan pair), make(chan struct{})
+	pairs, gone, ended := make(chan pair), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer close(pairs)
 		for e, err := range events(ctx) {
 			select {
 			case pairs <- pair{e, err}:
-			case <-ctx.Done():
+			case <-gone:
 				return
 			}
 		}
 	}()
 	defer func() { // nothing of the request is used after its end
 		cancel()
+		close(gone)
 		<-ended
 	}()
 

@@ -16,6 +16,15 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
+// TestRedrivenArrives: the result of a redrive survives encoding: from it the next step continues.
+func TestRedrivenArrives(t *testing.T) {
+	want := redriven{requeued: 1, seen: 2, until: 3, more: true}
+	var got redriven
+	if err := codec.DecodeFields(codec.EncodeFields(nil, &want, (*redriven).code), &got, (*redriven).code); err != nil || got != want {
+		t.Errorf("%+v became %+v, %v", want, got, err)
+	}
+}
+
 // TestQueriesArriveAsTheyWere: queries and their results survive encoding between processes.
 func TestQueriesArriveAsTheyWere(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
