@@ -33,7 +33,7 @@ type event struct {
 	data any
 }
 
-// follower is a response that goes on until the client leaves.
+// follower is a response that continues until the client leaves.
 type follower interface {
 	// events returns a function that returns the events until ctx ends; nil if the response is an
 	// ordinary one.

@@ -47,8 +47,8 @@ var groupWorkContract = []contractRow{
 	{readGroupRoute, crewPath + "/read", `{"consumer":"ann","limit":1}`, 200, fields{"records": items{
 		delivered("<r2>", "<two>", "two", 1, fields{})}}},
 	{readGroupRoute, crewPath + "/read?encoding=base64", `{"consumer":"ann","wait_ms":1000}`, 200, fields{"records": items{
-		fields{"ref": kept("<r3>"), "attempt": is{1}, "deadline_ms": integer, "id": known("<three>"), "partition": integer, "key": is{"aw=="},
-			"headers": fields{"h": is{"dg=="}}, "payload": is{"/w=="}, "at_ms": integer}}}},
+		fields{"ref": kept("<r3>"), "attempt": is{1}, "deadline_ms": integer, "id": known("<three>"), "partition": integer,
+			"key": is{"aw=="}, "headers": fields{"h": is{"dg=="}}, "payload": is{"/w=="}, "at_ms": integer}}}},
 	{readGroupRoute, crewPath + "/read", `{"consumer":"bob","wait_ms":1}`, 200, noRecords},
 	{readGroupRoute, crewPath + "/read", `{}`, 400, failure},
 	{readGroupRoute, crewPath + "/read", `{"consumer":"ann","limit":1001}`, 400, failure},

@@ -215,8 +215,8 @@ func (h *handler) getKeys(ctx context.Context, q keysGetRequest) (keyItems, erro
 	all := keyItems{[]keyItem{}}
 	for _, key := range q.keys {
 		if entry, ok := found[key]; ok {
-			all.Items = append(all.Items, keyItem{q.encoding.encoded(key), q.encoding.encoded(string(entry.Value)), entry.Version, entry.Revision,
-				h.ttlMillis(entry)})
+			all.Items = append(all.Items, keyItem{q.encoding.encoded(key), q.encoding.encoded(string(entry.Value)), entry.Version,
+				entry.Revision, h.ttlMillis(entry)})
 		}
 	}
 	return all, nil

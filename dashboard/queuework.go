@@ -77,7 +77,8 @@ func (h *handler) deleteQueue(ctx context.Context, q deleteQueueRequest) (queueD
 			return queueDone{}, err
 		}
 		if n := s.Ready + s.Delayed + s.Inflight + s.Dead; n > 0 {
-			return queueDone{}, engine.Errorf(engine.ErrConflict, "queue %q holds %s: to delete them too, set force=true", q.name, counted(n, "message"))
+			return queueDone{}, engine.Errorf(engine.ErrConflict, "queue %q holds %s: to delete them too, set force=true", q.name,
+				counted(n, "message"))
 		}
 	}
 	return queueDone{true, q.name}, store.Delete(ctx, q.name)
@@ -227,7 +228,8 @@ func (h *handler) dequeue(ctx context.Context, q dequeueRequest) (leasedMessages
 	for i, m := range messages {
 		leased.Messages[i] = leasedMessage{
 			Receipt: string(m.Receipt), Seq: m.Seq, Attempt: m.Attempts, Priority: m.Priority,
-			Payload: q.encoding.encoded(string(m.Payload)), Headers: q.encoding.headers(m.Headers), LeasedUntilMillis: m.LeaseUntil.UnixMilli(),
+			Payload: q.encoding.encoded(string(m.Payload)), Headers: q.encoding.headers(m.Headers),
+			LeasedUntilMillis: m.LeaseUntil.UnixMilli(),
 		}
 	}
 	return leased, err

@@ -43,12 +43,12 @@ var queueWorkContract = []contractRow{
 	{batchRoute, workPath + "/batch", "", 400, failure},
 
 	{dequeueRoute, workPath + "/dequeue", `{"max":1,"lease_ms":60000}`, 200, fields{"messages": items{
-		fields{"receipt": kept("<b>"), "seq": is{2}, "attempt": is{1}, "priority": is{7}, "payload": is{"b"}, "headers": fields{"k": is{"v"}},
-			"leased_until_ms": integer}}}},
+		fields{"receipt": kept("<b>"), "seq": is{2}, "attempt": is{1}, "priority": is{7}, "payload": is{"b"},
+			"headers": fields{"k": is{"v"}}, "leased_until_ms": integer}}}},
 	{dequeueRoute, workPath + "/dequeue?encoding=base64", `{"max":1000}`, 200, fields{"messages": items{
 		leased("<a>", "YQ==", 1, 1),
-		fields{"receipt": kept("<c>"), "seq": is{3}, "attempt": is{1}, "priority": is{100}, "payload": is{"/w=="}, "headers": fields{"k": is{"dg=="}},
-			"leased_until_ms": integer}}}},
+		fields{"receipt": kept("<c>"), "seq": is{3}, "attempt": is{1}, "priority": is{100}, "payload": is{"/w=="},
+			"headers": fields{"k": is{"dg=="}}, "leased_until_ms": integer}}}},
 	{dequeueRoute, workPath + "/dequeue", `{"wait_ms":1}`, 200, noMessages},
 	{dequeueRoute, workPath + "/dequeue", `{"wait_ms":60001}`, 400, failure},
 	{dequeueRoute, workPath + "/dequeue", `{"wait_ms":-1}`, 400, failure},

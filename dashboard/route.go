@@ -12,7 +12,8 @@ import (
 
 // allRoutes is the table of all endpoints. Each resource has its rows in its own file.
 func allRoutes() []route {
-	return slices.Concat(healthRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, kvWorkRoutes, eventRoutes, streamRoutes, streamWorkRoutes, groupRoutes, groupWorkRoutes, txnRoutes, queueRoutes, queueWorkRoutes,
+	return slices.Concat(healthRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, kvWorkRoutes, eventRoutes,
+		streamRoutes, streamWorkRoutes, groupRoutes, groupWorkRoutes, txnRoutes, queueRoutes, queueWorkRoutes,
 		timeseriesRoutes, actionRoutes, actionWorkRoutes, workerWorkRoutes, consoleRoutes,
 		withAliases(workflowRoutes), flowStartRoutes, processingRoutes)
 }

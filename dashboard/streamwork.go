@@ -86,7 +86,8 @@ func (h *handler) putStream(ctx context.Context, q putStreamRequest) (streamPut,
 		return streamPut{}, err
 	}
 	if n := len(stats.Partitions); q.partitions > 0 && q.partitions != n {
-		return streamPut{}, engine.Errorf(engine.ErrConflict, "stream %q has %d partitions, which cannot become %d", q.name, n, q.partitions)
+		return streamPut{}, engine.Errorf(engine.ErrConflict, "stream %q has %d partitions, which cannot become %d", q.name, n,
+			q.partitions)
 	}
 	if q.retention != nil {
 		err = store.SetRetention(ctx, q.name, *q.retention)
@@ -261,8 +262,8 @@ type streamRecord struct {
 
 func (e encoding) record(r stream.Record) streamRecord {
 	return streamRecord{
-		ID: r.ID.String(), Partition: r.Partition, Key: e.encoded(r.Key), Headers: e.headers(r.Headers), Payload: e.encoded(string(r.Payload)),
-		AtMillis: r.ID.Millis,
+		ID: r.ID.String(), Partition: r.Partition, Key: e.encoded(r.Key), Headers: e.headers(r.Headers),
+		Payload: e.encoded(string(r.Payload)), AtMillis: r.ID.Millis,
 	}
 }
 
@@ -270,7 +271,9 @@ func (h *handler) streamRecords(ctx context.Context, q recordsRequest) (readReco
 	store := h.backend.Stream(q.namespace)
 	if q.follows {
 		return readRecords{follow: func(ctx context.Context) iter.Seq2[event, error] {
-			return converted(store.Follow(ctx, q.name, q.follow...), func(r stream.Record) event { return event{r.ID.String(), q.encoding.record(r)} })
+			return converted(store.Follow(ctx, q.name, q.follow...), func(r stream.Record) event {
+				return event{r.ID.String(), q.encoding.record(r)}
+			})
 		}}, nil
 	}
 	records, err := patiently(ctx, q.wait, func(ctx context.Context, wait time.Duration) ([]stream.Record, error) {

@@ -28,8 +28,9 @@ var streamWorkContract = []contractRow{
 	{putStreamRoute, feedPath, "", 200, streamPutOf(false)},
 	{putStreamRoute, feedPath, `{"partitions":2,"retention":{"max_age_ms":86400000}}`, 200, streamPutOf(false)},
 	{putStreamRoute, feedPath, `{"partitions":3}`, 409, failure},
-	{"GET /api/v1/streams/:name", feedPath, "", 200, fields{"name": is{"feed"}, "namespace": is{"default"}, "partitions": list{fields{"id": integer,
-		"records": is{0}, "bytes": is{0}, "first_id": text, "last_id": text, "leader": text}}, "ingest_rate": is{0}, "reads": is{0},
+	{"GET /api/v1/streams/:name", feedPath, "", 200, fields{"name": is{"feed"}, "namespace": is{"default"}, "partitions": list{
+		fields{"id": integer, "records": is{0}, "bytes": is{0}, "first_id": text, "last_id": text, "leader": text}},
+		"ingest_rate": is{0}, "reads": is{0},
 		"retention": is{"1d"}, "consumer_groups": items{}}},
 
 	{appendRoute, feedPath + "/messages", `{"messages":[{"key":"k","payload":"one","headers":{"h":"v"}},{"key":"k","payload":"two"}]}`, 200,

@@ -100,7 +100,8 @@ func partFields(kinds map[string]func() txnOperation) func(*txnPart, *codec.Fiel
 		if f.Parsing() {
 			kind := kinds[p.op]
 			if kind == nil {
-				f.Refuse(engine.Errorf(engine.ErrInvalid, "op is %.64q, it takes %s", p.op, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")))
+				f.Refuse(engine.Errorf(engine.ErrInvalid, "op is %.64q, it takes %s", p.op,
+					strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")))
 				return
 			}
 			p.txnOperation = kind()
@@ -171,8 +172,8 @@ func (h *handler) txn(ctx context.Context, q txnRequest) (txnDone, error) {
 // noResult is the result of an operation without one.
 func noResult(*floe.TxnResult) (any, error) { return struct{}{}, nil }
 
-// resultOf returns a function that reads the result of an operation and shows it. Res is the type of
-// results of transactions in the package of the operation, which *floe.TxnResult implements.
+// resultOf returns a function that reads the result of an operation and shows it. Res is the type
+// of results of transactions in the package of the operation, which *floe.TxnResult implements.
 func resultOf[Res, T, R any](read func(Res) (T, error), show func(T) R) txnResult {
 	return func(res *floe.TxnResult) (any, error) {
 		v, err := read(any(res).(Res))

@@ -19,8 +19,9 @@ var txnContract = []contractRow{
 		{"op":"stream.append","name":"log","key":"k","payload":"one","headers":{"h":"v"}}]}`, 200,
 		fields{"ok": is{true}, "results": items{written, fields{"value": is{2}}, fields{"seq": is{1}, "duplicate": is{false}},
 			fields{"seq": is{1}, "duplicate": is{true}}, fields{"id": kept("<logged>")}}}},
-	{dequeueRoute, "/api/v1/queues/out/dequeue?namespace=tools", "", 200, fields{"messages": items{fields{"receipt": kept("<out>"), "seq": is{1},
-		"attempt": is{1}, "priority": is{3}, "payload": is{"p"}, "headers": fields{}, "leased_until_ms": integer}}}},
+	{dequeueRoute, "/api/v1/queues/out/dequeue?namespace=tools", "", 200, fields{"messages": items{
+		fields{"receipt": kept("<out>"), "seq": is{1}, "attempt": is{1},
+			"priority": is{3}, "payload": is{"p"}, "headers": fields{}, "leased_until_ms": integer}}}},
 	{readGroupRoute, "/api/v1/streams/log/groups/g/read?namespace=tools", `{"consumer":"c"}`, 200, fields{"records": items{
 		fields{"ref": kept("<ref>"), "attempt": is{1}, "deadline_ms": integer, "id": known("<logged>"), "partition": is{0}, "key": is{"k"},
 			"headers": fields{"h": is{"v"}}, "payload": is{"one"}, "at_ms": integer}}}},

@@ -18,8 +18,8 @@ var (
 )
 
 func taskOf(run, lastError string, attempt int, input shape) fields {
-	return fields{"run_id": kept(run), "action": is{"craft"}, "attempt": is{attempt}, "delivery": is{attempt}, "input": input, "labels": fields{},
-		"last_error": is{lastError}}
+	return fields{"run_id": kept(run), "action": is{"craft"}, "attempt": is{attempt}, "delivery": is{attempt}, "input": input,
+		"labels": fields{}, "last_error": is{lastError}}
 }
 
 // workerWorkContract works the runs of an action, craft, that seedCraft registers.

@@ -24,8 +24,9 @@ var imports = map[string]struct{ allowed, reason string }{
 	"examples": {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
 	"cmd/internal/cli": {". dashboard internal/budget cmd/internal/stress internal/demo internal/transport internal/rawjson " +
 		primitives, "the command line is written against the public API"},
-	"dashboard": {". dashboard/console internal/engine internal/flow internal/rawjson internal/yaml " + primitives,
-		"the dashboard must work on a node as well as on a remote client; it draws definitions, which internal/flow reads"},
+	"dashboard": {". dashboard/console internal/codec internal/engine internal/flow internal/rawjson internal/yaml " + primitives,
+		"the dashboard must work on a node as well as on a remote client; it draws definitions, which internal/flow reads; " +
+			"internal/codec reads the bodies of operations"},
 	"dashboard/console": {"", "the console is files and a handler of them"},
 	".": {"internal/auth internal/budget internal/engine internal/shard internal/transport internal/primitive " +
 		"internal/workers internal/metrics " +

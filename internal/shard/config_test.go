@@ -12,8 +12,8 @@ func TestConfigLimits(t *testing.T) {
 		set       func(c *Config, n int64)
 		good, bad []int64
 	}{
-		"shards":       {func(c *Config, n int64) { c.Shards = int(n) }, []int64{0, 1, MaxShards}, []int64{-1, MaxShards + 1, math.MaxInt64}},
-		"value size":   {func(c *Config, n int64) { c.MaxValue = int(n) }, []int64{0, 1, LargestMaxValue}, []int64{-1, LargestMaxValue + 1}},
+		"shards":       {func(c *Config, n int64) { c.Shards = int(n) }, []int64{0, 1, MaxShards}, []int64{-1, MaxShards + 1}},
+		"value size":   {func(c *Config, n int64) { c.MaxValue = int(n) }, []int64{0, LargestMaxValue}, []int64{-1, LargestMaxValue + 1}},
 		"catch-up":     {func(c *Config, n int64) { c.CatchUp = time.Duration(n) }, []int64{0, math.MaxInt64}, []int64{-1}},
 		"interval":     {func(c *Config, n int64) { c.SyncInterval = time.Duration(n) }, []int64{0, math.MaxInt64}, []int64{-1}},
 		"free bytes":   {func(c *Config, n int64) { c.MinFreeBytes = n }, []int64{0, math.MaxInt64}, []int64{-1}},

@@ -71,8 +71,8 @@ func suiteStream(t *testing.T, db database) {
 		}
 		var full *stream.ConflictError
 		if err := s.Delete(ctx, "log"); !errors.As(err, &full) || full.Stream != "log" ||
-			!strings.Contains(err.Error(), "holds 5 records") {
-			t.Errorf("%s: Delete = %v, want that it holds 5 records", s.Namespace(), err)
+			!strings.Contains(err.Error(), "it has 5 records") {
+			t.Errorf("%s: Delete = %v, want that it it has 5 records", s.Namespace(), err)
 		}
 		if err := s.Delete(ctx, "log", stream.Force()); err != nil {
 			t.Error(err)
