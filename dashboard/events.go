@@ -72,6 +72,8 @@ func (h *handler) follow(out *reply, in *input, events func(ctx context.Context)
 		return
 	}
 	ctx, cancel := context.WithCancel(in.request.Context())
+	ctx, end := h.followers.Begin(ctx)
+	defer end()
 	type pair struct {
 		event
 		err error

@@ -23,6 +23,7 @@ const (
 	defaultConcurrent = 1024
 	strangersOf       = 8  // one in this many concurrent requests may be without a session
 	waitingOf         = 16 // requests that may wait, for each slot; see waiters
+	followersOf       = 4  // event streams may hold one in this many bytes of maxHeld
 	// longestSpelling is the maximum number of JSON bytes for one byte of a value: \u0000.
 	longestSpelling = 6
 	bodyOverhead    = 64 << 10
@@ -39,6 +40,7 @@ type handler struct {
 	strangers   *slots // for requests that open a session, which any client can send
 	waiters     *waiters
 	readers     *engine.Readers
+	followers   *engine.Readers // for event streams, which may read for a long time
 	maxListed   int
 	log         *slog.Logger
 	hosts       map[string]bool // nil: any
@@ -84,7 +86,7 @@ func newHandler(backend floe.DB, o Options) *handler {
 	if limit := h.slots.limit; limit > 0 {
 		h.strangers = newSlots(max(limit/strangersOf, 1))
 	}
-	h.waiters = &waiters{most: int64(waitingOf * max(h.slots.limit, defaultConcurrent))}
+	h.waiters = &waiters{most: waitingOf * max(h.slots.limit, defaultConcurrent), mostBytes: maxWaitingBytes, by: make(map[string]int)}
 	if node, ok := backend.(counter); ok {
 		h.traffic.node = node
 	}
@@ -101,6 +103,7 @@ func newHandler(backend floe.DB, o Options) *handler {
 		h.maxHeld = max(maxHeldBytes, h.maxBody)
 	}
 	h.readers = engine.NewReaders(h.maxHeld)
+	h.followers = engine.NewReaders(h.maxHeld / followersOf)
 	if o.LoopbackOnly {
 		h.hosts = hostSet(o.Hosts)
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"mime"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -126,10 +126,53 @@ func (w *wait) parse(in *input) { w.in = in }
 
 func (w *wait) fields(f *codec.Fields) { f.Duration("wait_ms", &w.time, waitRange) }
 
-// waiters counts the requests that wait. Each has a connection and a goroutine, and no slot.
+// waiters limits the requests that wait. Each has a connection, a goroutine and what its body asked
+// for, and no slot.
 type waiters struct {
-	n    atomic.Int64
-	most int64
+	most      int   // requests; one caller may have half of them
+	mostBytes int64 // of their bodies
+
+	mu    sync.Mutex // guards the fields below
+	n     int
+	bytes int64
+	by    map[string]int // by caller
+}
+
+// maxWaitingBytes is the total size of the bodies of waiting requests. A usual one has 100 bytes.
+const maxWaitingBytes = 16 << 20
+
+// enter takes a place for a request of a caller, whose body has a size; leave gives it back.
+// Errors: ErrBusy.
+func (w *waiters) enter(caller string, size int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch share := max(w.most/2, 1); {
+	case w.n >= w.most:
+		return engine.Errorf(engine.ErrBusy, "%d requests are waiting, the limit is %d", w.n, w.most)
+	case w.by[caller] >= share:
+		return engine.Errorf(engine.ErrBusy, "%d requests of this caller are waiting, the limit is %d", w.by[caller], share)
+	case w.bytes+size > w.mostBytes:
+		return engine.Errorf(engine.ErrBusy, "requests with bodies of %d bytes are waiting, the limit is %d", w.bytes, w.mostBytes)
+	}
+	w.n, w.bytes = w.n+1, w.bytes+size
+	w.by[caller]++
+	return nil
+}
+
+func (w *waiters) leave(caller string, size int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n, w.bytes = w.n-1, w.bytes-size
+	if w.by[caller]--; w.by[caller] == 0 {
+		delete(w.by, caller)
+	}
+}
+
+// count returns the number of requests that wait.
+func (w *waiters) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.n
 }
 
 // patiently calls f without a wait, and if that finds nothing, with the one of the request. Only
@@ -149,19 +192,24 @@ func patiently[T any](ctx context.Context, w wait, f func(ctx context.Context, w
 	return found, err
 }
 
-// leaveSlot ends the request's use of a slot of work, because it only waits from now on.
-// Errors: ErrBusy if too many requests wait.
+// leaveSlot ends the request's use of a slot of work and of the memory for bodies, because it only
+// waits from now on. Errors: ErrBusy if too many requests wait.
 func (in *input) leaveSlot() error {
-	out, waiters := in.out, in.handler.waiters
-	if out.waiters != nil {
+	out := in.out
+	if out.stopWaiting != nil {
 		return nil
 	}
-	if n := waiters.n.Add(1); n > waiters.most {
-		waiters.n.Add(-1)
-		return engine.Errorf(engine.ErrBusy, "%d requests are waiting, the limit is %d", n-1, waiters.most)
+	waiters, caller, size := in.handler.waiters, in.from(), in.held
+	if out.who != nil && out.who.Key().ID != "" {
+		caller = out.who.Key().ID
 	}
+	if err := waiters.enter(caller, size); err != nil {
+		return err
+	}
+	in.release()
+	in.held = 0
 	out.leave()
-	out.waiters = waiters
+	out.stopWaiting = func() { waiters.leave(caller, size) }
 	return nil
 }
 

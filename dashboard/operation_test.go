@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"net/http/httptest"
 	"runtime"
 	"strings"
@@ -88,13 +87,13 @@ func poll(ctx context.Context, h *handler, request, body, token string) <-chan a
 }
 
 // awaitWaiters waits until n requests wait.
-func (h *handler) awaitWaiters(t *testing.T, n int64) {
+func (h *handler) awaitWaiters(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for h.waiters.n.Load() != n {
+	for h.waiters.count() != n {
 		if ctx.Err() != nil {
-			t.Fatalf("%d requests wait, want %d", h.waiters.n.Load(), n)
+			t.Fatalf("%d requests wait, want %d", h.waiters.count(), n)
 		}
 		runtime.Gosched()
 	}
@@ -145,26 +144,40 @@ func TestLongPollEnds(t *testing.T) {
 	h.awaitWaiters(t, 0)
 }
 
-// TestTooManyWaiters: beyond their limit, requests are refused instead of waiting.
+// TestTooManyWaiters: beyond its limits, a request is refused instead of waiting.
 func TestTooManyWaiters(t *testing.T) {
 	h := New(openNode(t), Options{}).(*handler)
-	h.waiters.most = 2
-	var waiting []<-chan answer
+	h.waiters.most, h.waiters.mostBytes = 3, 1000
 	ctx, leave := context.WithCancel(t.Context())
-	for i := range 2 {
-		waiting = append(waiting, poll(ctx, h, fmt.Sprintf("POST /api/v1/queues/q%d/dequeue", i), `{"wait_ms":60000}`, ""))
+	dequeue := func(address, body string) <-chan answer {
+		r := httptest.NewRequestWithContext(ctx, "POST", "/api/v1/queues/q/dequeue", strings.NewReader(body))
+		r.RemoteAddr = address + ":1"
+		done := make(chan answer, 1)
+		go func() { done <- record(h, r) }()
+		return done
 	}
-	h.awaitWaiters(t, 2)
-	got := <-poll(t.Context(), h, "POST /api/v1/queues/q/dequeue", `{"wait_ms":60000}`, "")
-	checkError(t, "the third", got, 429, "2 requests are waiting")
-	if got := <-poll(t.Context(), h, "POST /api/v1/queues/q/dequeue", "", ""); got.status != 200 {
+	const body = `{"wait_ms":60000}`
+	waiting := []<-chan answer{dequeue("192.0.2.1", body)}
+	h.awaitWaiters(t, 1)
+	checkError(t, "the second of a caller", <-dequeue("192.0.2.1", body), 429, "1 requests of this caller are waiting")
+	checkError(t, "a large body", <-dequeue("192.0.2.2", body+strings.Repeat(" ", 1000)), 429, "requests with bodies of 17 bytes are waiting")
+	waiting = append(waiting, dequeue("192.0.2.2", body), dequeue("192.0.2.3", body))
+	h.awaitWaiters(t, 3)
+	checkError(t, "the fourth", <-dequeue("192.0.2.4", body), 429, "3 requests are waiting")
+	if got := <-dequeue("192.0.2.1", ""); got.status != 200 {
 		t.Errorf("without a wait: %v", got)
+	}
+	if held := h.traffic.held.Load(); held != 0 {
+		t.Errorf("waiting requests hold %d bytes of the memory for bodies", held)
 	}
 	leave()
 	for _, done := range waiting {
 		<-done
 	}
 	h.awaitWaiters(t, 0)
+	if w := h.waiters; w.bytes != 0 || len(w.by) != 0 {
+		t.Errorf("%d bytes of %v are waiting, want none", w.bytes, w.by)
+	}
 }
 
 // TestLines: a batch may be sent as lines, of which empty ones are skipped.

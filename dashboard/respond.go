@@ -181,7 +181,8 @@ type reply struct {
 	begun    bool
 	who      *floe.Holder // nil: no authentication was needed
 	slots    *slots       // of the slot that the request occupies; nil: none
-	waiters  *waiters     // the request is one of them; nil: it does not wait
+
+	stopWaiting func() // gives back its place among the waiters; nil: it has none
 }
 
 // leave ends the request's use of a slot or of a place among the waiters.
@@ -190,9 +191,9 @@ func (out *reply) leave() {
 		out.slots.leave()
 		out.slots = nil
 	}
-	if out.waiters != nil {
-		out.waiters.n.Add(-1)
-		out.waiters = nil
+	if out.stopWaiting != nil {
+		out.stopWaiting()
+		out.stopWaiting = nil
 	}
 }
 
