@@ -70,7 +70,7 @@ func parsePath(text string, rules pathRules) (Path, error) {
 		}
 	} else {
 		if !rules.bare {
-			return Path{}, errors.New("expected a path that begins with $.")
+			return Path{}, errors.New(`expected a path that begins with "$."`)
 		}
 		rest = "." + text
 	}

@@ -54,7 +54,7 @@ func TestBadPaths(t *testing.T) {
 		{`$input`, "expected $.input, $.steps, $.signals, $.flo, $.item or $.index"},
 		{`$.`, "expected a name after a dot"},
 		{`$[0]`, "expected $.input, $.steps, $.signals, $.flo, $.item or $.index"},
-		{`input.x`, "expected a path that begins with $."},
+		{`input.x`, `expected a path that begins with "$."`},
 		{`$.input..x`, "expected a name after a dot"},
 		{`$.input.x y`, "found ' ', expected a dot or ["},
 		{`$.input[x]`, "found [x], expected an index from 0 or a name in quotes"},
