@@ -150,7 +150,7 @@ func TestErrorToStatus(t *testing.T) {
 		{floe.ErrUnavailable, 503, "unavailable"},
 		{floe.ErrUnknownOutcome, 503, "outcome unknown"},
 		{floe.ErrClosed, 503, "closed"},
-		{context.Canceled, 503, "canceled"},
+		{context.Canceled, 503, "interrupted"},
 		{context.DeadlineExceeded, 503, "deadline"},
 		{floe.ErrReadOnly, 503, "read-only: unavailable"},
 		{engine.Errorf(floe.ErrBusy, "shard 3: 1024 proposals wait"), 429, "shard 3: 1024 proposals wait"},
@@ -297,7 +297,7 @@ func TestCanceledRequestIs503(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	put := httptest.NewRequest("PUT", "/api/v1/kv/namespaces/default/keys/a", strings.NewReader(`{"value":"x"}`))
-	checkError(t, "PUT with a canceled context", record(h, put.WithContext(ctx)), 503, "context canceled")
+	checkError(t, "PUT with a canceled context", record(h, put.WithContext(ctx)), 503, "interrupted")
 }
 
 func TestTooManyRequests(t *testing.T) {

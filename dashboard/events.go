@@ -52,7 +52,7 @@ func (in *input) lastEvent() string {
 
 // wantsEvents reports whether the client asks for an event stream.
 func (in *input) wantsEvents() bool {
-	return strings.Contains(in.request.Header.Get("Accept"), eventStream)
+	return strings.Contains(strings.ToLower(in.request.Header.Get("Accept")), eventStream)
 }
 
 // follow sends events until the client leaves, the key is revoked or the node is closed. They are
@@ -114,7 +114,7 @@ func (h *handler) follow(out *reply, in *input, events func(ctx context.Context)
 			}
 			text = p.text()
 			if p.err != nil {
-				text = fmt.Sprintf("event: error\ndata: %s\n\n", encodedLine(errorBody{withoutAddresses(p.err.Error())}))
+				text = fmt.Sprintf("event: error\ndata: %s\n\n", encodedLine(errorBody{interrupted(p.err)}))
 			}
 		case <-beat.C:
 		}
@@ -200,7 +200,7 @@ type watchedKeys struct {
 func (w watchedKeys) events() func(ctx context.Context) iter.Seq2[event, error] { return w.follow }
 
 func (h *handler) watchKeys(ctx context.Context, q watchRequest) (watchedKeys, error) {
-	opts := []kv.WatchOption{kv.Progress()}
+	var opts []kv.WatchOption
 	if q.after != nil {
 		opts = append(opts, kv.FromRevision(uint64(*q.after)))
 	}
@@ -211,24 +211,58 @@ func (h *handler) watchKeys(ctx context.Context, q watchRequest) (watchedKeys, e
 	if info.Spread && q.after != nil {
 		return watchedKeys{}, engine.Errorf(engine.ErrInvalid, "namespace %q is spread: a watch of it cannot be resumed", q.namespace)
 	}
+	if !info.Spread {
+		opts = append(opts, kv.Progress())
+	}
 	store := h.backend.KV(q.namespace)
 	return watchedKeys{follow: func(ctx context.Context) iter.Seq2[event, error] {
-		return converted(store.Watch(ctx, q.prefix, opts...), func(c kv.Event) event { return q.event(c, info.Spread) })
+		changes := store.Watch(ctx, q.prefix, opts...)
+		if info.Spread {
+			return converted(changes, func(c kv.Event) event { return event{data: q.change(c)} })
+		}
+		return q.events(changes)
 	}}, nil
 }
 
-// event returns a change as it is sent. Only progress has an id: a snapshot comes in the order of
-// keys, so no revision in it is a position to resume from. In a spread namespace there is no such
-// position at all.
-func (q *watchRequest) event(c kv.Event, spread bool) event {
-	if c.Type != kv.EventProgress {
-		return event{data: keyChange{c.Type.String(), q.encoding.encoded(c.Key), q.encoding.encoded(string(c.Value)), c.Revision, c.Version,
-			c.Time.UnixMilli()}}
+// events returns changes as they are sent. The watch reports progress when it has delivered all
+// changes it found, so the last one of them gets the id to resume from: the others come in the
+// order of keys, and their revisions are no such positions.
+func (q *watchRequest) events(changes iter.Seq2[kv.Event, error]) iter.Seq2[event, error] {
+	return func(yield func(event, error) bool) {
+		var last event // not sent yet
+		send := func(next event) bool {
+			ok := last.data == nil && last.id == "" || yield(last, nil)
+			last = next
+			return ok
+		}
+		for c, err := range changes {
+			switch {
+			case err != nil:
+				if send(event{}) {
+					yield(event{}, err)
+				}
+				return
+			case c.Type != kv.EventProgress:
+				if !send(event{data: q.change(c)}) {
+					return
+				}
+				continue
+			}
+			last.id = fmt.Sprint(c.Revision)
+			if !send(event{}) {
+				return
+			}
+		}
 	}
-	if spread {
-		return event{}
+}
+
+func (q *watchRequest) change(c kv.Event) keyChange {
+	shown := keyChange{Type: c.Type.String(), Key: q.encoding.encoded(c.Key), Value: q.encoding.encoded(string(c.Value)),
+		Revision: c.Revision, Version: c.Version}
+	if !c.Time.IsZero() {
+		shown.AtMillis = c.Time.UnixMilli()
 	}
-	return event{id: fmt.Sprint(c.Revision)}
+	return shown
 }
 
 // converted returns what all yields as events.

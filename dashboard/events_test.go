@@ -65,18 +65,6 @@ func (s *subscription) next() map[string]any {
 	return nil
 }
 
-// awaitID reads until there is an id to resume from.
-func (s *subscription) awaitID() string {
-	s.t.Helper()
-	for s.lines.Scan() {
-		if id, ok := strings.CutPrefix(s.lines.Text(), "id: "); ok {
-			return id
-		}
-	}
-	s.t.Fatalf("the events end without an id: %v", s.lines.Err())
-	return ""
-}
-
 func (s *subscription) wantKey(kind, key, value string) {
 	s.t.Helper()
 	if e := s.next(); e["type"] != kind || e["key"] != key || e["value"] != value {
@@ -109,7 +97,7 @@ func TestWatchEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantKey("delete", "a/2", "")
-	id := s.awaitID()
+	id := s.last
 	s.leave()
 	h.(*handler).awaitWaiters(t, 0)
 

@@ -11,6 +11,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
+// longestGroupTime is the maximum of a group's durations, ms.
+const longestGroupTime = 30 * 24 * 60 * 60 * 1000
+
 const groupPath = "/api/v1/streams/:name/groups/:group"
 
 var groupWorkRoutes = []route{
@@ -56,7 +59,7 @@ func (q *putGroupRequest) fields(f *codec.Fields) {
 	attempts := codec.Range{Min: 1, Max: stream.MaxAttemptsLimit, Optional: true}
 	f.Text("mode", &q.mode)
 	f.Text("start", &q.start)
-	f.Duration("ack_timeout_ms", &q.ackTimeout, codec.Range{Min: 1, Max: ttlSeconds.max * 1000, Optional: true})
+	f.Duration("ack_timeout_ms", &q.ackTimeout, codec.Range{Min: 1, Max: longestGroupTime, Optional: true})
 	f.Int("max_attempts", &q.maxAttempts, attempts)
 	f.Int("max_deliver", &q.maxDeliver, attempts)
 }
@@ -155,6 +158,7 @@ func (q *readGroupRequest) parse(in *input) {
 }
 
 func (q *readGroupRequest) fields(f *codec.Fields) {
+	need(f, "consumer")
 	f.Text("consumer", &q.consumer, codec.Range{Min: 1, Max: 255})
 	f.Int("limit", &q.limit, codec.Range{Min: pageLimit.min, Max: pageLimit.max})
 	q.wait.fields(f)
@@ -182,7 +186,7 @@ func (h *handler) readGroup(ctx context.Context, q readGroupRequest) (deliveries
 	}
 	all := deliveries{make([]delivery, len(found))}
 	for i, d := range found {
-		all.Records[i] = delivery{formatRef(d.Ref()), d.Attempt, d.Deadline.UnixMilli(), q.encoding.record(d.Record)}
+		all.Records[i] = delivery{q.formatRef(d.Ref()), d.Attempt, d.Deadline.UnixMilli(), q.encoding.record(d.Record)}
 	}
 	return all, nil
 }
@@ -205,7 +209,7 @@ func (q *refsRequest) fields(f *codec.Fields) { texts(f, "refs", &q.texts, engin
 // resolve parses the refs.
 func (q *refsRequest) resolve(in *input) {
 	for _, text := range q.texts {
-		ref, err := parseRef(text)
+		ref, err := parseRef(text, q.checksum())
 		in.check(err)
 		q.refs = append(q.refs, ref)
 	}
@@ -224,6 +228,7 @@ type nackRecordsRequest struct {
 
 func (q *nackRecordsRequest) parse(in *input) {
 	q.groupRequest.parse(in)
+	q.longest = longestGroupTime
 	readFields(in, q, (*nackRecordsRequest).fields)
 	q.resolve(in)
 }
@@ -260,7 +265,7 @@ func (q *extendRecordsRequest) parse(in *input) {
 
 func (q *extendRecordsRequest) fields(f *codec.Fields) {
 	q.refsRequest.fields(f)
-	f.Duration("lease_ms", &q.lease, codec.Range{Min: 1, Max: (30 * 24 * time.Hour).Milliseconds()})
+	f.Duration("lease_ms", &q.lease, codec.Range{Min: 1, Max: longestGroupTime})
 }
 
 // extendedDeadlines has the number of records that were still pending, and their new deadline.
@@ -298,7 +303,10 @@ func (q *seekRequest) parse(in *input) {
 	}
 }
 
-func (q *seekRequest) fields(f *codec.Fields) { f.Text("to", &q.text, codec.Range{Min: 1, Max: 255}) }
+func (q *seekRequest) fields(f *codec.Fields) {
+	need(f, "to")
+	f.Text("to", &q.text, codec.Range{Min: 1, Max: 255})
+}
 
 func (h *handler) seekGroup(ctx context.Context, q seekRequest) (groupDone, error) {
 	err := h.backend.Stream(q.namespace).Seek(ctx, q.name, q.group, q.to, q.part...)
@@ -317,6 +325,7 @@ func (q *leaveRequest) parse(in *input) {
 }
 
 func (q *leaveRequest) fields(f *codec.Fields) {
+	need(f, "consumer")
 	f.Text("consumer", &q.consumer, codec.Range{Min: 1, Max: 255})
 }
 

@@ -56,10 +56,11 @@ var groupWorkContract = []contractRow{
 	{readGroupRoute, "/api/v1/streams/nowhere/groups/crew/read", `{"consumer":"ann"}`, 404, failure},
 	{readGroupRoute, "/api/v1/streams/nowhere/groups/crew/read", `{"consumer":"ann","wait_ms":1}`, 200, noRecords},
 
-	{extendGroupRoute, crewPath + "/extend", `{"refs":["<r2>","0-9-1"],"lease_ms":120000}`, 200,
+	{extendGroupRoute, crewPath + "/extend", `{"refs":["<r2>"],"lease_ms":120000}`, 200,
 		fields{"extended": is{1}, "deadline_ms": integer}},
-	{extendGroupRoute, crewPath + "/extend", `{"refs":["0-9-1"]}`, 200, fields{"extended": is{0}, "deadline_ms": is{0}}},
+	{extendGroupRoute, crewPath + "/extend", `{"refs":["0-9-1-00000000"]}`, 400, failure},
 	{extendGroupRoute, crewPath + "/extend", `{"refs":["<r2>"],"lease_ms":2592000001}`, 400, failure},
+	{nackGroupRoute, crewPath + "/nack", `{"refs":["<r3>"],"delay_ms":2592000001}`, 400, failure},
 	{nackGroupRoute, crewPath + "/nack", `{"refs":["<r3>"],"delay_ms":0,"reason":"later"}`, 200, fields{"nacked": is{1}}},
 	{readGroupRoute, crewPath + "/read", `{"consumer":"bob"}`, 200, fields{"records": items{
 		delivered("<r3>", "<three>", "\ufffd", 2, fields{"h": is{"v"}})}}},
@@ -69,6 +70,9 @@ var groupWorkContract = []contractRow{
 	{ackGroupRoute, crewPath + "/ack", `{"refs":["00-1-1"]}`, 400, failure},
 	{ackGroupRoute, crewPath + "/ack", `{"refs":[]}`, 400, failure},
 	{ackGroupRoute, crewPath + "/ack", `{"refs":["<r2>"]}`, 200, fields{"acked": is{1}}},
+	{extendGroupRoute, crewPath + "/extend", `{"refs":["<r2>"]}`, 200, fields{"extended": is{0}, "deadline_ms": is{0}}},
+	{ackGroupRoute, feedPath + "/groups/none/ack", `{"refs":["<r3>"]}`, 400, failure}, // of another group
+	{ackGroupRoute, "/api/v1/streams/other/groups/crew/ack", `{"refs":["<r3>"]}`, 400, failure},
 	{leaveGroupRoute, crewPath + "/leave", `{"consumer":"bob"}`, 200, crewDone},
 	{readGroupRoute, crewPath + "/read", `{"consumer":"ann"}`, 200, fields{"records": items{
 		delivered("<r3>", "<three>", "\ufffd", 3, fields{"h": is{"v"}})}}},

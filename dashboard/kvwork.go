@@ -21,9 +21,9 @@ const (
 var kvWorkRoutes = []route{
 	endpoint("PATCH "+kvPath+"/keys/:key", (*handler).patchKey,
 		"Set and delete values inside a JSON document, by their paths: all of them, or none."),
-	endpoint("POST "+kvPath+"/keys/:key/incr", (*handler).incrKey, "Add to a number. A key that does not exist counts as 0."),
+	endpoint("POST "+kvPath+"/keys/:key/incr", (*handler).incrKey, "Add to a number. A key that does not exist counts as 0; only then does ttl_ms apply."),
 	endpoint("POST "+kvPath+"/keys/:key/touch", (*handler).touchKey, "Make a key expire ttl_ms from now; 0 means never."),
-	endpoint("POST "+getsPath, (*handler).getKeys, "Get up to 1,000 keys. Those that do not exist are left out."),
+	endpoint("POST "+getsPath, (*handler).getKeys, "Get up to 1,000 keys. Those that do not exist are left out; unread are those behind 4 MiB of values."),
 	endpoint("POST "+kvPath+"/locks/:key/acquire", (*handler).acquireLock,
 		"Acquire a lock for ttl_ms. Later holders have greater tokens. With wait_ms it waits for the lock."),
 	endpoint("POST "+kvPath+"/locks/:key/renew", (*handler).renewLock, "Make a lock expire ttl_ms from now."),
@@ -59,6 +59,11 @@ func (q *patchRequest) parse(in *input) {
 	if in.err == nil && len(q.set)+len(q.deleted) == 0 {
 		in.invalid("body: it takes set, delete or both")
 	}
+	for _, edit := range q.set {
+		if slices.Contains(q.deleted, edit.path) {
+			in.invalid("body: path %.64q is both set and deleted", edit.path)
+		}
+	}
 }
 
 func (q *patchRequest) fields(f *codec.Fields) {
@@ -72,12 +77,16 @@ func (q *patchRequest) fields(f *codec.Fields) {
 const maxEdits = 100
 
 func (q *patchRequest) parseSet(value []byte) error {
+	twice := false
 	object := rawjson.EachMember(value, func(key, value []byte) bool {
 		path, _ := rawjson.Text(key)
+		twice = slices.ContainsFunc(q.set, func(e documentEdit) bool { return e.path == path })
 		q.set = append(q.set, documentEdit{path, slices.Clone(value)})
-		return len(q.set) <= maxEdits
+		return len(q.set) <= maxEdits && !twice
 	})
 	switch {
+	case twice:
+		return engine.Errorf(engine.ErrInvalid, "path %.64q is given twice", q.set[len(q.set)-1].path)
 	case len(q.set) > maxEdits:
 		return engine.Errorf(engine.ErrInvalid, "more than %d paths", maxEdits)
 	case !object:
@@ -155,14 +164,11 @@ type touchKeyRequest struct {
 
 func (q *touchKeyRequest) parse(in *input) {
 	q.keyRequest.parse(in)
-	q.ttl = -time.Millisecond
 	readFields(in, q, (*touchKeyRequest).fields)
-	if in.err == nil && q.ttl < 0 {
-		in.invalid("body lacks the member \"ttl_ms\"")
-	}
 }
 
 func (q *touchKeyRequest) fields(f *codec.Fields) {
+	need(f, "ttl_ms")
 	f.Duration("ttl_ms", &q.ttl, codec.Range{Max: ttlRange.Max})
 }
 
@@ -185,18 +191,23 @@ func (q *keysGetRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.encoding = in.encoding()
 	readFields(in, q, (*keysGetRequest).fields)
+	given := make(map[string]bool, len(q.keys))
 	for i, key := range q.keys {
-		var err error
-		q.keys[i], err = q.encoding.decoded("a key in the body", key)
-		in.check(err)
+		decoded, err := q.encoding.decoded("a key in the body", key)
+		if in.check(err); given[decoded] {
+			in.invalid("body: key %.64q is given twice", key)
+		}
+		q.keys[i], given[decoded] = decoded, true
 	}
 }
 
 func (q *keysGetRequest) fields(f *codec.Fields) { texts(f, "keys", &q.keys, pageLimit.max) }
 
-// keyItems has the existing ones of the requested keys, in the order of the request.
+// keyItems has the existing ones of the requested keys, in the order of the request. Unread are the
+// keys that were left for another request, because the values before them exceed 4 MiB.
 type keyItems struct {
-	Items []keyItem `json:"items"`
+	Items  []keyItem `json:"items"`
+	Unread []string  `json:"unread"`
 }
 
 type keyItem struct {
@@ -207,17 +218,34 @@ type keyItem struct {
 	TTLMillis *int64 `json:"ttl_ms"` // null: it does not expire
 }
 
+// getKeys reads as many keys at a time as fit into the limit if they are like those before, and
+// first as many as fit in any case.
 func (h *handler) getKeys(ctx context.Context, q keysGetRequest) (keyItems, error) {
-	found, err := h.backend.KV(q.namespace).GetMany(ctx, q.keys...)
-	if err != nil {
-		return keyItems{}, err
-	}
-	all := keyItems{[]keyItem{}}
-	for _, key := range q.keys {
-		if entry, ok := found[key]; ok {
-			all.Items = append(all.Items, keyItem{q.encoding.encoded(key), q.encoding.encoded(string(entry.Value)), entry.Version,
-				entry.Revision, h.ttlMillis(entry)})
+	store := h.backend.KV(q.namespace)
+	all := keyItems{[]keyItem{}, []string{}}
+	n := max(maxListedBytes/h.backend.MaxValueSize(), 1)
+	for keys, size, read := q.keys, 0, 0; len(keys) > 0; {
+		if size >= maxListedBytes {
+			for _, key := range keys {
+				all.Unread = append(all.Unread, q.encoding.encoded(key))
+			}
+			break
 		}
+		some := keys[:min(n, len(keys))]
+		keys = keys[len(some):]
+		found, err := store.GetMany(ctx, some...)
+		if err != nil {
+			return keyItems{}, err
+		}
+		for _, key := range some {
+			if entry, ok := found[key]; ok {
+				all.Items = append(all.Items, keyItem{q.encoding.encoded(key), q.encoding.encoded(string(entry.Value)), entry.Version,
+					entry.Revision, h.ttlMillis(entry)})
+				size += len(entry.Value)
+			}
+		}
+		read += len(some)
+		n = max((maxListedBytes-size)*read/max(size, 1), 1)
 	}
 	return all, nil
 }
@@ -236,6 +264,7 @@ func (q *acquireRequest) parse(in *input) {
 }
 
 func (q *acquireRequest) fields(f *codec.Fields) {
+	need(f, "ttl_ms")
 	f.Duration("ttl_ms", &q.ttl, ttlRange)
 	q.wait.fields(f)
 }
@@ -258,8 +287,12 @@ func (h *handler) acquireLock(ctx context.Context, q acquireRequest) (lockHeld, 
 			return lockHeld{lock.Token(), until.UnixMilli()}, nil
 		}
 		var held *kv.ConflictError
-		if !errors.As(err, &held) || !time.Now().Before(end) {
+		if !errors.As(err, &held) {
 			return lockHeld{}, err
+		}
+		taken := engine.Errorf(engine.ErrConflict, "lock %q is held", q.key)
+		if !time.Now().Before(end) {
+			return lockHeld{}, taken
 		}
 		if err := q.in.leaveSlot(); err != nil {
 			return lockHeld{}, err
@@ -271,7 +304,7 @@ func (h *handler) acquireLock(ctx context.Context, q acquireRequest) (lockHeld, 
 		case ctx.Err() != nil:
 			return lockHeld{}, context.Cause(ctx)
 		case changed != nil && waiting.Err() != nil:
-			return lockHeld{}, err
+			return lockHeld{}, taken
 		case changed != nil:
 			return lockHeld{}, changed
 		}
@@ -310,6 +343,7 @@ func (q *renewRequest) parse(in *input) {
 
 func (q *renewRequest) fields(f *codec.Fields) {
 	q.lockRequest.fields(f)
+	need(f, "ttl_ms")
 	f.Duration("ttl_ms", &q.ttl, ttlRange)
 }
 

@@ -50,18 +50,21 @@ var kvWorkContract = []contractRow{
 	{patchRoute, toolsPath + "/keys/doc", `{"set":{"a.b":null},"delete":["c"]}`, 200, patchedOf(4)},
 	{patchRoute, toolsPath + "/keys/doc", `{"set":{"x":1},"delete":["nowhere"]}`, 404, failure},
 	{patchRoute, toolsPath + "/keys/doc", `{}`, 400, failure},
+	{patchRoute, toolsPath + "/keys/doc", `{"set":{"x":1},"delete":["x"]}`, 400, failure},
+	{patchRoute, toolsPath + "/keys/doc", `{"set":{"x":1,"x":2}}`, 400, failure},
 	{patchRoute, toolsPath + "/keys/doc", `{"set":[]}`, 400, failure},
 	{patchRoute, toolsPath + "/keys/n", `{"set":{"a":1}}`, 400, failure}, // through a number
 
-	{getsRoute, toolsPath + "/get", `{"keys":["doc","none","m"]}`, 200, fields{"items": items{
+	{getsRoute, toolsPath + "/get", `{"keys":["doc","none","m"]}`, 200, fields{"unread": items{}, "items": items{
 		fields{"key": is{"doc"}, "value": is{`{"a":{"b":null}}`}, "version": is{4}, "revision": integer, "ttl_ms": is{nil}},
 		fields{"key": is{"m"}, "value": is{"9223372036854775807"}, "version": is{1}, "revision": integer, "ttl_ms": integer}}}},
-	{getsRoute, toolsPath + "/get?encoding=base64", `{"keys":["bg=="]}`, 200, fields{"items": items{
+	{getsRoute, toolsPath + "/get?encoding=base64", `{"keys":["bg=="]}`, 200, fields{"unread": items{}, "items": items{
 		fields{"key": is{"bg=="}, "value": is{"LTI="}, "version": is{2}, "revision": integer, "ttl_ms": is{nil}}}}},
 	{getsRoute, toolsPath + "/get?encoding=base64", `{"keys":["n"]}`, 400, failure},
+	{getsRoute, toolsPath + "/get", `{"keys":["n","n"]}`, 400, failure},
 	{getsRoute, toolsPath + "/get", `{"keys":[]}`, 400, failure},
 	{getsRoute, toolsPath + "/get", `{"keys":[""]}`, 400, failure},
-	{getsRoute, "/api/v1/kv/namespaces/nowhere/get", `{"keys":["a"]}`, 200, fields{"items": items{}}},
+	{getsRoute, "/api/v1/kv/namespaces/nowhere/get", `{"keys":["a"]}`, 200, fields{"unread": items{}, "items": items{}}},
 
 	{touchRoute, toolsPath + "/keys/n/touch", `{"ttl_ms":60000}`, 200, keyDoneOf("n")},
 	{touchRoute, toolsPath + "/keys/n/touch", `{"ttl_ms":0}`, 200, keyDoneOf("n")},

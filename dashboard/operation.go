@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"sync"
 	"time"
@@ -111,8 +112,16 @@ func (in *input) contentType() string {
 	return media
 }
 
+// need refuses an object without a member.
+func need(f *codec.Fields, name string) {
+	if f.Parsing() && !f.Given(name, false) {
+		f.Refuse(fmt.Errorf("field %q is missing", name))
+	}
+}
+
 // texts codes a list of strings that name records, such as receipts.
 func texts(f *codec.Fields, name string, list *[]string, most int64) {
+	need(f, name)
 	codec.ListOf(f, name, list, codec.Text, codec.Range{Min: 1, Max: most})
 }
 

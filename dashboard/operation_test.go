@@ -1,9 +1,15 @@
 package dashboard
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +166,8 @@ func TestTooManyWaiters(t *testing.T) {
 	waiting := []<-chan answer{dequeue("192.0.2.1", body)}
 	h.awaitWaiters(t, 1)
 	checkError(t, "the second of a caller", <-dequeue("192.0.2.1", body), 429, "1 requests of this caller are waiting")
-	checkError(t, "a large body", <-dequeue("192.0.2.2", body+strings.Repeat(" ", 1000)), 429, "requests with bodies of 17 bytes are waiting")
+	large := body + strings.Repeat(" ", 1000)
+	checkError(t, "a large body", <-dequeue("192.0.2.2", large), 429, "requests with bodies of 17 bytes are waiting")
 	waiting = append(waiting, dequeue("192.0.2.2", body), dequeue("192.0.2.3", body))
 	h.awaitWaiters(t, 3)
 	checkError(t, "the fourth", <-dequeue("192.0.2.4", body), 429, "3 requests are waiting")
@@ -193,10 +200,10 @@ func TestLines(t *testing.T) {
 	}{
 		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n\n{\"payload\":\"b\",\"priority\":1}", 200, `{"seqs":[1,2],"duplicates":[]}`},
 		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n{\"payload\":1}\n", 400, "line 2"},
-		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n\n{\"priority\":256}\n", 400, "line 3"},
+		{"/api/v1/queues/q/batch", "{\"payload\":\"a\"}\n\n{\"payload\":\"b\",\"priority\":256}\n", 400, "line 3"},
 		{"/api/v1/queues/q/batch", "\n", 400, ""},
-		{"/api/v1/queues/q/batch", strings.Repeat("{}\n", queue.MaxBatch), 200, "1002]"},
-		{"/api/v1/queues/q/batch", strings.Repeat("{}\n", queue.MaxBatch+1), 400, "more than 1000 lines"},
+		{"/api/v1/queues/q/batch", strings.Repeat("{\"payload\":\"\"}\n", queue.MaxBatch), 200, "1002]"},
+		{"/api/v1/queues/q/batch", strings.Repeat("{\"payload\":\"\"}\n", queue.MaxBatch+1), 400, "more than 1000 lines"},
 		{"/api/v1/streams/s/messages", "{\"key\":\"k\",\"payload\":\"a\"}\n{\"payload\":\"b\"}\n", 200, `{"ids":["`},
 		{"/api/v1/streams/s/messages", "{\"key\":1}\n", 400, "line 1"},
 		{"/api/v1/streams/s/messages", "", 400, ""},
@@ -239,8 +246,84 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("%s: %s, again %s, with another key %s", row.path, first, again, other)
 		}
 	}
-	got := send(t, "POST "+server+"/api/v1/streams/s/messages", `{"messages":[{}],"dedup":{"producer":"p","sequence":1}}`, "Idempotency-Key", "x")
+	got := send(t, "POST "+server+"/api/v1/streams/s/messages", `{"messages":[{"payload":""}],"dedup":{"producer":"p","sequence":1}}`, "Idempotency-Key", "x")
 	checkError(t, "both", got, 400, "exclude each other")
-	got = send(t, "POST "+server+"/api/v1/queues/q/batch", `{"messages":[{"dedup_key":"d"}]}`, "Idempotency-Key", "x")
+	got = send(t, "POST "+server+"/api/v1/queues/q/batch", `{"messages":[{"payload":"","dedup_key":"d"}]}`, "Idempotency-Key", "x")
 	checkError(t, "both", got, 400, "exclude each other")
+}
+
+// TestGetKeysBounded: the values of one response are bounded, and the rest is read by further
+// requests.
+func TestGetKeysBounded(t *testing.T) {
+	node := openNode(t)
+	h := New(node, Options{})
+	var keys []string
+	for i := range 300 {
+		key := fmt.Sprintf("k%03d", i)
+		if _, err := node.KV("default").Put(t.Context(), key, bytes.Repeat([]byte("v"), 60_000)); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	var found []string
+	for rest := keys; len(rest) > 0; {
+		asked, err := json.Marshal(map[string][]string{"keys": rest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := record(h, httptest.NewRequest("POST", "/api/v1/kv/namespaces/default/get", bytes.NewReader(asked)))
+		var items keyItems
+		if err := json.Unmarshal(got.body, &items); err != nil || len(items.Items) == 0 || len(got.body) > 2*maxListedBytes {
+			t.Fatalf("%d bytes, %d items, %v", len(got.body), len(items.Items), err)
+		}
+		for _, item := range items.Items {
+			found = append(found, item.Key)
+		}
+		rest = items.Unread
+	}
+	if !slices.Equal(found, keys) {
+		t.Errorf("found %v, want %v", found, keys)
+	}
+}
+
+// TestEncodedBodies: a gzip body is decoded wherever a body is read, and another encoding refused.
+func TestEncodedBodies(t *testing.T) {
+	node := openNode(t)
+	h := New(node, Options{})
+	post := func(method, target, body, encoding string) answer {
+		r := httptest.NewRequest(method, target, strings.NewReader(body))
+		r.Header.Set("Content-Encoding", encoding)
+		return record(h, r)
+	}
+	zipped := func(body string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, err := z.Write([]byte(body))
+		if err := errors.Join(err, z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	for _, row := range []struct{ request, body string }{
+		{"POST /api/v1/queues/q", "plain text"},
+		{"POST /api/v1/queues/q/batch", `{"messages":[{"payload":"plain text"}]}`},
+		{"POST /api/v1/streams/s/messages", `{"messages":[{"payload":"plain text"}]}`},
+		{"PUT /api/v1/kv/namespaces/default/keys/k", `{"value":"plain text"}`},
+	} {
+		method, target, _ := strings.Cut(row.request, " ")
+		if got := post(method, target, zipped(row.body), "gzip"); got.status != 200 {
+			t.Errorf("%s: %v", row.request, got)
+		}
+		checkError(t, row.request, post(method, target, row.body, "br"), 415, "content encoding")
+	}
+	for range 2 {
+		if m, err := node.Queue("default").Dequeue(t.Context(), "q"); err != nil || len(m) != 1 || string(m[0].Payload) != "plain text" {
+			t.Errorf("%+v, %v", m, err)
+		}
+	}
+	large := strings.Repeat("x", node.MaxValueSize())
+	if got := post("POST", "/api/v1/queues/q", zipped(large), "gzip"); got.status != 200 {
+		t.Errorf("the largest payload: %v", got)
+	}
+	checkError(t, "a larger one", post("POST", "/api/v1/queues/q", zipped(large+"x"), "gzip"), 413, "max_value_size")
 }

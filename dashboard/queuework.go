@@ -2,8 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -98,12 +98,13 @@ func (m *newMessage) fields(f *codec.Fields) {
 	if f.Parsing() {
 		m.priority = queue.DefaultPriority
 	}
+	need(f, "payload")
 	f.Blob("payload", &m.payload)
 	f.Int("priority", &m.priority, codec.Range{Max: queue.MaxPriority})
 	f.Duration("delay_ms", &m.delay, codec.Range{Max: delayMillis.max})
 	f.Text("dedup_key", &m.dedup)
 	engine.CodePairMap(f, "headers", &m.headers)
-	f.Int("max_attempts", &m.maxAttempts, codec.Range{Min: 1, Max: math.MaxInt32, Optional: true})
+	f.Int("max_attempts", &m.maxAttempts, codec.Range{Min: 1, Max: queue.MaxAttemptsLimit, Optional: true})
 }
 
 func (m *newMessage) message() queue.NewMessage {
@@ -141,12 +142,19 @@ func (q *enqueueManyRequest) parse(in *input) {
 			in.invalid("the header Idempotency-Key and the member dedup_key of a message exclude each other")
 		}
 		if key != "" {
-			m.dedup = fmt.Sprintf("%s/%d", key, i)
+			m.dedup = dedupKey(key, i)
 		}
 	}
 }
 
+// dedupKey returns the dedup key of a message in a batch with an idempotency key. It differs from
+// the keys that clients choose for single messages.
+func dedupKey(key string, i int) string {
+	return fmt.Sprintf("batch/%x/%d", sha256.Sum256([]byte(key)), i)
+}
+
 func (q *enqueueManyRequest) fields(f *codec.Fields) {
+	need(f, "messages")
 	codec.ListOf(f, "messages", &q.messages, (*newMessage).fields, codec.Range{Min: 1, Max: queue.MaxBatch})
 }
 
@@ -287,6 +295,7 @@ type nackRequest struct {
 
 func (q *nackRequest) parse(in *input) {
 	q.queueRequest.parse(in)
+	q.longest = delayMillis.max
 	readFields(in, q, (*nackRequest).fields)
 	if in.err == nil && (q.receipt == "") == (len(q.receipts) == 0) {
 		in.invalid("body: it takes either receipt or receipts")
@@ -301,7 +310,8 @@ func (q *nackRequest) fields(f *codec.Fields) {
 
 // nacking says what happens to what is returned.
 type nacking struct {
-	delayed bool // by delay; otherwise by the back-off
+	longest int64 // maximum of delay, ms
+	delayed bool  // by delay; otherwise by the back-off
 	delay   time.Duration
 	reason  string
 	toDLQ   bool
@@ -309,7 +319,7 @@ type nacking struct {
 
 func (n *nacking) fields(f *codec.Fields) {
 	if n.delayed = f.Given("delay_ms", n.delayed); n.delayed {
-		f.Duration("delay_ms", &n.delay, codec.Range{Max: delayMillis.max})
+		f.Duration("delay_ms", &n.delay, codec.Range{Max: n.longest})
 	}
 	f.Text("reason", &n.reason)
 	f.Bool("to_dlq", &n.toDLQ)
@@ -350,6 +360,7 @@ func (q *extendMessageRequest) parse(in *input) {
 }
 
 func (q *extendMessageRequest) fields(f *codec.Fields) {
+	need(f, "receipt")
 	f.Text("receipt", &q.receipt)
 	f.Duration("lease_ms", &q.lease, leaseRange)
 }

@@ -133,7 +133,11 @@ func describeMember(f codec.Field) string {
 		}
 		about += " of " + strings.Join(inner, ", ")
 	}
-	switch r := f.Range; {
+	r := f.Range
+	if r.Optional {
+		r.Min = 0
+	}
+	switch {
 	case f.Type == codec.IntegerType && r.Max == math.MaxInt64:
 		about += fmt.Sprintf(" from %d", r.Min)
 	case f.Type == codec.IntegerType && r.Max > 0:

@@ -143,7 +143,7 @@ func (in *input) body() *object {
 	if in.err != nil {
 		return in.object
 	}
-	raw, err := in.readBody()
+	raw, err := in.readEncodedBody()
 	if err == nil {
 		in.object.members, err = parseObject(raw)
 	}
@@ -157,10 +157,10 @@ func (in *input) payload(e encoding) []byte {
 		return nil
 	}
 	limit := in.handler.backend.MaxValueSize()
-	if e != base64Text {
+	if e != base64Text && in.request.Header.Get("Content-Encoding") == "" {
 		in.maxBody = min(in.maxBody, int64(limit))
 	}
-	raw, err := in.readBody()
+	raw, err := in.readEncodedBody()
 	in.check(err)
 	payload, err := e.decoded("body", string(raw))
 	in.check(err)

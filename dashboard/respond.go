@@ -95,7 +95,7 @@ func (h *handler) fail(out *reply, err error) {
 		body = errorBody{"internal error"}
 	}
 	if status == http.StatusServiceUnavailable && own == nil {
-		body = errorBody{withoutAddresses(err.Error())}
+		body = errorBody{interrupted(err)}
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		out.Header().Set("Retry-After", retryAfter(err))
@@ -113,6 +113,14 @@ var addresses = regexp.MustCompile(`\blookup [\w.-]+(?: on [\w.-]+(?::\d+)?)?|\[
 // withoutAddresses removes the addresses of other nodes from an error's text: the client does not
 // need them, and may not be permitted to know them.
 func withoutAddresses(text string) string { return addresses.ReplaceAllString(text, "a node") }
+
+// interrupted returns the text of an error that does not come from the request.
+func interrupted(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "the request was interrupted: the node is stopping, or the client has left"
+	}
+	return withoutAddresses(err.Error())
+}
 
 // recoverPanic turns a panic into 500, or closes the connection if the response has begun.
 func (h *handler) recoverPanic(out *reply) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"iter"
 	"math"
 	"time"
@@ -103,6 +104,7 @@ type sentMessage struct {
 }
 
 func (m *sentMessage) fields(f *codec.Fields) {
+	need(f, "payload")
 	f.Blob("key", &m.key)
 	f.Blob("payload", &m.payload)
 	engine.CodePairMap(f, "headers", &m.headers)
@@ -151,6 +153,7 @@ func (q *appendRequest) parse(in *input) {
 }
 
 func (q *appendRequest) fields(f *codec.Fields) {
+	need(f, "messages")
 	codec.ListOf(f, "messages", &q.messages, (*sentMessage).fields, codec.Range{Min: 1, Max: stream.MaxBatch})
 	if q.dedup = f.Given("dedup", q.dedup); q.dedup {
 		codec.Object(f, "dedup", q, (*appendRequest).dedupFields)
@@ -158,6 +161,8 @@ func (q *appendRequest) fields(f *codec.Fields) {
 }
 
 func (q *appendRequest) dedupFields(f *codec.Fields) {
+	need(f, "producer")
+	need(f, "sequence")
 	f.Text("producer", &q.producer, codec.Range{Min: 1, Max: 255})
 	f.Uvarint("sequence", &q.sequence)
 }
@@ -192,7 +197,7 @@ type recordsRequest struct {
 	streamRequest
 	wait
 	encoding encoding
-	start    string // continues a reader that has read nothing yet
+	start    string // the position before the first record
 	options  []stream.ReadOption
 	follows  bool // as events
 	follow   []stream.FollowOption
@@ -208,7 +213,11 @@ func (q *recordsRequest) parse(in *input) {
 		part := stream.Partition(int(*p))
 		q.options, q.follow = append(q.options, part), append(q.follow, part)
 	}
-	id, after := in.recordID("after")
+	q.start = stream.ID{}.String()
+	id, after := stream.ID{}, false
+	if in.text("after") != "" {
+		id, after = in.recordID("after")
+	}
 	from := in.optional("from_ms", times)
 	if after && from != nil {
 		in.invalid("parameters after and from_ms exclude each other")
@@ -221,6 +230,7 @@ func (q *recordsRequest) parse(in *input) {
 		start := stream.After(id)
 		q.options, q.follow, q.start = append(q.options, start), append(q.follow, start), id.String()
 	case from != nil:
+		q.start = stream.ID{Millis: max(*from, 1) - 1, Seq: math.MaxUint64}.String() // the last one before
 		start := stream.FromTime(time.UnixMilli(*from))
 		q.options, q.follow = append(q.options, start), append(q.follow, start)
 	}
@@ -240,8 +250,8 @@ func (in *input) resume(id stream.ID, given bool) (stream.ID, bool) {
 	return id, true
 }
 
-// readRecords are records, and the ID after which the next request continues: "" if no record was
-// read and the request did not continue either.
+// readRecords are records, and the position after which the next request continues, also if there
+// are none.
 type readRecords struct {
 	Records []streamRecord `json:"records"`
 	Next    string         `json:"next"`
@@ -293,14 +303,28 @@ func (h *handler) streamRecords(ctx context.Context, q recordsRequest) (readReco
 	return read, nil
 }
 
-// formatRef returns the text of a delivery of a record: its partition, offset and attempt.
-func formatRef(r stream.Ref) string { return fmt.Sprintf("%d-%d-%d", r.Partition, r.Offset, r.Attempt) }
+// formatRef returns the text of a delivery of a record to a member of a group: its partition,
+// offset and attempt, and a checksum of what it belongs to, so that it is refused elsewhere.
+func (q *groupRequest) formatRef(r stream.Ref) string {
+	return fmt.Sprintf("%d-%d-%d-%08x", r.Partition, r.Offset, r.Attempt, q.checksum())
+}
 
-// parseRef parses the output of formatRef.
-func parseRef(text string) (r stream.Ref, err error) {
-	_, err = fmt.Sscanf(text, "%d-%d-%d", &r.Partition, &r.Offset, &r.Attempt)
-	if err != nil || formatRef(r) != text || r.Attempt == 0 { // attempt 0 would match any delivery
-		return r, engine.Errorf(engine.ErrInvalid, "ref %.64q is not one that a read of the group returned, such as 3-17-1", text)
+func (q *groupRequest) checksum() uint32 { return refChecksum(q.namespace, q.name, q.group) }
+
+func refChecksum(namespace, name, group string) uint32 {
+	return crc32.ChecksumIEEE(fmt.Appendf(nil, "%q %q %q", namespace, name, group))
+}
+
+// parseRef parses a ref of a group with the checksum.
+func parseRef(text string, checksum uint32) (r stream.Ref, err error) {
+	var sum uint32
+	_, err = fmt.Sscanf(text, "%d-%d-%d-%x", &r.Partition, &r.Offset, &r.Attempt, &sum)
+	formatted := fmt.Sprintf("%d-%d-%d-%08x", r.Partition, r.Offset, r.Attempt, sum)
+	switch {
+	case err != nil || formatted != text || r.Attempt == 0: // attempt 0 would match any delivery
+		return r, engine.Errorf(engine.ErrInvalid, "ref %.64q is malformed: send back what a read of the group returned", text)
+	case sum != checksum:
+		return r, engine.Errorf(engine.ErrInvalid, "ref %.64q belongs to another consumer group", text)
 	}
 	return r, nil
 }

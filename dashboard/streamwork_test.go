@@ -19,7 +19,7 @@ func streamPutOf(created bool) fields {
 
 var streamWorkContract = []contractRow{
 	{recordsRoute, feedPath + "/records", "", 404, failure},
-	{recordsRoute, feedPath + "/records?wait_ms=1", "", 200, fields{"records": items{}, "next": is{""}}},
+	{recordsRoute, feedPath + "/records?wait_ms=1", "", 200, fields{"records": items{}, "next": is{"0-0"}}},
 	{putStreamRoute, feedPath, `{"partitions":1025}`, 400, failure},
 	{putStreamRoute, feedPath, `{"partitions":2,"retention":{"max_len":-1}}`, 400, failure},
 	{putStreamRoute, feedPath, `{"retention":{"max_age":1}}`, 400, failure},
@@ -55,7 +55,12 @@ var streamWorkContract = []contractRow{
 	{recordsRoute, feedPath + "/records?from_ms=0&limit=1", "", 200, fields{"next": known("<one>"), "records": items{
 		feedRecord("<one>", "k", "one", fields{"h": is{"v"}})}}},
 	{recordsRoute, feedPath + "/records?after=<three>&wait_ms=1", "", 200, fields{"next": known("<three>"), "records": items{}}},
-	{recordsRoute, feedPath + "/records?from_ms=99999999999999", "", 200, fields{"next": is{""}, "records": items{}}},
+	{recordsRoute, feedPath + "/records?from_ms=99999999999999", "", 200, fields{
+		"next": is{"99999999999998-18446744073709551615"}, "records": items{}}},
+	{recordsRoute, feedPath + "/records?after=&limit=1", "", 200, fields{"next": known("<one>"), "records": items{
+		feedRecord("<one>", "k", "one", fields{"h": is{"v"}})}}},
+	{recordsRoute, feedPath + "/records?after=0-0&limit=1", "", 200, fields{"next": known("<one>"), "records": items{
+		feedRecord("<one>", "k", "one", fields{"h": is{"v"}})}}},
 	{recordsRoute, feedPath + "/records?after=<one>&from_ms=0", "", 400, failure},
 	{recordsRoute, feedPath + "/records?wait_ms=60001", "", 400, failure},
 	{recordsRoute, feedPath + "/records?limit=1001", "", 400, failure},

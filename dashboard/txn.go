@@ -55,7 +55,7 @@ type txnCondition interface {
 
 // txnChange is a part of do.
 type txnChange interface {
-	change(e encoding) (floe.Op, txnResult, error)
+	change(q *txnRequest) (floe.Op, txnResult, error)
 }
 
 // txnResult returns what the response shows of an operation, once the transaction is committed.
@@ -90,6 +90,7 @@ func (q *txnRequest) parse(in *input) {
 
 func (q *txnRequest) fields(f *codec.Fields) {
 	codec.ListOf(f, "if", &q.ifs, partFields(txnConditions), codec.Range{Max: maxParts})
+	need(f, "do")
 	codec.ListOf(f, "do", &q.dos, partFields(txnOperations), codec.Range{Min: 1, Max: maxParts})
 }
 
@@ -146,7 +147,7 @@ func (h *handler) txn(ctx context.Context, q txnRequest) (txnDone, error) {
 	}
 	results := make([]txnResult, len(q.dos))
 	for i, p := range q.dos {
-		op, result, err := p.txnOperation.(txnChange).change(q.encoding)
+		op, result, err := p.txnOperation.(txnChange).change(&q)
 		if err != nil {
 			return txnDone{}, engine.Errorf(engine.ErrInvalid, "body: do[%d]: %v", i, err)
 		}
@@ -187,7 +188,10 @@ func resultOf[Res, T, R any](read func(Res) (T, error), show func(T) R) txnResul
 // oneKey is a part about a key.
 type oneKey struct{ key string }
 
-func (k *oneKey) fields(f *codec.Fields) { f.Text("key", &k.key) }
+func (k *oneKey) fields(f *codec.Fields) {
+	need(f, "key")
+	f.Text("key", &k.key)
+}
 
 type keyAbsent struct{ oneKey }
 
@@ -204,6 +208,7 @@ type keyRevision struct {
 
 func (k *keyRevision) fields(f *codec.Fields) {
 	k.oneKey.fields(f)
+	need(f, "revision")
 	f.Uvarint("revision", &k.revision)
 }
 
@@ -256,6 +261,7 @@ type txnPut struct {
 
 func (p *txnPut) fields(f *codec.Fields) {
 	p.oneKey.fields(f)
+	need(f, "value")
 	f.Blob("value", &p.value)
 	f.Duration("ttl_ms", &p.ttl, codec.Range{Max: ttlRange.Max})
 	f.Bool("nx", &p.absent)
@@ -272,7 +278,7 @@ type txnWritten struct {
 
 func showWritten(w kv.Written) txnWritten { return txnWritten{w.Version, w.Revision} }
 
-func (p *txnPut) change(encoding) (floe.Op, txnResult, error) {
+func (p *txnPut) change(*txnRequest) (floe.Op, txnResult, error) {
 	var opts []kv.PutOption
 	if p.ttl > 0 {
 		opts = append(opts, kv.TTL(p.ttl))
@@ -300,7 +306,7 @@ func (d *txnDelete) fields(f *codec.Fields) {
 	}
 }
 
-func (d *txnDelete) change(encoding) (floe.Op, txnResult, error) {
+func (d *txnDelete) change(*txnRequest) (floe.Op, txnResult, error) {
 	var opts []kv.DeleteOption
 	if d.onRevision {
 		opts = append(opts, kv.IfRevision(d.revision))
@@ -319,7 +325,7 @@ func (i *txnIncr) fields(f *codec.Fields) {
 	f.Varint("by", &i.by)
 }
 
-func (i *txnIncr) change(encoding) (floe.Op, txnResult, error) {
+func (i *txnIncr) change(*txnRequest) (floe.Op, txnResult, error) {
 	op := kv.IncrOp(i.key, i.by)
 	return op, resultOf(op.Result, func(n int64) countedKey { return countedKey{n} }), nil
 }
@@ -340,8 +346,8 @@ type txnEnqueued struct {
 	Duplicate bool   `json:"duplicate"`
 }
 
-func (m *txnEnqueue) change(e encoding) (floe.Op, txnResult, error) {
-	if err := e.decodeHeaders(m.headers); err != nil {
+func (m *txnEnqueue) change(q *txnRequest) (floe.Op, txnResult, error) {
+	if err := q.encoding.decodeHeaders(m.headers); err != nil {
 		return nil, nil, err
 	}
 	message := m.message()
@@ -359,7 +365,7 @@ func (a *txnAck) fields(f *codec.Fields) {
 	texts(f, "receipts", &a.receipts, queue.MaxBatch)
 }
 
-func (a *txnAck) change(encoding) (floe.Op, txnResult, error) {
+func (a *txnAck) change(*txnRequest) (floe.Op, txnResult, error) {
 	return queue.AckOp(a.name, receiptsOf(a.receipts)...), noResult, nil
 }
 
@@ -378,8 +384,8 @@ type txnAppended struct {
 	ID string `json:"id"`
 }
 
-func (a *txnAppend) change(e encoding) (floe.Op, txnResult, error) {
-	if err := e.decodeHeaders(a.headers); err != nil {
+func (a *txnAppend) change(q *txnRequest) (floe.Op, txnResult, error) {
+	if err := q.encoding.decodeHeaders(a.headers); err != nil {
 		return nil, nil, err
 	}
 	op := stream.AppendOp(a.name, stream.Message{Key: string(a.key), Payload: a.payload, Headers: a.headers})
@@ -397,11 +403,11 @@ func (a *txnAckRecords) fields(f *codec.Fields) {
 	texts(f, "refs", &a.refs, engine.MaxPageItems)
 }
 
-func (a *txnAckRecords) change(encoding) (floe.Op, txnResult, error) {
+func (a *txnAckRecords) change(q *txnRequest) (floe.Op, txnResult, error) {
 	refs := make([]stream.Ref, len(a.refs))
 	for i, text := range a.refs {
 		var err error
-		if refs[i], err = parseRef(text); err != nil {
+		if refs[i], err = parseRef(text, refChecksum(q.namespace, a.name, a.group)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -427,7 +433,7 @@ type txnRun struct {
 	Duplicate bool   `json:"duplicate"`
 }
 
-func (i *txnInvoke) change(encoding) (floe.Op, txnResult, error) {
+func (i *txnInvoke) change(*txnRequest) (floe.Op, txnResult, error) {
 	var opts []action.InvokeOption
 	if i.key != "" {
 		opts = append(opts, action.IdempotencyKey(i.key))
@@ -450,7 +456,7 @@ func (s *txnStart) fields(f *codec.Fields) {
 	f.Text("run_id", &s.run)
 }
 
-func (s *txnStart) change(encoding) (floe.Op, txnResult, error) {
+func (s *txnStart) change(*txnRequest) (floe.Op, txnResult, error) {
 	var opts []workflow.StartOption
 	if s.key != "" {
 		opts = append(opts, workflow.IdempotencyKey(s.key))
@@ -478,7 +484,7 @@ type txnSignaled struct {
 	Status string `json:"status"`
 }
 
-func (s *txnSignal) change(encoding) (floe.Op, txnResult, error) {
+func (s *txnSignal) change(*txnRequest) (floe.Op, txnResult, error) {
 	op := workflow.SignalOp(workflow.RunID(s.run), s.signal, s.payload)
 	return op, resultOf(op.Result, func(status workflow.Status) txnSignaled { return txnSignaled{fmt.Sprint(status)} }), nil
 }

@@ -45,6 +45,9 @@ var txnContract = []contractRow{
 
 	{txnRoute, txnPath, `{"do":[]}`, 400, failure},
 	{txnRoute, txnPath, `{}`, 400, failure},
+	{txnRoute, txnPath, `{"if":[{"op":"kv.revision_is","key":"none"}],"do":[{"op":"kv.put","key":"t","value":"1"}]}`, 400, failure},
+	{txnRoute, txnPath, `{"do":[{"op":"kv.put","key":"t"}]}`, 400, failure},
+	{txnRoute, txnPath, `{"do":[{"op":"kv.put","value":"t"}]}`, 400, failure},
 	{txnRoute, txnPath, "", 400, failure},
 	{txnRoute, txnPath, `{"do":[{"op":"kv.get","key":"t"}]}`, 400, failure},
 	{txnRoute, txnPath, `{"do":[{"key":"t"}]}`, 400, failure},

@@ -10,6 +10,9 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
+// maxAwait is the maximum number of runs of one await, as of action.Max.
+const maxAwait = 100
+
 const workerPath = "/api/v1/workers/:id"
 
 var workerWorkRoutes = []route{
@@ -109,7 +112,7 @@ func (q *awaitRequest) parse(in *input) {
 func (q *awaitRequest) fields(f *codec.Fields) {
 	texts(f, "actions", &q.actions, engine.MaxPageItems)
 	engine.CodePairMap(f, "labels", &q.labels)
-	f.Int("max", &q.max)
+	f.Int("max", &q.max, codec.Range{Min: 1, Max: maxAwait})
 	q.wait.fields(f)
 }
 

@@ -34,6 +34,8 @@ var workerWorkContract = []contractRow{
 	{awaitRoute, handPath + "/await", `{"actions":["craft"]}`, 200, noRuns},
 	{awaitRoute, handPath + "/await", `{"actions":[]}`, 400, failure},
 	{awaitRoute, handPath + "/await", `{"actions":["craft"],"max":0}`, 400, failure},
+	{awaitRoute, handPath + "/await", `{"actions":["craft"],"max":100}`, 200, noRuns},
+	{awaitRoute, handPath + "/await", `{"actions":["craft"],"max":101}`, 400, failure},
 	{"POST /api/v1/actions/:name/invoke", "/api/v1/actions/craft/invoke", `{"size":3}`, 200, fields{"ok": is{true}, "action": is{"craft"},
 		"namespace": is{"default"}, "status": text, "run_id": kept("<run>")}},
 	{awaitRoute, handPath + "/await", `{"actions":["craft"],"wait_ms":10000}`, 200, fields{"runs": items{

@@ -533,6 +533,7 @@ export interface KeyItem {
 
 export interface KeyItems {
   items: KeyItem[]
+  unread: string[]
 }
 
 export interface KeyPage {
@@ -1090,11 +1091,11 @@ export interface Routes {
   'GET /api/v1/console/kv/namespaces/:namespace/keys': KeyRowPage
   /** Set and delete values inside a JSON document, by their paths: all of them, or none. */
   'PATCH /api/v1/kv/namespaces/:namespace/keys/:key': KeyPatched
-  /** Add to a number. A key that does not exist counts as 0. */
+  /** Add to a number. A key that does not exist counts as 0; only then does ttl_ms apply. */
   'POST /api/v1/kv/namespaces/:namespace/keys/:key/incr': CountedKey
   /** Make a key expire ttl_ms from now; 0 means never. */
   'POST /api/v1/kv/namespaces/:namespace/keys/:key/touch': KeyDone
-  /** Get up to 1,000 keys. Those that do not exist are left out. */
+  /** Get up to 1,000 keys. Those that do not exist are left out; unread are those behind 4 MiB of values. */
   'POST /api/v1/kv/namespaces/:namespace/get': KeyItems
   /** Acquire a lock for ttl_ms. Later holders have greater tokens. With wait_ms it waits for the lock. */
   'POST /api/v1/kv/namespaces/:namespace/locks/:key/acquire': LockHeld
