@@ -63,6 +63,7 @@ func TestErrors(t *testing.T) {
 		"m[0..9007199254740993]":                            `col 6: time 9007199254740993 is beyond 9007199254740992 ms`,
 		"m" + strings.Repeat(" | where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')",
 			7): `col 707: patterns of 50659 instructions in the query, expected at most 50000`,
+		"m | where(" + strings.Repeat("x", 4097) + ")": `col 11: expression of 4097 bytes, expected no more than 4096`,
 		"m[0..9] | vag()":                    `col 11: unknown stage "vag" (did you mean "avg"?)`,
 		"m[0..9] | av()":                     `col 11: unknown stage "av" (did you mean "avg"?)`,
 		"m[0..9] | mxa()":                    `col 11: unknown stage "mxa" (did you mean "max"?)`,
