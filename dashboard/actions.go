@@ -248,15 +248,20 @@ func (h *handler) runNow(ctx context.Context, q runRequest) (runChanged, error) 
 	return h.changeRun(ctx, q, (*action.Store).RunNow)
 }
 
-func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*action.Store, context.Context, action.RunID) error) (runChanged,
-	error) {
-	namespace, err := h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
+// locateRun returns the namespace of a run of the action.
+func (h *handler) locateRun(ctx context.Context, q runRequest) (string, error) {
+	return h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
 		run, err := h.backend.Action(namespace).Runs().Get(ctx, q.id)
 		if err == nil && run.Action != q.name {
 			err = engine.Errorf(engine.ErrNotFound, "action %q has no run %s", q.name, q.id)
 		}
 		return err
 	})
+}
+
+func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*action.Store, context.Context, action.RunID) error) (runChanged,
+	error) {
+	namespace, err := h.locateRun(ctx, q)
 	if err != nil {
 		return runChanged{}, err
 	}

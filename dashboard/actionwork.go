@@ -13,6 +13,8 @@ const actionPath = "/api/v1/actions/:name"
 var actionWorkRoutes = []route{
 	endpoint("PUT "+actionPath, (*handler).registerAction, "Register an action with all its settings, or change them."),
 	endpoint("DELETE "+actionPath, (*handler).deleteAction, "Delete an action. One with runs that have not ended requires force=true."),
+	endpoint("GET "+actionPath+"/runs/:id", (*handler).actionRun, "Get a run. With wait_ms it waits for the end of the run."),
+	endpoint("POST "+actionPath+"/runs/:id/cancel", (*handler).cancelActionRun, "Cancel a run. The parameter reason says why."),
 	endpoint("PUT "+actionPath+"/enable", (*handler).enableAction, "Allow invocations of an action."),
 	endpoint("PUT "+actionPath+"/disable", (*handler).disableAction, "Refuse invocations of an action; its runs continue."),
 }
@@ -142,4 +144,51 @@ func (h *handler) enableAction(ctx context.Context, q actionRequest) (actionSwit
 func (h *handler) disableAction(ctx context.Context, q actionRequest) (actionSwitched, error) {
 	err := h.backend.Action(q.namespace).Disable(ctx, q.name)
 	return actionSwitched{true, q.name, false}, err
+}
+
+// actionRunRequest asks for a run, or for the end of a run.
+type actionRunRequest struct {
+	runRequest
+	wait
+}
+
+func (q *actionRunRequest) parse(in *input) {
+	q.runRequest.parse(in)
+	q.wait.parameter(in)
+}
+
+func (h *handler) actionRun(ctx context.Context, q actionRunRequest) (actionRun, error) {
+	namespace, err := h.locateRun(ctx, q.runRequest)
+	if err != nil {
+		return actionRun{}, err
+	}
+	store := h.backend.Action(namespace)
+	run, err := store.Runs().Get(ctx, q.runRequest.id)
+	if err == nil && q.time > 0 && !run.Status.Final() {
+		err = q.until(ctx, func(ctx context.Context) error {
+			_, err := store.Wait(ctx, q.runRequest.id)
+			return err
+		})
+		if err == nil {
+			run, err = store.Runs().Get(ctx, q.runRequest.id)
+		}
+	}
+	return showRun(run), err
+}
+
+// cancelRunRequest cancels a run for a reason.
+type cancelRunRequest struct {
+	runRequest
+	reason string
+}
+
+func (q *cancelRunRequest) parse(in *input) {
+	q.runRequest.parse(in)
+	q.reason = in.text("reason")
+}
+
+func (h *handler) cancelActionRun(ctx context.Context, q cancelRunRequest) (runChanged, error) {
+	return h.changeRun(ctx, q.runRequest, func(s *action.Store, ctx context.Context, id action.RunID) error {
+		return s.Cancel(ctx, id, q.reason)
+	})
 }

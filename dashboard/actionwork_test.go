@@ -28,7 +28,27 @@ var actionWorkContract = []contractRow{
 	{"PUT " + actionPath + "/enable", "/api/v1/actions/none/enable", "", 404, failure},
 }
 
+const (
+	actionRunRoute    = "GET " + actionPath + "/runs/:id"
+	cancelActionRoute = "POST " + actionPath + "/runs/:id/cancel"
+)
+
+// craftRun is a run of craft that worker hand had.
+func craftRun(status string, output, ended shape) fields {
+	return fields{"run_id": known("<run>"), "status": is{status}, "attempt": is{2}, "input": fields{"size": is{3}}, "output": output,
+		"error": optional{text}, "source": is{"api"}, "worker_id": is{"hand"}, "created_at": integer, "started_at": integer,
+		"completed_at": ended, "duration_ms": ended}
+}
+
 var actionEndContract = []contractRow{
+	{"POST /api/v1/actions/:name/invoke", craftPath + "/invoke", "1", 200, fields{"ok": is{true}, "action": is{"craft"},
+		"namespace": is{"default"}, "status": text, "run_id": kept("<idle>")}},
+	{actionRunRoute, craftPath + "/runs/<idle>?wait_ms=1", "", 200, fields{"run_id": known("<idle>"), "status": is{"pending"},
+		"attempt": integer, "input": is{1}, "output": is{nil}, "error": is{nil}, "source": is{"api"}, "worker_id": is{nil},
+		"created_at": integer, "started_at": is{nil}, "completed_at": is{nil}, "duration_ms": is{nil}}},
+	{cancelActionRoute, craftPath + "/runs/<idle>/cancel?reason=late", "", 200, fields{"ok": is{true}, "run_id": known("<idle>"),
+		"namespace": is{"default"}, "status": is{"cancelled"}}},
+	{cancelActionRoute, craftPath + "/runs/<idle>/cancel", "", 409, failure},
 	{"POST /api/v1/actions/:name/invoke", craftPath + "/invoke", "1", 200, fields{"ok": is{true}, "action": is{"craft"},
 		"namespace": is{"default"}, "status": text, "run_id": text}},
 	{deleteActionRoute, craftPath, "", 409, failure},

@@ -201,6 +201,30 @@ func patiently[T any](ctx context.Context, w wait, f func(ctx context.Context, w
 	return found, err
 }
 
+// parameter reads wait_ms as a parameter.
+func (w *wait) parameter(in *input) {
+	w.in = in
+	w.time = time.Duration(in.integer("wait_ms", span{max: longestWait})) * time.Millisecond
+}
+
+// until calls f, which waits for something, for up to the time of the request. It is no error if
+// that time ends first.
+func (w *wait) until(ctx context.Context, f func(ctx context.Context) error) error {
+	if err := w.in.leaveSlot(); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, w.time)
+	defer cancel()
+	err := f(waiting)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case waiting.Err() != nil:
+		return nil
+	}
+	return err
+}
+
 // leaveSlot ends the request's use of a slot of work and of the memory for bodies, because it only
 // waits from now on. Errors: ErrBusy if too many requests wait.
 func (in *input) leaveSlot() error {

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/workflow"
 )
 
 // longPolls are requests that wait, and what ends their waits.
@@ -44,6 +46,20 @@ var longPolls = []struct {
 		_, err := node.Action("default").Invoke(ctx, "a", []byte(`"woken"`))
 		return err
 	}, `"input":"woken"`},
+	{"GET /api/v1/actions/job/runs/{run}?wait_ms=60000", "", func(ctx context.Context, node *floe.Node) error {
+		tasks, err := node.Action("default").Await(ctx, "w", []string{"job"})
+		if err != nil || len(tasks) != 1 {
+			return fmt.Errorf("%d tasks, %w", len(tasks), err)
+		}
+		return node.Action("default").Complete(ctx, tasks[0].Run, "w", []byte(`"woken"`))
+	}, `"output":"woken"`},
+	{"GET /api/v1/workflow/runs/flow-run?wait_ms=60000", "", func(ctx context.Context, node *floe.Node) error {
+		tasks, err := node.Action("default").Await(ctx, "w", []string{"step"}, action.Wait(time.Minute))
+		if err != nil || len(tasks) != 1 {
+			return fmt.Errorf("%d tasks, %w", len(tasks), err)
+		}
+		return node.Action("default").Complete(ctx, tasks[0].Run, "w", nil)
+	}, `"status":"completed"`},
 	{"POST /api/v1/kv/namespaces/default/locks/l/acquire", `{"ttl_ms":1000,"wait_ms":60000}`, func(ctx context.Context, node *floe.Node) error {
 		_, err := node.KV("default").Delete(ctx, "l")
 		return err
@@ -61,7 +77,7 @@ func TestLongPolls(t *testing.T) {
 			if _, err := node.KV("default").Put(t.Context(), "l", nil); err != nil {
 				t.Fatal(err)
 			}
-			done := poll(t.Context(), h, p.request, p.body, "")
+			done := poll(t.Context(), h, strings.ReplaceAll(p.request, "{run}", startRuns(t, node)), p.body, "")
 			h.awaitWaiters(t, 1)
 			if got := get(h, "/api/v1/queues"); got.status != 200 {
 				t.Errorf("beside a request that waits: %v", got)
@@ -79,6 +95,38 @@ func TestLongPolls(t *testing.T) {
 		})
 	}
 }
+
+// startRuns starts a run of the action job, whose id it returns, and the run flow-run of a workflow
+// that calls the action step.
+func startRuns(t *testing.T, node *floe.Node) string {
+	t.Helper()
+	for _, name := range []string{"job", "step"} {
+		if _, err := node.Action("default").Register(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run, err := node.Action("default").Invoke(t.Context(), "job", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows := node.Workflow("default")
+	if _, err := flows.Create(t.Context(), []byte(waitingFlow)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flows.Start(t.Context(), "waits", nil, workflow.UseID("flow-run")); err != nil {
+		t.Fatal(err)
+	}
+	return string(run.Run)
+}
+
+const waitingFlow = `
+kind: Workflow
+name: waits
+version: 1.0.0
+start:
+  run: "@actions/step"
+  transitions: { success: flo.Completed, failure: flo.Failed }
+`
 
 // poll sends a request, and returns where its answer arrives.
 func poll(ctx context.Context, h *handler, request, body, token string) <-chan answer {

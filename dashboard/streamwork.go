@@ -205,10 +205,9 @@ type recordsRequest struct {
 
 func (q *recordsRequest) parse(in *input) {
 	q.streamRequest.parse(in)
-	q.wait.parse(in)
+	q.wait.parameter(in)
 	q.encoding = in.encoding()
 	q.options = []stream.ReadOption{stream.Limit(int(in.integer("limit", pageLimit)))}
-	q.time = time.Duration(in.integer("wait_ms", span{max: longestWait})) * time.Millisecond
 	if p := in.optional("partition", partitions); p != nil {
 		part := stream.Partition(int(*p))
 		q.options, q.follow = append(q.options, part), append(q.follow, part)

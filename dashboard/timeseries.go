@@ -32,7 +32,8 @@ var timeseriesRoutes = []route{
 		"Get the extent of a measurement, and the rollup that old points wait for."),
 	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags,
 		"List the tags of a measurement with their values."),
-	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "Write points. The body is line protocol."),
+	endpoint("POST /api/v1/timeseries/write", (*handler).writeLines, "Write points. The body is line protocol."),
+	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "The same as POST /api/v1/timeseries/write."),
 }
 
 // measurementSummary is an item of the listing of measurements.

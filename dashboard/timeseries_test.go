@@ -173,6 +173,8 @@ var timeseriesContract = []contractRow{
 		}},
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "m f=3 1700000002000", 200,
 		fields{"refused": is{0}, "strings": is{0}, "written": is{1}, "errors": none}},
+	{"POST /api/v1/timeseries/write", "/api/v1/timeseries/write?namespace=lines", "m f=3 1700000002000", 200,
+		fields{"written": is{1}, "refused": is{0}, "strings": is{0}, "errors": items{}}},
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "", 200,
 		fields{"refused": is{0}, "strings": is{0}, "written": is{0}, "errors": none}},
 	{linesRoute, "/api/v1/console/timeseries/write?precision=m", "m f=3", 400, failure},

@@ -208,10 +208,12 @@ type pendingSignal struct {
 type flowDetailRequest struct {
 	flowRunRequest
 	fieldsAsked
+	wait // for the end of the run
 }
 
 func (q *flowDetailRequest) parse(in *input) {
 	q.flowRunRequest.parse(in)
+	q.wait.parameter(in)
 	q.fieldsAsked.parse(in)
 }
 
@@ -221,6 +223,15 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 		return flowRunDetail{}, err
 	}
 	r, err := store.Runs().Get(ctx, q.id)
+	if err == nil && q.time > 0 && !r.Status.Final() {
+		err = q.until(ctx, func(ctx context.Context) error {
+			_, err := store.Wait(ctx, q.id)
+			return err
+		})
+		if err == nil {
+			r, err = store.Runs().Get(ctx, q.id)
+		}
+	}
 	if err != nil {
 		return flowRunDetail{}, err
 	}

@@ -1206,6 +1206,8 @@ export interface Routes {
   /** List the tags of a measurement with their values. */
   'GET /api/v1/console/timeseries/:measurement/tags': MeasurementTag[]
   /** Write points. The body is line protocol. */
+  'POST /api/v1/timeseries/write': WrittenLines
+  /** The same as POST /api/v1/timeseries/write. */
   'POST /api/v1/console/timeseries/write': WrittenLines
   /** List the actions of a namespace. */
   'GET /api/v1/actions': ActionSummary[]
@@ -1227,6 +1229,10 @@ export interface Routes {
   'PUT /api/v1/actions/:name': ActionRegistered
   /** Delete an action. One with runs that have not ended requires force=true. */
   'DELETE /api/v1/actions/:name': ActionDone
+  /** Get a run. With wait_ms it waits for the end of the run. */
+  'GET /api/v1/actions/:name/runs/:id': ActionRun
+  /** Cancel a run. The parameter reason says why. */
+  'POST /api/v1/actions/:name/runs/:id/cancel': RunChanged
   /** Allow invocations of an action. */
   'PUT /api/v1/actions/:name/enable': ActionSwitched
   /** Refuse invocations of an action; its runs continue. */
