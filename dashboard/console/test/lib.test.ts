@@ -254,7 +254,9 @@ test('the lag of a job that has read everything is no lag', () => {
   expect(lagOf(job({ records_behind: undefined }))).toBe('1m 30s')
   expect(lagOf(job({ idle_ms: 20 }))).toBe('1m 30s')
   expect(lagOf(job({ running: false }))).toBe('–')
-  expect(lagOf(job({ watermark_ms: 0 }))).toBe('–')
+  // Idle inputs have no watermark.
+  expect(lagOf(job({ watermark_ms: 0 }))).toBe('caught up')
+  expect(lagOf(job({ watermark_ms: 0, records_behind: 7 }))).toBe('–')
 })
 
 test('windows as FloQL has them', () => {

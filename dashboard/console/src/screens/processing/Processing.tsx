@@ -38,9 +38,9 @@ const idleMillis = 1000
 /** Whether a job has read everything and has had nothing to do since: its watermark stands still, so its lag means nothing. */
 const caughtUp = ({ metrics: m }: Job) => m.running && m.records_behind === 0 && m.idle_ms >= idleMillis
 
-/** A job that has seen no record has no watermark. */
+/** A job that has seen no record has no watermark, nor has one whose inputs are idle. */
 export const lagOf = (job: Job) =>
-  !job.metrics.running || job.metrics.watermark_ms <= 0 ? '–' : caughtUp(job) ? say.caughtUp : duration(job.metrics.watermark_lag_ms)
+  !job.metrics.running ? '–' : caughtUp(job) ? say.caughtUp : job.metrics.watermark_ms <= 0 ? '–' : duration(job.metrics.watermark_lag_ms)
 
 export default function Processing() {
   const { id } = useRoute()
