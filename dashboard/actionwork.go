@@ -40,7 +40,7 @@ type registerActionRequest struct {
 	rate               action.Rate
 }
 
-// Settings of an action of which only one of two is given.
+// Defaults for a pair of settings when only the other one is given.
 const (
 	shortestBackoff = time.Second
 	longestBackoff  = 5 * time.Minute

@@ -252,9 +252,9 @@ func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route
 	return router, exact
 }
 
-// routable returns the path by which the router can hold a route whose last segment stands where
-// other routes of the method have a parameter, which the router cannot tell apart: the word in that
-// segment becomes a value that the parameter must have. Other routes have no such parameter.
+// routable returns the path under which a route is registered. The router cannot hold a fixed last
+// segment where other routes of the method have a parameter. Such a route is registered with the
+// parameter, which must then have the value word.
 func routable(rt route, routes []route) (path, parameter, word string) {
 	at := strings.LastIndex(rt.path, "/") + 1
 	for _, other := range routes {

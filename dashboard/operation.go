@@ -112,7 +112,7 @@ func (in *input) contentType() string {
 	return media
 }
 
-// need refuses an object without a member.
+// need rejects an object that lacks a member.
 func need(f *codec.Fields, name string) {
 	if f.Parsing() && !f.Given(name, false) {
 		f.Refuse(fmt.Errorf("field %q is missing", name))
@@ -125,7 +125,7 @@ func texts(f *codec.Fields, name string, list *[]string, most int64) {
 	codec.ListOf(f, name, list, codec.Text, codec.Range{Min: 1, Max: most})
 }
 
-// wait is how long a request waits if it finds nothing, and the slot that it occupies meanwhile.
+// wait is how long a request waits if it finds nothing.
 type wait struct {
 	time time.Duration
 	in   *input
@@ -135,8 +135,8 @@ func (w *wait) parse(in *input) { w.in = in }
 
 func (w *wait) fields(f *codec.Fields) { f.Duration("wait_ms", &w.time, waitRange) }
 
-// waiters limits the requests that wait. Each has a connection, a goroutine and what its body asked
-// for, and no slot.
+// waiters limits the number of waiting requests. Each holds a connection, a goroutine and its
+// parsed body, but no slot.
 type waiters struct {
 	most      int   // requests; one caller may have half of them
 	mostBytes int64 // of their bodies
@@ -184,8 +184,8 @@ func (w *waiters) count() int {
 	return w.n
 }
 
-// patiently calls f without a wait, and if that finds nothing, with the one of the request. Only
-// then does the request wait, and leaves its slot to others. A wait includes one for the stream.
+// patiently calls f without waiting. If that finds nothing, it gives up the request's slot and
+// calls f with the wait of the request. A stream that does not exist yet is waited for too.
 func patiently[T any](ctx context.Context, w wait, f func(ctx context.Context, wait time.Duration) ([]T, error)) ([]T, error) {
 	found, err := f(ctx, 0)
 	if w.time == 0 || len(found) > 0 || err != nil && !errors.Is(err, engine.ErrNotFound) {

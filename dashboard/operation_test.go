@@ -235,7 +235,7 @@ func TestTooManyWaiters(t *testing.T) {
 	}
 }
 
-// TestLines: a batch may be sent as lines, of which empty ones are skipped.
+// TestLines: a batch can be sent as one JSON object per line; empty lines are skipped.
 func TestLines(t *testing.T) {
 	server := serve(t, New(openNode(t), Options{}))
 	lines := func(path, body string) answer {

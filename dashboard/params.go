@@ -159,7 +159,7 @@ func (e encoding) decoded(what, text string) (string, error) {
 	return string(bytes), nil
 }
 
-// headers encodes the values of headers; the result is an object also if there are none.
+// headers encodes the values of headers. The result is never nil, so it is always a JSON object.
 func (e encoding) headers(headers map[string]string) map[string]string {
 	encoded := make(map[string]string, len(headers))
 	for name, value := range headers {

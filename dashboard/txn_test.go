@@ -5,7 +5,7 @@ const (
 	txnPath  = "/api/v1/txn?namespace=tools"
 )
 
-// refusedAt is the error of a transaction of which a part was refused.
+// refusedAt is the error body of a transaction that was refused because of one part.
 func refusedAt(part string, index int) fields {
 	return fields{"error": text, "part": is{part}, "index": is{index}}
 }

@@ -28,7 +28,7 @@ var workerWorkContract = []contractRow{
 	{registerRoute, handPath, `{"actions":["craft"],"metadata":[1]}`, 400, failure},
 	{registerRoute, handPath, `{"action":"craft"}`, 400, failure},
 	{beatRoute, handPath + "/heartbeat", `{"load":1}`, 200, handDone},
-	{beatRoute, "/api/v1/workers/nobody/heartbeat", "", 404, failure},
+	{beatRoute, "/api/v1/workers/unknown/heartbeat", "", 404, failure},
 	{beatRoute, handPath + "/heartbeat", `{"load":-1}`, 400, failure},
 
 	{awaitRoute, handPath + "/await", `{"actions":["craft"]}`, 200, noRuns},
