@@ -182,11 +182,10 @@ func (q *runsRequest) parse(in *input) {
 	q.actionRequest.parse(in)
 	q.after = in.text("after")
 	q.limit = int(in.integer("limit", pageLimit))
-	if name, given := in.param("status"); given {
+	if name := in.oneOf("status", "pending", "running", "completed", "failed", "cancelled", "timed_out"); name != "" {
 		var err error
-		if q.status, err = action.ParseStatus(name); err != nil {
-			in.invalid("parameter status is %.64q, it takes pending, running, completed, failed, cancelled or timed_out", name)
-		}
+		q.status, err = action.ParseStatus(name)
+		in.check(err)
 	}
 	for _, name := range runAttributes {
 		if value, given := in.param(string(name)); given {
@@ -308,6 +307,7 @@ var attemptMillis = span{min: 1, max: delayMillis.max}
 
 // jsonPayload returns the body, which must be JSON unless it is empty.
 func (in *input) jsonPayload() []byte {
+	in.reads(jsonMedia)
 	payload := in.payload(utf8Text)
 	if len(payload) > 0 {
 		in.check(checkText(payload))
@@ -320,7 +320,7 @@ func (in *input) jsonPayload() []byte {
 // header Idempotency-Key.
 func (in *input) idempotencyKey() string {
 	key, given := in.param("idempotency_key")
-	header := in.request.Header.Values("Idempotency-Key")
+	header := in.headerValues("Idempotency-Key")
 	switch {
 	case len(header) > 1:
 		in.invalid("header Idempotency-Key is given %d times, it takes one value", len(header))

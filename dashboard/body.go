@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/spelling"
 )
 
 const (
@@ -24,9 +26,10 @@ const (
 // object is a body, parsed member by member. A member of the wrong type, including null, is a
 // problem, and so is an unknown member.
 type object struct {
-	in      *input
-	members map[string]json.RawMessage
-	asked   []string
+	in       *input
+	members  map[string]json.RawMessage
+	asked    []string
+	required []string // of asked, for descriptions
 }
 
 func (o *object) member(name string) (raw json.RawMessage, given bool) {
@@ -39,6 +42,8 @@ func (o *object) member(name string) (raw json.RawMessage, given bool) {
 // text returns a required string member.
 func (o *object) text(name string) string {
 	raw, given := o.member(name)
+	o.in.describe(name, schema{"type": "string"})
+	o.required = append(o.required, name)
 	if !given {
 		o.in.invalid("body lacks the member %q, a string", name)
 		return ""
@@ -53,6 +58,7 @@ func (o *object) text(name string) string {
 // integer returns an integer member, written without fraction and exponent.
 func (o *object) integer(name string, s span) int64 {
 	raw, given := o.member(name)
+	o.in.describe(name, s.schema())
 	if !given {
 		return s.absent
 	}
@@ -66,6 +72,7 @@ func (o *object) integer(name string, s span) int64 {
 // boolean returns a boolean member, false if it is missing.
 func (o *object) boolean(name string) bool {
 	raw, given := o.member(name)
+	o.in.describe(name, schema{"type": "boolean"})
 	if given && string(raw) != "true" && string(raw) != "false" {
 		o.in.invalid("member %q of the body is %.64s, it takes true or false", name, raw)
 	}
@@ -74,8 +81,16 @@ func (o *object) boolean(name string) bool {
 
 func (o *object) finish() {
 	for name := range o.members {
-		o.in.invalid("body has an unknown member %.64q: it takes %s", name, strings.Join(o.asked, ", "))
+		o.in.invalid("body has an unknown member %.64q: it takes %s%s", name, strings.Join(o.asked, ", "), didYouMean(name, o.asked))
 	}
+}
+
+// didYouMean returns a hint at the name that an unknown one was probably meant to be.
+func didYouMean(unknown string, known []string) string {
+	if near := spelling.Nearest(unknown, known); near != "" {
+		return fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return ""
 }
 
 // parseObject returns the members of a JSON object. It is stricter than encoding/json, so that all

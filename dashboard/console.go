@@ -27,10 +27,10 @@ const validatePath = "/api/v1/console/validate"
 
 // caller describes the permissions of a request's caller.
 type caller struct {
-	Role       string   `json:"role"`       // admin, write or read
-	Namespaces []string `json:"namespaces"` // null: all
-	ExpiresAt  *int64   `json:"expires_at"` // of the session, ms; null: never
-	ReadOnly   bool     `json:"read_only"`  // the dashboard rejects all changes
+	Role       string    `json:"role"`       // admin, write or read
+	Namespaces *[]string `json:"namespaces"` // null: all
+	ExpiresAt  *int64    `json:"expires_at"` // of the session, ms; null: never
+	ReadOnly   bool      `json:"read_only"`  // the dashboard rejects all changes
 }
 
 func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
@@ -39,7 +39,10 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 		return caller{}, err
 	}
 	key := who.Key()
-	c := caller{Role: string(key.Role), Namespaces: key.Namespaces, ReadOnly: h.readOnly}
+	c := caller{Role: string(key.Role), ReadOnly: h.readOnly}
+	if key.Namespaces != nil {
+		c.Namespaces = &key.Namespaces
+	}
 	if ends := who.Ends(); !ends.IsZero() {
 		c.ExpiresAt = new(ends.UnixMilli())
 	}
@@ -70,10 +73,9 @@ type validateRequest struct {
 }
 
 func (q *validateRequest) parse(in *input) {
-	q.kind = in.text("kind")
-	if q.kind != "workflow" && q.kind != "processing" {
-		in.invalid("parameter kind is %.64q, it takes workflow or processing", q.kind)
-	}
+	in.required("kind", "workflow or processing")
+	q.kind = in.oneOf("kind", "workflow", "processing")
+	in.reads(yamlMedia)
 	if in.err != nil {
 		return
 	}

@@ -18,7 +18,7 @@ import (
 // fields and types that come back. The rows are sent in this order to a node that seed has filled.
 // Each resource has its rows beside its tests.
 func contract() []contractRow {
-	return slices.Concat(healthContract, openContract, clusterContract, namespaceContract, consoleContract,
+	return slices.Concat(healthContract, openAPIContract, openContract, clusterContract, namespaceContract, consoleContract,
 		kvContract, kvWorkContract, consoleWrites, groupContract, streamContract, groupEndContract, streamWorkContract, groupWorkContract,
 		queueContract, queueWorkContract, txnContract,
 		timeseriesContract, actionContract, actionWorkContract, workerWorkContract, actionEndContract,

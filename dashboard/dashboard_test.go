@@ -65,7 +65,7 @@ var mounts = []struct {
 // serve starts a server for the handler and returns its address, "http://127.0.0.1:port".
 func serve(t testing.TB, h http.Handler) string {
 	t.Helper()
-	server := httptest.NewServer(h)
+	server := httptest.NewServer(conforming(t, h))
 	t.Cleanup(server.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	return server.URL

@@ -44,7 +44,7 @@ type follower interface {
 // parameter after.
 func (in *input) lastEvent() string {
 	after, _ := in.named("after")
-	if id := in.request.Header.Get("Last-Event-ID"); id != "" {
+	if id := in.header("Last-Event-ID"); id != "" {
 		return id
 	}
 	return after

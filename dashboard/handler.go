@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,7 @@ type handler struct {
 	traffic     *traffic
 	cors        []string
 	proxies     []netip.Prefix
+	description func() schema // of all routes; see describeAPI
 }
 
 // traffic counts the requests and bytes of the handler.
@@ -81,6 +83,7 @@ func newHandler(backend floe.DB, o Options) *handler {
 		traffic:     new(traffic),
 		cors:        o.CORSOrigins,
 		proxies:     slices.Clone(o.TrustedProxies),
+		description: sync.OnceValue(describeAPI),
 	}
 	h.strangers = newSlots(h.slots.limit)
 	if limit := h.slots.limit; limit > 0 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"mime"
 	"sync"
 	"time"
@@ -18,9 +17,13 @@ import (
 // everything else is in a JSON body, whose fields a request declares once: for the parser, for the
 // limits and for the reference.
 
+// Media types of bodies.
 const (
+	jsonMedia   = "application/json"
 	jsonLines   = "application/x-ndjson"
 	octetStream = "application/octet-stream"
+	yamlMedia   = "application/yaml"
+	textMedia   = "text/plain"
 )
 
 // longestWait is the maximum of wait_ms: proxies close connections that are silent for longer.
@@ -44,6 +47,7 @@ func readFields[T any](in *input, v *T, code func(*T, *codec.Fields)) {
 // readLines reads the values of a batch: a JSON object in each line of the body. Empty lines are
 // skipped.
 func readLines[T any](in *input, list *[]T, limit int, code func(*T, *codec.Fields)) {
+	in.lines = func(f *codec.Fields) { code(new(T), f) }
 	encoding := in.encoding()
 	n := 0
 	for line := range bytes.Lines(in.content()) {
@@ -101,7 +105,7 @@ func refused(err error) error {
 
 // contentType returns the media type of the body, "" if it is not given.
 func (in *input) contentType() string {
-	given := in.request.Header.Get("Content-Type")
+	given := in.header("Content-Type")
 	if given == "" {
 		return ""
 	}
@@ -113,11 +117,7 @@ func (in *input) contentType() string {
 }
 
 // need rejects an object that lacks a member.
-func need(f *codec.Fields, name string) {
-	if f.Parsing() && !f.Given(name, false) {
-		f.Refuse(fmt.Errorf("field %q is missing", name))
-	}
-}
+func need(f *codec.Fields, name string) { f.Require(name) }
 
 // texts codes a list of strings that name records, such as receipts.
 func texts(f *codec.Fields, name string, list *[]string, most int64) {

@@ -84,9 +84,53 @@ func (in *input) lastName() string {
 	return name
 }
 
+// header returns a header of the request, "" if it is missing.
+func (in *input) header(name string) string {
+	values := in.headerValues(name)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+func (in *input) headerValues(name string) []string {
+	if in.probe != nil {
+		in.probe.headers = append(in.probe.headers, name)
+	}
+	return in.request.Header.Values(name)
+}
+
+// required returns a parameter that must be given; takes says what it takes.
+func (in *input) required(name, takes string) string {
+	value, given := in.param(name)
+	if !given {
+		in.invalid("parameter %s is missing, it takes %s", name, takes)
+	}
+	if in.probe != nil {
+		in.probe.required = append(in.probe.required, name)
+	}
+	return value
+}
+
+// oneOf returns a parameter that takes only some values, "" if it is missing.
+func (in *input) oneOf(name string, values ...string) string {
+	value, given := in.param(name)
+	in.describe(name, schema{"type": "string", "enum": values})
+	if given && !slices.Contains(values, value) {
+		last := len(values) - 1
+		takes := values[last]
+		if last > 0 {
+			takes = strings.Join(values[:last], ", ") + " or " + takes
+		}
+		in.invalid("parameter %s is %.64q, it takes %s", name, value, takes)
+	}
+	return value
+}
+
 // integer returns an integer parameter.
 func (in *input) integer(name string, s span) int64 {
 	value, given := in.param(name)
+	in.describe(name, s.schema())
 	if !given {
 		return s.absent
 	}
@@ -100,6 +144,7 @@ func (in *input) integer(name string, s span) int64 {
 // optional returns an integer parameter, nil if it is missing.
 func (in *input) optional(name string, s span) *int64 {
 	if _, given := in.param(name); !given {
+		in.describe(name, s.schema())
 		return nil
 	}
 	return new(in.integer(name, s))
@@ -109,6 +154,7 @@ func (in *input) optional(name string, s span) *int64 {
 // without a value is an error, because the value may have been lost.
 func (in *input) boolean(name string) bool {
 	value, given := in.param(name)
+	in.describe(name, schema{"type": "boolean"})
 	switch {
 	case value == "true" || value == "1" || given && value == "" && in.alone(name):
 		return true
@@ -128,14 +174,9 @@ const (
 
 // encoding returns the parameter encoding.
 func (in *input) encoding() encoding {
-	value, given := in.param("encoding")
-	if !given {
-		return utf8Text
+	if in.oneOf("encoding", string(utf8Text), string(base64Text)) == string(base64Text) {
+		return base64Text
 	}
-	if e := encoding(value); e == utf8Text || e == base64Text {
-		return e
-	}
-	in.invalid("parameter encoding is %.64q, it takes utf8 or base64", value)
 	return utf8Text
 }
 
@@ -184,10 +225,7 @@ func (e encoding) decodeHeaders(headers map[string]string) error {
 type fieldsAsked struct{ all bool }
 
 func (f *fieldsAsked) parse(in *input) {
-	fields, given := in.param("fields")
-	if f.all = given; given && fields != "all" {
-		in.invalid("parameter fields is %.64q, it takes all", fields)
-	}
+	f.all = in.oneOf("fields", "all") != ""
 }
 
 // maxPayload returns the parameter max_payload of a listing: the maximum number of bytes shown of

@@ -111,6 +111,7 @@ type submitJobRequest struct {
 
 func (q *submitJobRequest) parse(in *input) {
 	q.namespace = in.namespace()
+	in.reads(yamlMedia)
 	if _, q.given = in.param("namespace"); in.err != nil {
 		return
 	}

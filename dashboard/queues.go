@@ -100,6 +100,7 @@ func (q *enqueueRequest) parse(in *input) {
 	q.priority = int(in.integer("priority", priorities))
 	q.delay = time.Duration(in.integer("delay_ms", delayMillis)) * time.Millisecond
 	q.dedup = in.idempotencyKey()
+	in.reads(octetStream)
 	q.payload = in.payload(in.encoding())
 }
 

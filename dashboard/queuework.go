@@ -134,10 +134,10 @@ func (q *enqueueManyRequest) parse(in *input) {
 	} else {
 		readFields(in, q, (*enqueueManyRequest).fields)
 	}
-	key := in.idempotencyKey()
+	key, encoding := in.idempotencyKey(), in.encoding()
 	for i := range q.messages {
 		m := &q.messages[i]
-		in.check(in.encoding().decodeHeaders(m.headers))
+		in.check(encoding.decodeHeaders(m.headers))
 		if key != "" && m.dedup != "" {
 			in.invalid("the header Idempotency-Key and the member dedup_key of a message exclude each other")
 		}

@@ -5,15 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http/httptest"
-	"net/url"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/julienschmidt/httprouter"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/test/reference"
@@ -28,14 +22,6 @@ const httpIntro = "# HTTP API\n\n" +
 	"- Every route takes the parameter `namespace`; the default is the only namespace of the key, or `default`.\n" +
 	"- A boolean parameter takes `true`, `false`, `1` or `0`; its name alone means true.\n" +
 	"- A listing that has been cut has the header `Link` with `rel=\"next\"`. `cursor` is another name of `after`.\n"
-
-// sectionNames are the titles of resources, by the first segment of their paths.
-var sectionNames = map[string]string{
-	"": "Health and metrics of the node", "auth": "Authentication", "cluster": "Cluster", "metrics": "Metrics",
-	"namespaces": "Namespaces", "kv": "Key-value", "streams": "Streams", "queues": "Queues", "timeseries": "Time series",
-	"txn": "Transactions", "actions": "Actions", "workers": "Workers", "console": "Console", "workflow": "Workflows",
-	"workflows": "Workflows, alternative paths", "processing": "Processing",
-}
 
 // TestHTTPReference: docs/reference/http.md agrees with the route table. The parameters are those
 // that the request of a route asks for.
@@ -74,44 +60,49 @@ func partsTable(kinds map[string]func() txnOperation) string {
 	return reference.Table([]string{"op", "members"}, rows)
 }
 
-// needs returns the role that a caller needs.
-func (rt route) needs() string {
-	if rt.path != metricsPath && !strings.HasPrefix(rt.path, apiPath) || strings.HasPrefix(rt.path, authPath) {
-		return "public"
-	}
-	return string(rt.role())
-}
-
 // parameters returns the parameters and the members of the body of a route, with their values.
 func (rt route) parameters(h *handler) string {
 	if rt.request == nil {
 		return ""
 	}
 	var lines []string
-	all := rt.parse(h, "")
-	for _, name := range all.asked {
-		if name == "namespace" || name == "cursor" && slices.Contains(all.asked, "after") {
+	in := rt.parse(h, jsonMedia)
+	for _, name := range in.asked {
+		if name == "namespace" || name == "cursor" && slices.Contains(in.asked, "after") {
 			continue
 		}
-		_, refusal, _ := strings.Cut(fmt.Sprint(rt.parse(h, "?"+name+"="+url.QueryEscape("\x00")).finish()), "parameter "+name)
-		_, takes, found := strings.Cut(refusal, "it takes ")
-		if found {
-			takes = ": " + strings.NewReplacer("true, false, 1 or 0, or nothing: ?"+name, "boolean", "an integer", "integer",
-				" to "+strconv.Itoa(math.MaxInt64), "").Replace(takes)
+		about := rt.meaning(name)
+		if takes := takesOf(in.probe.schemas[name]); takes != "" {
+			about = takes + "; " + about
 		}
-		lines = append(lines, reference.Code(name)+takes)
+		lines = append(lines, reference.Code(name)+": "+about)
 	}
-	if all.object != nil {
-		for _, name := range all.object.asked {
-			lines = append(lines, reference.Code(name)+" (body)")
+	if in.object != nil {
+		for _, name := range in.object.asked {
+			lines = append(lines, reference.Code(name)+" (body): "+takesOf(in.probe.schemas[name])+"; "+rt.meaning(name))
 		}
 	}
-	if all.fields != nil {
-		for _, f := range codec.Describe(all.fields) {
-			lines = append(lines, reference.Code(f.Name)+" (body): "+describeMember(f))
+	if in.fields != nil {
+		for _, f := range codec.Describe(in.fields) {
+			lines = append(lines, reference.Code(f.Name)+" (body): "+describeMember(f)+"; "+rt.meaning(f.Name))
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// takesOf describes the values of a parameter.
+func takesOf(of schema) string {
+	if values, ok := of["enum"].([]string); ok {
+		return strings.Join(values, ", ")
+	}
+	kind, _ := of["type"].(string)
+	if from, ok := of["minimum"]; ok {
+		kind += fmt.Sprintf(" from %d", from)
+	}
+	if to, ok := of["maximum"]; ok {
+		kind += fmt.Sprintf(" to %d", to)
+	}
+	return kind
 }
 
 // describeMember describes a member of the body of an operation.
@@ -146,17 +137,4 @@ func describeMember(f codec.Field) string {
 		about = fmt.Sprintf("%s, up to %d", about, r.Max)
 	}
 	return about
-}
-
-// parse returns the input of a request after the route has parsed it. Segments of the path are 1.
-func (rt route) parse(h *handler, query string) *input {
-	var segments httprouter.Params
-	for s := range strings.SplitSeq(rt.path, "/") {
-		if name, ok := strings.CutPrefix(s, ":"); ok {
-			segments = append(segments, httprouter.Param{Key: name, Value: "1"})
-		}
-	}
-	in := newInput(h, httptest.NewRequest(rt.method, "/"+query, strings.NewReader("{}")), segments)
-	reflect.New(rt.request).Interface().(interface{ parse(*input) }).parse(in)
-	return in
 }

@@ -27,7 +27,9 @@ type input struct {
 	query    url.Values
 	asked    []string // names of the parameters the endpoint takes
 	object   *object
-	fields   func(*codec.Fields) // of the body of an operation, for the reference
+	fields   func(*codec.Fields) // of the body of an operation, for descriptions
+	lines    func(*codec.Fields) // of each line of the body, likewise
+	probe    *probe              // not nil: the request only describes its route
 	maxBody  int64               // bytes
 	held     int64               // bytes of the body in memory
 	bodyRead bool
@@ -64,7 +66,7 @@ func (in *input) invalid(format string, args ...any) {
 
 // check records err, unless it is nil or there is an earlier one.
 func (in *input) check(err error) {
-	if in.err == nil {
+	if in.err == nil && in.probe == nil {
 		in.err = err
 	}
 }
@@ -91,7 +93,7 @@ func (in *input) refuseUnknown() {
 	reads := in.request.Method == http.MethodGet
 	for name := range in.query {
 		if !slices.Contains(in.asked, name) && (!reads || slices.Contains(paging, name)) {
-			in.invalid("unknown parameter %.64q: this endpoint takes %s", name, strings.Join(in.asked, ", "))
+			in.invalid("unknown parameter %.64q: this endpoint takes %s%s", name, strings.Join(in.asked, ", "), didYouMean(name, in.asked))
 		}
 	}
 }
@@ -110,6 +112,7 @@ func (in *input) segment(name string) string {
 
 // number returns an integer path segment.
 func (in *input) number(name string, s span) int64 {
+	in.describe(name, s.schema())
 	text := in.segment(name)
 	n, ok := s.parse(text)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 
 // allRoutes is the table of all endpoints. Each resource has its rows in its own file.
 func allRoutes() []route {
-	return slices.Concat(healthRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, kvWorkRoutes, eventRoutes,
+	return slices.Concat(healthRoutes, openAPIRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, kvWorkRoutes, eventRoutes,
 		streamRoutes, streamWorkRoutes, groupRoutes, groupWorkRoutes, txnRoutes, queueRoutes, queueWorkRoutes,
 		timeseriesRoutes, actionRoutes, actionWorkRoutes, workerWorkRoutes, consoleRoutes,
 		withAliases(workflowRoutes), flowStartRoutes, processingRoutes)
@@ -25,6 +25,7 @@ type route struct {
 	doc      string
 	request  reflect.Type
 	response reflect.Type
+	call     any // the method that serves it
 	serve    func(h *handler, in *input) (any, error)
 }
 
@@ -53,6 +54,7 @@ func endpoint[Q, A any, P parser[Q]](pattern string, call func(*handler, context
 		doc:      doc,
 		request:  reflect.TypeFor[Q](),
 		response: reflect.TypeFor[A](),
+		call:     call,
 		serve: func(h *handler, in *input) (any, error) {
 			var q Q
 			P(&q).parse(in)

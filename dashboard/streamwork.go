@@ -133,6 +133,7 @@ func (q *appendRequest) parse(in *input) {
 		readLines(in, &q.messages, stream.MaxBatch, (*sentMessage).fields)
 	case octetStream:
 		payload = true
+		in.reads(octetStream)
 		q.messages = []sentMessage{{key: []byte(key), payload: in.content()}}
 	default:
 		readFields(in, q, (*appendRequest).fields)
@@ -143,7 +144,7 @@ func (q *appendRequest) parse(in *input) {
 	for i := range q.messages {
 		in.check(q.encoding.decodeHeaders(q.messages[i].headers))
 	}
-	if len(in.request.Header["Idempotency-Key"]) == 0 {
+	if len(in.headerValues("Idempotency-Key")) == 0 {
 		return
 	}
 	if q.dedup {
@@ -238,7 +239,7 @@ func (q *recordsRequest) parse(in *input) {
 // resume returns the position in the header Last-Event-ID, which a client adds to the request with
 // which it began, else the given one.
 func (in *input) resume(id stream.ID, given bool) (stream.ID, bool) {
-	text := in.request.Header.Get("Last-Event-ID")
+	text := in.header("Last-Event-ID")
 	if text == "" {
 		return id, given
 	}

@@ -326,13 +326,14 @@ func (q *floqlRequest) parse(in *input) {
 	query, given := in.param("q")
 	if in.request.Method == http.MethodPost && in.err == nil {
 		in.maxBody = maxQueryBytes
+		in.reads(textMedia)
 		raw, err := in.readBody()
 		in.check(err)
 		if len(raw) > 0 && given {
 			in.invalid("the query is given twice, as parameter q and as body")
 		}
 		if !given {
-			query = bodyQuery(raw, in.request.Header.Get("Content-Type"))
+			query = bodyQuery(raw, in.header("Content-Type"))
 		}
 	}
 	if strings.TrimSpace(query) == "" {
@@ -392,11 +393,12 @@ type writeRequest struct {
 func (q *writeRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.precision = ts.Milliseconds
-	if value, given := in.param("precision"); given {
+	if value := in.oneOf("precision", "ns", "us", "ms", "s"); value != "" {
 		var err error
 		q.precision, err = ts.ParsePrecision(value)
 		in.check(err)
 	}
+	in.reads(textMedia)
 	if in.err == nil {
 		var err error
 		q.lines, err = in.readEncodedBody()

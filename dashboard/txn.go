@@ -129,11 +129,13 @@ func (e *txnRefused) body() any {
 	if e.Condition {
 		part = "if"
 	}
-	return struct {
-		Error string `json:"error"`
-		Part  string `json:"part"` // if or do
-		Index int    `json:"index"`
-	}{e.Error(), part, e.Index}
+	return txnRefusedBody{e.Error(), part, e.Index}
+}
+
+type txnRefusedBody struct {
+	Error string `json:"error"`
+	Part  string `json:"part"` // if or do
+	Index int    `json:"index"`
 }
 
 func (h *handler) txn(ctx context.Context, q txnRequest) (txnDone, error) {

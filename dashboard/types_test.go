@@ -53,40 +53,6 @@ func printTypes(routes []route) string {
 	return b.String()
 }
 
-// bodyType returns what stands in the body of an answer: a listing is an array of its items, the
-// answer to a query its result.
-func bodyType(answer reflect.Type) reflect.Type {
-	if answer == reflect.TypeFor[floqlAnswer]() {
-		return reflect.TypeFor[queryResult]()
-	}
-	if answer.Kind() == reflect.Struct {
-		if items, ok := answer.FieldByName("items"); ok {
-			return items.Type
-		}
-	}
-	return answer
-}
-
-// queryResult is what a floql.Result writes by itself; the contract has the same.
-type queryResult struct {
-	Query  string        `json:"query"`
-	Series []querySeries `json:"series"`
-	Hints  []string      `json:"hints,omitempty"`
-}
-
-type querySeries struct {
-	Key        string      `json:"key"`
-	Field      string      `json:"field"`
-	PointCount int         `json:"point_count"`
-	Tags       []queryTag  `json:"tags"`
-	Points     []dataPoint `json:"points"`
-}
-
-type queryTag struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
 func (p *printer) typeOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

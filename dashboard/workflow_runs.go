@@ -64,11 +64,9 @@ func (q *flowRunsRequest) parse(in *input) {
 	if name, given := in.param("workflow"); given {
 		q.filters = append(q.filters, workflow.Of(name))
 	}
-	if name, given := in.param("status"); given {
+	if name := in.oneOf("status", "pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"); name != "" {
 		status, err := workflow.ParseStatus(name)
-		if err != nil {
-			in.invalid("parameter status is %.64q, it takes pending, running, waiting, completed, failed, cancelled or timed_out", name)
-		}
+		in.check(err)
 		q.filters = append(q.filters, workflow.InState(status))
 	}
 	if is, given := in.param("attribute"); given {
@@ -113,10 +111,7 @@ type startFlowRequest struct {
 
 func (q *startFlowRequest) parse(in *input) {
 	q.namespace = in.namespace()
-	given := false
-	if q.workflow, given = in.param("workflow"); !given {
-		in.invalid("parameter workflow is missing, it takes the name of a workflow")
-	}
+	q.workflow = in.required("workflow", "the name of a workflow")
 	if version, given := in.param("version"); given {
 		q.opts = append(q.opts, workflow.Version(version))
 	}

@@ -97,6 +97,7 @@ type createDefinitionRequest struct {
 
 func (q *createDefinitionRequest) parse(in *input) {
 	q.namespace = in.namespace()
+	in.reads(yamlMedia)
 	if _, q.given = in.param("namespace"); in.err != nil {
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/spelling"
 )
 
 // Error is a mistake in a query, with its position.
@@ -81,44 +83,8 @@ func cut(text string) string {
 // suggest returns ` (did you mean "...")?` for the known name nearest to an unknown one, "" if none
 // is near.
 func suggest(unknown string, known []string) string {
-	best, distance := "", 1+(len(unknown)+1)/3
-	for _, k := range known {
-		if d := edits(strings.ToLower(unknown), strings.ToLower(k), distance); d < distance {
-			best, distance = k, d
-		}
+	if near := spelling.Nearest(unknown, known); near != "" {
+		return fmt.Sprintf(" (did you mean %q?)", near)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", best)
-}
-
-// edits returns how many insertions, deletions, replacements and swaps of neighbours turn a into b,
-// or max if that many or more.
-func edits(a, b string, max int) int {
-	if len(a)-len(b) >= max || len(b)-len(a) >= max || len(a) > 64 {
-		return max
-	}
-	var before, latest []int
-	for j := range len(b) + 1 {
-		latest = append(latest, j)
-	}
-	for i := range len(a) {
-		row := []int{i + 1}
-		for j := range len(b) {
-			d := min(latest[j+1]+1, row[j]+1)
-			switch {
-			case a[i] == b[j]:
-				d = min(d, latest[j])
-			default:
-				d = min(d, latest[j]+1)
-			}
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				d = min(d, before[j-1]+1)
-			}
-			row = append(row, d)
-		}
-		before, latest = latest, row
-	}
-	return min(latest[len(b)], max)
+	return ""
 }

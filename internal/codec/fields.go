@@ -119,11 +119,26 @@ func (f *Fields) Binary() *Coder {
 // Checking reports whether ranges are being checked.
 func (f *Fields) Checking() bool { return f.checking }
 
-// Parsing reports whether fields are being read from JSON. Absent fields keep their values, so that
-// is the place to set defaults.
+// Parsing reports whether fields are being read from JSON, or described. Absent fields keep their
+// values, so that is the place to set defaults.
 func (f *Fields) Parsing() bool {
-	_, parses := f.form.(*jsonReader)
-	return parses
+	switch f.form.(type) {
+	case *jsonReader, *describer:
+		return true
+	}
+	return false
+}
+
+// Require rejects JSON without a field.
+func (f *Fields) Require(name string) {
+	switch form := f.form.(type) {
+	case *jsonReader:
+		if !form.given(name, false) {
+			f.Refuse(fmt.Errorf("field %q is missing", name))
+		}
+	case *describer:
+		form.required = name
+	}
 }
 
 // Given reports whether an optional field is present: in the JSON that is being read, otherwise in

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/rawjson"
+	"github.com/floedb/floe/internal/spelling"
 )
 
 // AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64,
@@ -136,7 +137,8 @@ type jsonReader struct {
 	err      error
 	src      []byte // of the record
 	members  map[string][]byte
-	path     string // of the record, such as "messages[3]."
+	asked    []string // names of fields, of outer records first
+	path     string   // of the record, such as "messages[3]."
 }
 
 func (r *jsonReader) fail(name, format string, args ...any) {
@@ -147,16 +149,20 @@ func (r *jsonReader) fail(name, format string, args ...any) {
 
 // record reads an object, or a bare value if code names no field. code must read all members.
 func (r *jsonReader) record(src []byte, code func()) {
-	src0, members0 := r.src, r.members
+	src0, members0, asked0 := r.src, r.members, len(r.asked)
 	r.src, r.members = src, nil
 	code()
 	if r.path == "" {
 		r.open() // even a record without fields must be an object
 	}
 	if unknown := slices.Sorted(maps.Keys(r.members)); len(unknown) > 0 {
-		r.fail(unknown[0], "unknown")
+		hint := "unknown"
+		if near := spelling.Nearest(unknown[0], r.asked[asked0:]); near != "" {
+			hint = fmt.Sprintf("unknown (did you mean %q?)", near)
+		}
+		r.fail(unknown[0], "%s", hint)
 	}
-	r.src, r.members = src0, members0
+	r.src, r.members, r.asked = src0, members0, r.asked[:asked0]
 }
 
 // open splits the record into its members, once.
@@ -190,6 +196,7 @@ func (r *jsonReader) field(name string) []byte {
 		return r.src
 	}
 	r.open()
+	r.asked = append(r.asked, name)
 	value := r.members[name]
 	delete(r.members, name)
 	return value
@@ -327,5 +334,6 @@ func (w *jsonWriter) given(_ string, is bool) bool { return is }
 
 func (r *jsonReader) given(name string, _ bool) bool {
 	r.open()
+	r.asked = append(r.asked, name)
 	return r.members[name] != nil
 }

@@ -35,35 +35,50 @@ type Field struct {
 	Unit   Unit
 	Range  Range
 	Fields []Field // of an object; for a list, one Field without a name: its element
+
+	Required bool  // JSON must have it
+	Default  int64 // of an integer that is absent from JSON
 }
 
-// Describe returns the fields that code codes.
+// Describe returns the fields that code codes. The values of the record are the defaults: a field
+// whose default is out of range is required.
 func Describe(code func(*Fields)) []Field {
 	var d describer
 	code(&Fields{form: &d})
 	return d.fields
 }
 
-type describer struct{ fields []Field }
-
-func (d *describer) add(name string, t Type, unit Unit, r Range) {
-	d.fields = append(d.fields, Field{Name: name, Type: t, Unit: unit, Range: r})
+type describer struct {
+	fields   []Field
+	required string // name of a field that follows
 }
 
-func (d *describer) signed(name string, _ *int64, unit Unit, r Range) {
-	d.add(name, IntegerType, unit, r)
+func (d *describer) add(f Field) {
+	f.Required = f.Required || f.Name == d.required && f.Name != ""
+	d.fields = append(d.fields, f)
 }
-func (d *describer) unsigned(name string, _ *uint64, unit Unit, r Range) {
-	d.add(name, IntegerType, unit, r)
-}
-func (d *describer) float(name string, _ *float64)         { d.add(name, NumberType, Plain, Range{}) }
-func (d *describer) boolean(name string, _ *bool)          { d.add(name, BooleanType, Plain, Range{}) }
-func (d *describer) text(name string, _ *string, r Range)  { d.add(name, StringType, Plain, r) }
-func (d *describer) bytes(name string, _ *[]byte, r Range) { d.add(name, BytesType, Plain, r) }
-func (d *describer) instant(name string, _ *time.Time)     { d.add(name, IntegerType, Moment, Range{}) }
-func (d *describer) custom(name string, v Custom)          { d.add(name, v.Type, Plain, Range{}) }
 
-func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int)) {
+func (d *describer) signed(name string, v *int64, unit Unit, r Range) {
+	d.add(Field{Name: name, Type: IntegerType, Unit: unit, Range: r, Default: *v, Required: !r.holds(*v)})
+}
+func (d *describer) unsigned(name string, v *uint64, unit Unit, r Range) {
+	n := int64(min(*v, math.MaxInt64))
+	d.add(Field{Name: name, Type: IntegerType, Unit: unit, Range: r, Default: n, Required: !r.holds(n)})
+}
+func (d *describer) float(name string, _ *float64) { d.add(Field{Name: name, Type: NumberType}) }
+func (d *describer) boolean(name string, _ *bool)  { d.add(Field{Name: name, Type: BooleanType}) }
+func (d *describer) text(name string, v *string, r Range) {
+	d.add(Field{Name: name, Type: StringType, Range: r, Required: !r.holds(int64(len(*v)))})
+}
+func (d *describer) bytes(name string, v *[]byte, r Range) {
+	d.add(Field{Name: name, Type: BytesType, Range: r, Required: !r.holds(int64(len(*v)))})
+}
+func (d *describer) instant(name string, _ *time.Time) {
+	d.add(Field{Name: name, Type: IntegerType, Unit: Moment})
+}
+func (d *describer) custom(name string, v Custom) { d.add(Field{Name: name, Type: v.Type}) }
+
+func (d *describer) list(name string, n int, r Range, _ func(int), each func(int)) {
 	outer := d.fields
 	d.fields = nil
 	each(-1)
@@ -71,7 +86,8 @@ func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int
 	if len(element) != 1 || element[0].Name != "" {
 		element = []Field{{Type: ObjectType, Fields: element}}
 	}
-	d.fields = append(outer, Field{Name: name, Type: ListType, Range: r, Fields: element})
+	d.fields = outer
+	d.add(Field{Name: name, Type: ListType, Range: r, Fields: element, Required: !r.holds(int64(n))})
 }
 
 func (d *describer) given(string, bool) bool { return true }

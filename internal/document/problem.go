@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/floedb/floe/internal/spelling"
 )
 
 // Severity is the severity of a Problem.
@@ -92,45 +94,13 @@ func OneOf(names []string) string {
 // Nearest returns a hint with the name closest to an unknown one, if one is close. Problems beyond
 // MaxProblems are not reported and get no hint. names may return nil if there are thousands.
 func (r *Report) Nearest(name string, names func() []string) string {
-	if len(name) > 64 || len(r.Problems) >= MaxProblems {
+	if len(r.Problems) >= MaxProblems {
 		return ""
 	}
-	best, found := 3, ""
-	for _, n := range names() {
-		if d := distance(name, n, best); d < best && d < len(n) {
-			best, found = d, n
-		}
+	if near := spelling.Nearest(name, names()); near != "" {
+		return fmt.Sprintf(" (did you mean %s?)", near)
 	}
-	if found == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", found)
-}
-
-// distance returns the number of letters to change, add, remove or swap, if it is less than most.
-func distance(a, b string, most int) int {
-	if len(a)-len(b) >= most || len(b)-len(a) >= most {
-		return most
-	}
-	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range one {
-		one[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(one[j]+cost, one[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], two[j-1]+1)
-			}
-		}
-		two, one, row = one, row, two
-	}
-	return one[len(b)]
+	return ""
 }
 
 // Clip shortens a value for a message.

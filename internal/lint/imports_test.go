@@ -22,9 +22,9 @@ const (
 var imports = map[string]struct{ allowed, reason string }{
 	"cmd":      {"cmd/internal/cli", "cmd is a doorway: what it does belongs into cmd/internal/cli, where it can be tested"},
 	"examples": {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
-	"cmd/internal/cli": {". dashboard internal/budget cmd/internal/stress internal/demo internal/transport internal/rawjson " +
+	"cmd/internal/cli": {". dashboard internal/budget cmd/internal/stress internal/demo internal/transport internal/rawjson internal/spelling " +
 		primitives, "the command line is written against the public API"},
-	"dashboard": {". dashboard/console internal/codec internal/engine internal/flow internal/rawjson internal/yaml " + primitives,
+	"dashboard": {". dashboard/console internal/codec internal/engine internal/flow internal/rawjson internal/spelling internal/yaml " + primitives,
 		"the dashboard must work on a node as well as on a remote client; it draws definitions, which internal/flow reads; " +
 			"internal/codec reads the bodies of operations"},
 	"dashboard/console": {"", "the console is files and a handler of them"},
@@ -41,7 +41,7 @@ var imports = map[string]struct{ allowed, reason string }{
 		"primitives know the engine, not each other"},
 	"ts": {"floql internal/agg internal/engine internal/protocol internal/points/line internal/points internal/pushdown " + helpers,
 		"primitives know the engine, not each other; ts carries out FloQL"},
-	"floql": {"internal/agg internal/codec internal/pushdown", "FloQL knows nothing of storage"},
+	"floql": {"internal/agg internal/codec internal/pushdown internal/spelling", "FloQL knows nothing of storage"},
 	"action": {"internal/engine internal/workloop internal/protocol internal/workers internal/cron internal/schedule " +
 		helpers, "primitives know the engine, not each other"},
 	"workflow": {"action internal/document internal/protocol internal/cron internal/engine internal/flow internal/schedule " +
@@ -62,10 +62,11 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/key":       {"", "helpers depend on nothing"},
 	"internal/overlayfs": {"", "helpers depend on nothing"},
 	"internal/protocol":  {"internal/engine internal/codec", "what machines ask of each other, whichever they are"},
-	"internal/codec":     {"internal/rawjson", "helpers depend on nothing else"},
+	"internal/codec":     {"internal/rawjson internal/spelling", "helpers depend on nothing else"},
 	"internal/cron":      {"", "what times a schedule has is told apart from who runs it"},
 	"internal/schedule":  {"internal/cron internal/engine " + helpers, "the duty of schedules knows nothing of what a tick does"},
-	"internal/document":  {"internal/rawjson internal/yaml", "what reads and writes documents knows nothing of what they define"},
+	"internal/document": {"internal/rawjson internal/spelling internal/yaml",
+		"what reads and writes documents knows nothing of what they define"},
 	"internal/flow": {"internal/codec internal/cron internal/document internal/expression internal/rawjson",
 		"the language of definitions knows nothing of who runs them"},
 	"internal/expression": {"internal/codec internal/document internal/rawjson",
@@ -81,6 +82,7 @@ var imports = map[string]struct{ allowed, reason string }{
 		"metrics are made of what the node and its primitives say of themselves"},
 	"internal/test/plant": {"", "helpers depend on nothing"},
 	"internal/rawjson":    {"", "helpers depend on nothing"},
+	"internal/spelling":   {"", "helpers depend on nothing"},
 	"internal/wait":       {"", "who may proceed is decided without reading state, so that it can be tested alone"},
 	"internal/workers":    {"internal/engine internal/workloop " + helpers, "the list of workers knows nothing of what they work on"},
 	"internal/yaml":       {"", "helpers depend on nothing"},

@@ -42,6 +42,7 @@ var commands = []func(Process) *cobra.Command{
 	clusterCommand,
 	benchCommand,
 	demoCommand,
+	openAPICommand,
 	versionCommand,
 	manCommand,
 }

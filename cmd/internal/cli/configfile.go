@@ -13,6 +13,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe/internal/spelling"
 )
 
 // defaultConfigFile is read from the working directory if no other file is named.
@@ -304,37 +306,11 @@ func listText(list []any) (string, bool) {
 
 // nearest returns the most similar name, "" if none is similar.
 func nearest(name string, names []string) string {
-	best, least := "", 1+max(2, len(name)/3)
 	for _, other := range names {
-		if d := distance(name, other); d < least {
-			best, least = other, d
-		}
 		// The same key in another table, or outside of tables.
 		if _, last, found := strings.Cut(other, "."); found && last == name {
 			return other
 		}
 	}
-	return best
-}
-
-// distance is the Levenshtein distance of a and b: the number of insertions, deletions and
-// replacements of letters that turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Nearest(name, names)
 }

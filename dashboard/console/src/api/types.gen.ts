@@ -99,7 +99,7 @@ export interface AuthState {
 
 export interface Caller {
   role: string
-  namespaces: string[]
+  namespaces: string[] | null
   expires_at: number | null
   read_only: boolean
 }
@@ -1053,6 +1053,8 @@ export interface WrittenLines {
 export interface Routes {
   /** Get the health of the node: 200 with status ok, or 503 with the reason. */
   'GET /health': HealthState
+  /** Get the OpenAPI 3.1 description of all routes. */
+  'GET /api/v1/openapi.json': Record<string, RawJSON | null>
   /** Open a session with an API key. */
   'POST /api/v1/auth/session': SessionAnswer
   /** Close the session of the token. */
