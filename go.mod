@@ -2,8 +2,11 @@ module github.com/floedb/floe
 
 go 1.26
 
-// An npm package in there holds a Go package.
-ignore ./dashboard/console/node_modules
+// An npm package in there may hold a Go package.
+ignore (
+	./dashboard/console/node_modules
+	./examples/http/typescript/node_modules
+)
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
@@ -26,7 +29,7 @@ require (
 	gopkg.in/yaml.v3 v3.0.1
 )
 
-// An npm package in there holds a Go package.
+// An npm package in there may hold a Go package.
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

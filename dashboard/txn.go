@@ -97,6 +97,7 @@ func (q *txnRequest) fields(f *codec.Fields) {
 // partFields returns the function that codes a part, which is one of the kinds.
 func partFields(kinds map[string]func() txnOperation) func(*txnPart, *codec.Fields) {
 	return func(p *txnPart, f *codec.Fields) {
+		need(f, "op")
 		f.Text("op", &p.op)
 		if f.Parsing() {
 			kind := kinds[p.op]
@@ -221,7 +222,9 @@ func (k *keyRevision) condition() (floe.Condition, error) {
 type messageHeld struct{ name, receipt string }
 
 func (m *messageHeld) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &m.name)
+	need(f, "receipt")
 	f.Text("receipt", &m.receipt)
 }
 
@@ -236,6 +239,7 @@ type lastIDIs struct {
 }
 
 func (l *lastIDIs) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &l.name)
 	f.Int("partition", &l.partition, codec.Range{Max: partitions.max})
 	f.Text("id", &l.id)
@@ -338,6 +342,7 @@ type txnEnqueue struct {
 }
 
 func (m *txnEnqueue) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &m.name)
 	m.newMessage.fields(f)
 }
@@ -363,6 +368,7 @@ type txnAck struct {
 }
 
 func (a *txnAck) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &a.name)
 	texts(f, "receipts", &a.receipts, queue.MaxBatch)
 }
@@ -377,6 +383,7 @@ type txnAppend struct {
 }
 
 func (a *txnAppend) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &a.name)
 	a.sentMessage.fields(f)
 }
@@ -400,7 +407,9 @@ type txnAckRecords struct {
 }
 
 func (a *txnAckRecords) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &a.name)
+	need(f, "group")
 	f.Text("group", &a.group)
 	texts(f, "refs", &a.refs, engine.MaxPageItems)
 }
@@ -424,6 +433,7 @@ type txnInvoke struct {
 }
 
 func (i *txnInvoke) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &i.name)
 	jsonField(f, "input", &i.input)
 	f.Text("idempotency_key", &i.key)
@@ -452,6 +462,7 @@ type txnStart struct {
 }
 
 func (s *txnStart) fields(f *codec.Fields) {
+	need(f, "name")
 	f.Text("name", &s.name)
 	jsonField(f, "input", &s.input)
 	f.Text("idempotency_key", &s.key)
@@ -477,6 +488,7 @@ type txnSignal struct {
 
 func (s *txnSignal) fields(f *codec.Fields) {
 	f.Text("run_id", &s.run)
+	need(f, "type")
 	f.Text("type", &s.signal)
 	jsonField(f, "payload", &s.payload)
 }
