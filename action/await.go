@@ -186,11 +186,18 @@ func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workBody,
 }
 
 // EndOption is an option of Complete and Fail.
-type EndOption interface{ applyEnd(*end) }
+type EndOption interface{ applyEnd(*endOptions) }
 
 type endOption func(*end)
 
-func (f endOption) applyEnd(e *end) { f(e) }
+func (f endOption) applyEnd(e *endOptions) { f(&e.end) }
+
+// endOptions is an end with its options.
+type endOptions struct {
+	end
+	delayed bool // Delay is given
+	err     error
+}
 
 // OfAttempt identifies the attempt that has ended by its Task.Attempt. The default is the current
 // attempt, if the worker has it. OfDelivery is stricter: an attempt that does not count, because it
@@ -207,7 +214,8 @@ func OutcomeName(name string) EndOption { return endOption(func(e *end) { e.outc
 // ErrorCode sets the code of a failed attempt's error, see Code.
 func ErrorCode(code string) EndOption { return endOption(func(e *end) { e.code = code }) }
 
-// Retry makes another attempt follow a failed one, after the action's back-off, if any are left.
+// Retry makes another attempt follow a failed one, after the action's back-off or Delay, if any are
+// left.
 func Retry() EndOption { return endOption(func(e *end) { e.how = failed }) }
 
 // Complete completes a run that a worker got from Await, with its output: JSON or other bytes; nil
@@ -222,8 +230,8 @@ func (s *Store) Complete(ctx context.Context, run RunID, worker string, output [
 // Fail ends an attempt that a worker got from Await, with an error. Without Retry the run has
 // failed.
 //
-// Options: OfAttempt, OfDelivery, ErrorCode, Retry. Errors: ErrConflict if the run is no longer
-// assigned to the worker or was cancelled.
+// Options: OfAttempt, OfDelivery, ErrorCode, Retry, Delay with Retry. Errors: ErrConflict if the run
+// is no longer assigned to the worker or was cancelled.
 func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
 }
@@ -243,11 +251,17 @@ func (e end) with(opts []EndOption) (end, error) {
 	if err != nil {
 		return e, err
 	}
+	o := endOptions{end: e}
 	for _, opt := range opts {
-		opt.applyEnd(&e)
+		opt.applyEnd(&o)
 	}
-	if how == completed && (e.how != completed || e.code != "") || how != completed && e.outcome != "" {
+	switch e = o.end; {
+	case o.err != nil:
+		return e, o.err
+	case how == completed && (e.how != completed || e.code != "" || o.delayed), how != completed && e.outcome != "":
 		return e, engine.Errorf(ErrInvalid, "action: an option of Fail for Complete, or the other way round")
+	case o.delayed && e.how != failed:
+		return e, engine.Errorf(ErrInvalid, "action: a delay before the next attempt, but no attempt follows without Retry")
 	}
 	return e, nil
 }

@@ -186,15 +186,30 @@ func Priority(p int) RunSetting {
 	}}
 }
 
+// DelayOption is the type of Delay; Invoke and Fail accept it.
+type DelayOption struct{ d time.Duration }
+
 // Delay sets the earliest start of the run, d from now; it may be years. It is counted in
-// milliseconds, rounded up.
-func Delay(d time.Duration) InvokeOption {
-	return invokeOption(func(o *invokeOptions) {
-		if d < 0 {
-			o.fail(engine.Errorf(ErrInvalid, "action: delay %v is negative", d))
-		}
-		o.Delay = millis(d)
-	})
+// milliseconds, rounded up. For Fail with Retry it replaces the back-off, also if it is 0.
+func Delay(d time.Duration) DelayOption { return DelayOption{d} }
+
+func (o DelayOption) check() error {
+	if o.d < 0 {
+		return engine.Errorf(ErrInvalid, "action: delay %v is negative", o.d)
+	}
+	return nil
+}
+
+func (o DelayOption) applyInvoke(i *invokeOptions) {
+	if err := o.check(); err != nil {
+		i.fail(err)
+	}
+	i.Delay = millis(o.d)
+}
+
+func (o DelayOption) applyEnd(e *endOptions) {
+	e.err = o.check()
+	e.delay, e.delayed = millis(o.d), true
 }
 
 // Expire makes the run fail with the code expired if no worker has started it d after its

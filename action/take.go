@@ -329,6 +329,9 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 		message: st.message,
 		input:   row.input,
 	}
+	if s.self {
+		t.deadline = h.deadline
+	}
 	return t
 }
 

@@ -23,8 +23,9 @@ type Task struct {
 	IdempotencyKey string
 	Source         string // origin of the invocation
 	CreatedAt      time.Time
-	LastError      string // of the previous attempt; "" if there was none or it did not fail
-	LastCode       string // of LastError
+	Deadline       time.Time // of a task from Await: end of the attempt's time unless extended; else zero
+	LastError      string    // of the previous attempt; "" if there was none or it did not fail
+	LastCode       string    // of LastError
 
 	session uint64       // that has the run; 0: the session of self
 	self    string       // a worker that calls Await itself
@@ -61,11 +62,15 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 	if source == "" {
 		source = "api"
 	}
+	deadline := time.Time{}
+	if t.deadline != 0 {
+		deadline = time.UnixMilli(t.deadline)
+	}
 	return Task{
 		Run: runLocation{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input,
 		Priority: int(t.priority),
 		Labels:   labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
-		LastError: t.message, LastCode: t.code, Delivery: int(t.begun),
+		LastError: t.message, LastCode: t.code, Delivery: int(t.begun), Deadline: deadline,
 	}
 }
 

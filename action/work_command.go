@@ -229,6 +229,7 @@ type taken struct {
 	begun          int64 // number of starts of the run, including attempts that do not count
 	maxAttempts    int64
 	timeout        int64 // ms
+	deadline       int64 // for a worker that calls Await itself; else 0
 	createdAt      int64
 	priority       uint8
 	labels         []byte
@@ -253,6 +254,7 @@ func (t *taken) fields(f *codec.Fields) {
 		f.OptionalBytes("labels", &t.labels)
 	} else {
 		f.Varint("delivery", &t.begun)
+		f.Varint("deadline_ms", &t.deadline)
 		codeLabels(f, &t.labels)
 	}
 	codeBlob(f, "concurrency_key", &t.key, codec.Range{})
@@ -280,10 +282,16 @@ func (w *worked) code(f *codec.Fields) {
 	if c == nil {
 		return
 	}
-	again := c.More(slices.ContainsFunc(w.taken, func(t taken) bool { return t.begun != t.attempt }))
+	deadlines := slices.ContainsFunc(w.taken, func(t taken) bool { return t.deadline != 0 })
+	again := c.More(deadlines || slices.ContainsFunc(w.taken, func(t taken) bool { return t.begun != t.attempt }))
 	for i := range w.taken {
 		t := &w.taken[i]
 		codeBegun(c, &t.begun, t.attempt, again)
+	}
+	if c.More(deadlines) {
+		for i := range w.taken {
+			c.Varint(&w.taken[i].deadline)
+		}
 	}
 }
 

@@ -244,3 +244,61 @@ func TestOfDelivery(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFailDelay: Delay replaces the back-off of the next attempt. Each task has the deadline of its
+// attempt.
+func TestFailDelay(t *testing.T) {
+	ctx := t.Context()
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	s := node.Action("default")
+	if _, err := s.Register(ctx, "a", action.Timeout(time.Minute), action.Backoff(time.Hour, time.Hour), action.MaxAttempts(3)); err != nil {
+		t.Fatal(err)
+	}
+	invoked, err := s.Invoke(ctx, "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now().Truncate(time.Millisecond)
+	for range 2 {
+		tasks, err := s.Await(ctx, "w", []string{"a"})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("%d tasks, %v", len(tasks), err)
+		}
+		if d := tasks[0].Deadline; d.Before(before.Add(time.Minute)) || d.After(time.Now().Add(time.Minute)) {
+			t.Errorf("taken from %v to %v, with the deadline %v", before, time.Now(), d)
+		}
+		for _, opts := range [][]action.EndOption{{action.Delay(0)}, {action.Retry(), action.Delay(-1)},
+			{action.Retry(), action.Delay(0), action.OutcomeName("x")}} {
+			if err := s.Fail(ctx, invoked.Run, "w", "no", opts...); !errors.Is(err, floe.ErrInvalid) {
+				t.Errorf("fail with %v: %v", opts, err)
+			}
+		}
+		if err := s.Complete(ctx, invoked.Run, "w", nil, action.Delay(0)); !errors.Is(err, floe.ErrInvalid) {
+			t.Errorf("complete with a delay: %v", err)
+		}
+		if err := s.Fail(ctx, invoked.Run, "w", "no", action.Retry(), action.Delay(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tasks, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(tasks) != 1 {
+		t.Fatalf("%d tasks, %v", len(tasks), err)
+	}
+	second, err := s.Invoke(ctx, "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Await(ctx, "w", []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Fail(ctx, second.Run, "w", "no", action.Retry(), action.Delay(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.Runs().Get(ctx, second.Run)
+	if wait := time.Until(run.AvailableAt); err != nil || run.Status != action.Pending || wait < 23*time.Hour || wait > 24*time.Hour {
+		t.Errorf("%+v waits %v, %v", run, wait, err)
+	}
+}

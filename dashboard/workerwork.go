@@ -131,6 +131,8 @@ type givenRun struct {
 	Input     any               `json:"input"`
 	Labels    map[string]string `json:"labels"`
 	LastError string            `json:"last_error"` // of the previous attempt
+
+	DeadlineMillis int64 `json:"deadline_ms"` // the attempt has timed out then, unless touch moves it
 }
 
 func (h *handler) awaitRuns(ctx context.Context, q awaitRequest) (givenRuns, error) {
@@ -145,7 +147,7 @@ func (h *handler) awaitRuns(ctx context.Context, q awaitRequest) (givenRuns, err
 	for i, t := range tasks {
 		given.Runs[i] = givenRun{
 			RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, Delivery: t.Delivery, Input: rawjson.Value(t.Input),
-			Labels: utf8Text.headers(t.Labels), LastError: t.LastError,
+			Labels: utf8Text.headers(t.Labels), LastError: t.LastError, DeadlineMillis: t.Deadline.UnixMilli(),
 		}
 	}
 	return given, nil
@@ -210,6 +212,8 @@ type failRequest struct {
 	message string
 	code    string
 	retry   bool
+	delayed bool // delay_ms is given; else the action's back-off applies
+	delay   time.Duration
 }
 
 func (q *failRequest) parse(in *input) {
@@ -221,6 +225,9 @@ func (q *failRequest) fields(f *codec.Fields) {
 	f.Text("error", &q.message)
 	f.Text("code", &q.code)
 	f.Bool("retry", &q.retry)
+	if q.delayed = f.Given("delay_ms", q.delayed); q.delayed {
+		f.Duration("delay_ms", &q.delay, codec.Range{Max: delayMillis.max})
+	}
 	q.heldRun.fields(f)
 }
 
@@ -231,6 +238,9 @@ func (h *handler) failRun(ctx context.Context, q failRequest) (attemptDone, erro
 	}
 	if q.retry {
 		opts = append(opts, action.Retry())
+	}
+	if q.delayed {
+		opts = append(opts, action.Delay(q.delay))
 	}
 	err := h.backend.Action(q.namespace).Fail(ctx, q.run, q.id, q.message, opts...)
 	return attemptDone{true, string(q.run)}, err

@@ -19,7 +19,7 @@ var (
 
 func taskOf(run, lastError string, attempt int, input shape) fields {
 	return fields{"run_id": kept(run), "action": is{"craft"}, "attempt": is{attempt}, "delivery": is{attempt}, "input": input,
-		"labels": fields{}, "last_error": is{lastError}}
+		"labels": fields{}, "last_error": is{lastError}, "deadline_ms": integer}
 }
 
 // workerWorkContract works the runs of an action, craft, that seedCraft registers.
@@ -44,7 +44,10 @@ var workerWorkContract = []contractRow{
 	{extendRun, "/api/v1/workers/other/runs/<run>/touch", `{"lease_ms":60000}`, 409, failure},
 	{extendRun, handPath + "/runs/<run>/touch", `{"lease_ms":0}`, 400, failure},
 	{failRoute, handPath + "/runs/<run>/fail", `{"error":"too hot","code":"heat","retry":true,"delivery":2}`, 409, failure},
-	{failRoute, handPath + "/runs/<run>/fail", `{"error":"too hot","code":"heat","retry":true,"delivery":1}`, 200,
+	{failRoute, handPath + "/runs/<run>/fail", `{"error":"too hot","retry":true,"delay_ms":-1}`, 400, failure},
+	{failRoute, handPath + "/runs/<run>/fail", `{"error":"too hot","retry":true,"delay_ms":3153600000001}`, 400, failure},
+	{failRoute, handPath + "/runs/<run>/fail", `{"error":"too hot","delay_ms":0}`, 400, failure},
+	{failRoute, handPath + "/runs/<run>/fail", `{"error":"too hot","code":"heat","retry":true,"delay_ms":0,"delivery":1}`, 200,
 		fields{"ok": is{true}, "run_id": known("<run>")}},
 	{awaitRoute, handPath + "/await", `{"actions":["craft"],"wait_ms":10000}`, 200, fields{"runs": items{
 		taskOf("<run>", "too hot", 2, fields{"size": is{3}})}}},

@@ -356,6 +356,7 @@ export interface GraphEdge {
   from: string
   to: string
   label: string
+  deadline_ms: number
 }
 
 export interface GraphNode {
