@@ -2,6 +2,9 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
+	"iter"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/action"
@@ -13,7 +16,8 @@ const actionPath = "/api/v1/actions/:name"
 var actionWorkRoutes = []route{
 	endpoint("PUT "+actionPath, (*handler).registerAction, "Register an action with all its settings, or change them."),
 	endpoint("DELETE "+actionPath, (*handler).deleteAction, "Delete an action. One with runs that have not ended requires force=true."),
-	endpoint("GET "+actionPath+"/runs/:id", (*handler).actionRun, "Get a run. With wait_ms it waits for the end of the run."),
+	endpoint("GET "+actionPath+"/runs/:id", (*handler).actionRun,
+		"Get a run. With wait_ms it waits for the end of the run. With Accept: text/event-stream, its present state and its end are events."),
 	endpoint("POST "+actionPath+"/runs/:id/cancel", (*handler).cancelActionRun, "Cancel a run. The parameter reason says why."),
 	endpoint("PUT "+actionPath+"/enable", (*handler).enableAction, "Allow invocations of an action."),
 	endpoint("PUT "+actionPath+"/disable", (*handler).disableAction, "Refuse invocations of an action; its runs continue."),
@@ -150,20 +154,61 @@ func (h *handler) disableAction(ctx context.Context, q actionRequest) (actionSwi
 type actionRunRequest struct {
 	runRequest
 	wait
+	follows bool // as events
+	last    string
 }
 
 func (q *actionRunRequest) parse(in *input) {
 	q.runRequest.parse(in)
 	q.wait.parameter(in)
+	if q.follows = in.wantsEvents(); q.follows {
+		q.last = in.lastEvent()
+		if millis, status, _ := strings.Cut(q.last, "-"); q.last != "" {
+			_, ok := anyMillis.parse(millis)
+			if _, err := action.ParseStatus(status); err != nil || !ok {
+				in.invalid("the event after which the events continue is %.64q, it takes the id of an event of the run", q.last)
+			}
+		}
+	}
 }
 
-func (h *handler) actionRun(ctx context.Context, q actionRunRequest) (actionRun, error) {
+// followedRun is a run, or its events.
+type followedRun struct {
+	actionRun
+	follow func(ctx context.Context) iter.Seq2[event, error]
+}
+
+func (r followedRun) events() func(ctx context.Context) iter.Seq2[event, error] { return r.follow }
+
+// actionRunEvent returns a run as an event. Its id is the time at which the run came to its status,
+// and that status.
+func actionRunEvent(r action.Run) event {
+	at := r.CreatedAt
+	for _, t := range []time.Time{r.StartedAt, r.CompletedAt} {
+		if t.After(at) {
+			at = t
+		}
+	}
+	return event{fmt.Sprintf("%d-%s", at.UnixMilli(), r.Status), showRun(r)}
+}
+
+func (h *handler) actionRun(ctx context.Context, q actionRunRequest) (followedRun, error) {
 	namespace, err := h.locateRun(ctx, q.runRequest)
 	if err != nil {
-		return actionRun{}, err
+		return followedRun{}, err
 	}
 	store := h.backend.Action(namespace)
 	run, err := store.Runs().Get(ctx, q.runRequest.id)
+	if err == nil && q.follows {
+		var end func(ctx context.Context) (event, error)
+		if !run.Status.Final() {
+			end = func(ctx context.Context) (event, error) {
+				run, err := store.Wait(ctx, q.runRequest.id)
+				return actionRunEvent(run), err
+			}
+		}
+		return followedRun{follow: runEvents(actionRunEvent(run), q.last, end)}, nil
+	}
 	if err == nil && q.time > 0 && !run.Status.Final() {
 		err = q.until(ctx, func(ctx context.Context) error {
 			_, err := store.Wait(ctx, q.runRequest.id)
@@ -173,7 +218,7 @@ func (h *handler) actionRun(ctx context.Context, q actionRunRequest) (actionRun,
 			run, err = store.Runs().Get(ctx, q.runRequest.id)
 		}
 	}
-	return showRun(run), err
+	return followedRun{actionRun: showRun(run)}, err
 }
 
 // cancelRunRequest cancels a run for a reason.

@@ -102,6 +102,10 @@ func (h *handler) follow(out *reply, in *input, events func(ctx context.Context)
 		text := ":\n\n"
 		select {
 		case p, more := <-pairs:
+			if !more && !begun && ctx.Err() == nil { // an EventSource does not connect again
+				header.Del("Content-Type")
+				out.WriteHeader(http.StatusNoContent)
+			}
 			if !more {
 				return
 			}
@@ -272,6 +276,26 @@ func converted[T any](all iter.Seq2[T, error], convert func(T) event) iter.Seq2[
 			if !yield(convert(v), err) {
 				return
 			}
+		}
+	}
+}
+
+// runEvents returns the events of a run: its present state, unless it is the last event that the
+// client has, and its end. end waits for the end; it is nil if the run has ended.
+func runEvents(now event, last string, end func(ctx context.Context) (event, error)) func(ctx context.Context) iter.Seq2[event, error] {
+	return func(ctx context.Context) iter.Seq2[event, error] {
+		return func(yield func(event, error) bool) {
+			first := now
+			now = event{} // large, and the end may be far away
+			if first.id != last && !yield(first, nil) || end == nil {
+				return
+			}
+			first = event{}
+			e, err := end(ctx)
+			if err != nil {
+				e = event{}
+			}
+			yield(e, err)
 		}
 	}
 }

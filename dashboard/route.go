@@ -14,7 +14,7 @@ import (
 func allRoutes() []route {
 	return slices.Concat(healthRoutes, openAPIRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, kvWorkRoutes, eventRoutes,
 		streamRoutes, streamWorkRoutes, groupRoutes, groupWorkRoutes, txnRoutes, queueRoutes, queueWorkRoutes,
-		timeseriesRoutes, actionRoutes, actionWorkRoutes, workerWorkRoutes, consoleRoutes,
+		timeseriesRoutes, actionRoutes, actionWorkRoutes, scheduleRoutes, workerWorkRoutes, consoleRoutes,
 		withAliases(workflowRoutes), flowStartRoutes, processingRoutes)
 }
 

@@ -3,9 +3,12 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"iter"
+	"math"
 	"strings"
 	"time"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rawjson"
 	"github.com/floedb/floe/workflow"
@@ -181,7 +184,10 @@ type flowRunDetail struct {
 	Output         any                   `json:"output"`
 	StepResults    map[string]stepResult `json:"step_results"`
 	PendingSignals []pendingSignal       `json:"pending_signals"`
+	follow         func(ctx context.Context) iter.Seq2[event, error]
 }
+
+func (d flowRunDetail) events() func(ctx context.Context) iter.Seq2[event, error] { return d.follow }
 
 // stepResult is the last visit to a step.
 type stepResult struct {
@@ -203,13 +209,21 @@ type pendingSignal struct {
 type flowDetailRequest struct {
 	flowRunRequest
 	fieldsAsked
-	wait // for the end of the run
+	wait         // for the end of the run
+	follows bool // as events
+	last    string
 }
 
 func (q *flowDetailRequest) parse(in *input) {
 	q.flowRunRequest.parse(in)
 	q.wait.parameter(in)
 	q.fieldsAsked.parse(in)
+	if q.follows = in.wantsEvents(); q.follows {
+		q.last = in.lastEvent()
+		if _, ok := (span{max: math.MaxInt64}).parse(q.last); q.last != "" && !ok {
+			in.invalid("the event after which the events continue is %.64q, it takes an integer from 0", q.last)
+		}
+	}
 }
 
 func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDetail, error) {
@@ -218,6 +232,16 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 		return flowRunDetail{}, err
 	}
 	r, err := store.Runs().Get(ctx, q.id)
+	if err == nil && q.follows {
+		var end func(ctx context.Context) (event, error)
+		if !r.Status.Final() {
+			end = func(ctx context.Context) (event, error) {
+				r, err := store.Wait(ctx, q.id)
+				return q.event(r), err
+			}
+		}
+		return flowRunDetail{follow: runEvents(q.event(r), q.last, end)}, nil
+	}
 	if err == nil && q.time > 0 && !r.Status.Final() {
 		err = q.until(ctx, func(ctx context.Context) error {
 			_, err := store.Wait(ctx, q.id)
@@ -230,8 +254,17 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 	if err != nil {
 		return flowRunDetail{}, err
 	}
+	return q.detail(r), nil
+}
+
+// event returns a run as an event. Its id is the number of events of its history.
+func (q *flowDetailRequest) event(r workflow.Run) event {
+	return event{fmt.Sprint(r.Events), q.detail(r)}
+}
+
+func (f fieldsAsked) detail(r workflow.Run) flowRunDetail {
 	d := flowRunDetail{
-		flowRunSummary: q.summarize(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output),
+		flowRunSummary: f.summarize(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output),
 		StepResults:    make(map[string]stepResult),
 		PendingSignals: []pendingSignal{},
 	}
@@ -242,7 +275,7 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 	for _, s := range r.Signals {
 		d.PendingSignals = append(d.PendingSignals, pendingSignal{s.Type, rawjson.Value(s.Payload), s.ReceivedAt.UnixMilli()})
 	}
-	return d, nil
+	return d
 }
 
 // flowHistoryRequest asks for limit events of a run after a position.
@@ -278,7 +311,7 @@ func (h *handler) flowHistory(ctx context.Context, q flowHistoryRequest) (listin
 		nil)
 }
 
-// flowChanged is the response after a run was cancelled or signalled, with the new status.
+// flowChanged is the response after a run was cancelled, signalled or retried, with the new status.
 type flowChanged struct {
 	OK     bool   `json:"ok"`
 	RunID  string `json:"run_id"`
@@ -291,6 +324,42 @@ func (h *handler) cancelFlow(ctx context.Context, q flowRunRequest) (flowChanged
 		return flowChanged{}, err
 	}
 	status, err := store.Cancel(ctx, q.id, "")
+	if err != nil {
+		return flowChanged{}, err
+	}
+	return flowChanged{true, string(q.id), status.String()}, nil
+}
+
+// retryFlowRequest continues a failed run from a step, optionally with another input of that step.
+type retryFlowRequest struct {
+	flowRunRequest
+	step  string // "": the failed step
+	input []byte // JSON; nil: as defined
+}
+
+func (q *retryFlowRequest) parse(in *input) {
+	q.flowRunRequest.parse(in)
+	readFields(in, q, (*retryFlowRequest).fields)
+}
+
+func (q *retryFlowRequest) fields(f *codec.Fields) {
+	f.Text("step", &q.step)
+	jsonField(f, "input", &q.input)
+}
+
+func (h *handler) retryFlow(ctx context.Context, q retryFlowRequest) (flowChanged, error) {
+	store, err := h.runStore(ctx, q.flowRunRequest)
+	if err != nil {
+		return flowChanged{}, err
+	}
+	var opts []workflow.RetryOption
+	if q.step != "" {
+		opts = append(opts, workflow.FromStep(q.step))
+	}
+	if q.input != nil {
+		opts = append(opts, workflow.ReplaceInput(q.input))
+	}
+	status, err := store.Retry(ctx, q.id, opts...)
 	if err != nil {
 		return flowChanged{}, err
 	}

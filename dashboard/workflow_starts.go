@@ -3,18 +3,25 @@ package dashboard
 import (
 	"context"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/workflow"
 )
 
-const flowStartsPath = "/api/v1/console/workflows/:name"
+const (
+	flowStartsPath   = "/api/v1/console/workflows/:name"
+	flowSchedulePath = definitionsPath + "/:name/schedule"
+)
 
-// flowStartRoutes are the routes of schedules and triggers of workflows. The API specification has
-// no paths for them.
+// flowStartRoutes are the routes of schedules and triggers of workflows: those of the console, and
+// those of programs. The API specification has no paths for them.
 var flowStartRoutes = []route{
 	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "Get the state of a workflow's schedule and trigger."),
 	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow,
 		"Pause the schedule of a workflow. Its runs continue."),
 	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Resume the schedule of a workflow with its next tick."),
+	endpoint("GET "+flowSchedulePath, (*handler).flowSchedule, "Get the schedule of a workflow, which its definition sets."),
+	endpoint("PUT "+flowSchedulePath+"/pause", (*handler).pauseFlowSchedule, "Pause the schedule of a workflow. Its runs continue."),
+	endpoint("PUT "+flowSchedulePath+"/resume", (*handler).resumeFlowSchedule, "Resume the schedule of a workflow with its next tick."),
 }
 
 // flowStarts is the schedule and trigger of a workflow; null for one it does not have.
@@ -105,4 +112,53 @@ func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(w
 		return flowStarts{}, err
 	}
 	return h.flowStarts(ctx, q)
+}
+
+func (h *handler) flowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
+	return scheduleOf(h.flowStarts(ctx, q))
+}
+
+func (h *handler) pauseFlowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
+	return scheduleOf(h.pauseFlow(ctx, q))
+}
+
+func (h *handler) resumeFlowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
+	return scheduleOf(h.resumeFlow(ctx, q))
+}
+
+func scheduleOf(starts flowStarts, err error) (flowSchedule, error) {
+	if err == nil && starts.Schedule == nil {
+		err = engine.Errorf(engine.ErrNotFound, "workflow %q has no schedule", starts.Name)
+	}
+	if err != nil {
+		return flowSchedule{}, err
+	}
+	return *starts.Schedule, nil
+}
+
+func summarizeFlowSchedule(name string, s *workflow.ScheduleInfo) scheduleSummary {
+	return scheduleSummary{
+		Kind: scheduledWorkflow, Target: name, Cron: s.Cron, Timezone: s.Zone, IntervalMillis: s.Every.Milliseconds(), Paused: s.Paused,
+		Note: s.Note, NextAt: givenMillis(s.Next), DecidedTo: s.Last.UnixMilli(), StartedTotal: s.Started, SkippedTotal: s.Skipped,
+		MissedTotal: s.Missed, RefusedTotal: s.Refused,
+	}
+}
+
+// flowSchedules returns up to n schedules of a page of workflows, and the name of the workflow
+// after which the next page starts, "" if none follows.
+func (h *handler) flowSchedules(ctx context.Context, namespace, after string, n int) (items []scheduleSummary, next string, err error) {
+	page, err := h.backend.Workflow(namespace).Page(ctx, workflow.Limit(maxPage), workflow.Cursor(after))
+	if err != nil {
+		return nil, "", err
+	}
+	for i, w := range page.Items {
+		if w.Schedule == nil {
+			continue
+		}
+		if len(items) == n {
+			return items, page.Items[i-1].Name, nil
+		}
+		items = append(items, summarizeFlowSchedule(w.Name, w.Schedule))
+	}
+	return items, page.Cursor, nil
 }

@@ -31,9 +31,12 @@ var workflowRoutes = []route{
 		"Disable a workflow: starts are rejected, its runs continue."),
 	endpoint("GET "+flowRunsPath, (*handler).flowRuns, "List the workflow runs of a namespace, newest first."),
 	endpoint("POST "+flowRunsPath, (*handler).startFlow, "Start a run of a workflow. The body is its input, JSON."),
-	endpoint("GET "+flowRunsPath+"/:id", (*handler).flowRun, "Get a run with the results of its steps."),
+	endpoint("GET "+flowRunsPath+"/:id", (*handler).flowRun,
+		"Get a run with the results of its steps. With wait_ms it waits for the end of the run. With Accept: text/event-stream, its "+
+			"present state and its end are events."),
 	endpoint("GET "+flowRunsPath+"/:id/history", (*handler).flowHistory, "List the events of a run, oldest first."),
 	endpoint("DELETE "+flowRunsPath+"/:id", (*handler).cancelFlow, "Cancel a run. Its completed steps are compensated."),
+	endpoint("POST "+flowRunsPath+"/:id/retry", (*handler).retryFlow, "Continue a failed run from the failed step, or from another one."),
 	endpoint("POST "+flowRunsPath+"/:id/signal", (*handler).signalFlow, "Send a signal to a run. The body is the payload, JSON."),
 }
 

@@ -65,6 +65,7 @@ const (
 	flowHistoryRoute = "GET /api/v1/workflow/runs/:id/history"
 	cancelRoute      = "DELETE /api/v1/workflow/runs/:id"
 	signalRoute      = "POST /api/v1/workflow/runs/:id/signal"
+	retryFlowRoute   = "POST /api/v1/workflow/runs/:id/retry"
 	startsRoute      = "GET /api/v1/console/workflows/:name"
 	pauseRoute       = "PUT /api/v1/console/workflows/:name/schedule/pause"
 	resumeRoute      = "PUT /api/v1/console/workflows/:name/schedule/resume"
@@ -186,6 +187,19 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{signalRoute, "/api/v1/workflow/runs/r1/signal?signal=approval&namespace=default", `{}`, 404, failure},
 	{"POST /api/v1/workflows/:id/signal", "/api/v1/workflows/three/signal?namespace=shop&signal=other", `1`, 200,
 		changeOf("three", "waiting")},
+
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry?namespace=shop", `{"steps":"_start"}`, 400, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry?namespace=shop", `{"step":"none"}`, 400, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry?namespace=shop", `{"step":"_start","input":{}}`, 400, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry?namespace=shop", `{"input":{`, 400, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry?namespace=shop&step=_start", ``, 400, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry", `{"step":"_start"}`, 200, changeOf("two", "waiting")},
+	{retryFlowRoute, "/api/v1/workflow/runs/two/retry?namespace=shop", ``, 409, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/one%2F%C3%A9/retry?namespace=shop", ``, 409, failure},
+	{retryFlowRoute, "/api/v1/workflow/runs/none/retry?namespace=shop", ``, 404, failure},
+	{signalRoute, "/api/v1/workflow/runs/two/signal?namespace=shop&signal=approval", `{"outcome":"rejected"}`, 200,
+		changeOf("two", "failed")},
+	{"POST /api/v1/workflows/:id/retry", "/api/v1/workflows/two/retry?namespace=shop", ``, 200, changeOf("two", "waiting")},
 
 	{cancelRoute, "/api/v1/workflow/runs/none?namespace=shop", "", 404, failure},
 	{cancelRoute, "/api/v1/workflow/runs/one%2F%C3%A9?namespace=shop", "", 409, failure},

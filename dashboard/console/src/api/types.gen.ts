@@ -333,6 +333,21 @@ export interface FlowTrigger {
   note: string
 }
 
+export interface FollowedRun {
+  run_id: string
+  status: string
+  attempt: number
+  input: RawJSON | null
+  output: RawJSON | null
+  error: string | null
+  source: string
+  worker_id: string | null
+  created_at: number
+  started_at: number | null
+  completed_at: number | null
+  duration_ms: number | null
+}
+
 export interface GivenRun {
   run_id: string
   action: string
@@ -341,6 +356,7 @@ export interface GivenRun {
   input: RawJSON | null
   labels: Record<string, string>
   last_error: string
+  deadline_ms: number
 }
 
 export interface GivenRuns {
@@ -356,7 +372,6 @@ export interface GraphEdge {
   from: string
   to: string
   label: string
-  deadline_ms: number
 }
 
 export interface GraphNode {
@@ -865,6 +880,69 @@ export interface ScanItem {
   version: number
 }
 
+export interface ScheduleDeleted {
+  ok: boolean
+  target: string
+  name: string
+}
+
+export interface ScheduleDetail {
+  kind: string
+  target: string
+  name: string | null
+  cron: string
+  timezone: string
+  interval_ms: number
+  paused: boolean
+  note: string
+  next_at: number | null
+  decided_to: number
+  last_run_id: string | null
+  started_total: number
+  skipped_total: number
+  missed_total: number
+  refused_total: number
+  anchor_ms: number | null
+  overlap: string
+  catch_up: string
+  catch_up_limit: number
+  input: RawJSON | null
+  priority: number
+  labels: Record<string, string>
+  concurrency_key: string
+  buffered_at: number | null
+  created_at: number
+  updated_at: number
+  ticks: ScheduleTick[]
+}
+
+export interface ScheduleSummary {
+  kind: string
+  target: string
+  name: string | null
+  cron: string
+  timezone: string
+  interval_ms: number
+  paused: boolean
+  note: string
+  next_at: number | null
+  decided_to: number
+  last_run_id: string | null
+  started_total: number
+  skipped_total: number
+  missed_total: number
+  refused_total: number
+}
+
+export interface ScheduleTick {
+  at: number | null
+  decided_at: number
+  result: string
+  run_id: string | null
+  error: string | null
+  count: number
+}
+
 export interface ServerMetrics {
   connections: number
   subscriptions: number
@@ -1232,14 +1310,30 @@ export interface Routes {
   'PUT /api/v1/actions/:name': ActionRegistered
   /** Delete an action. One with runs that have not ended requires force=true. */
   'DELETE /api/v1/actions/:name': ActionDone
-  /** Get a run. With wait_ms it waits for the end of the run. */
-  'GET /api/v1/actions/:name/runs/:id': ActionRun
+  /** Get a run. With wait_ms it waits for the end of the run. With Accept: text/event-stream, its present state and its end are events. */
+  'GET /api/v1/actions/:name/runs/:id': FollowedRun
   /** Cancel a run. The parameter reason says why. */
   'POST /api/v1/actions/:name/runs/:id/cancel': RunChanged
   /** Allow invocations of an action. */
   'PUT /api/v1/actions/:name/enable': ActionSwitched
   /** Refuse invocations of an action; its runs continue. */
   'PUT /api/v1/actions/:name/disable': ActionSwitched
+  /** List the schedules of a namespace: those of actions, then those of workflows. */
+  'GET /api/v1/schedules': ScheduleSummary[]
+  /** List the schedules of an action. */
+  'GET /api/v1/actions/:name/schedules': ScheduleSummary[]
+  /** Get a schedule of an action with its last ticks. */
+  'GET /api/v1/actions/:name/schedules/:schedule': ScheduleDetail
+  /** Create or change a schedule of an action, with cron or interval_ms. An equal schedule is left unchanged. */
+  'PUT /api/v1/actions/:name/schedules/:schedule': ScheduleDetail
+  /** Delete a schedule of an action. Its runs continue. */
+  'DELETE /api/v1/actions/:name/schedules/:schedule': ScheduleDeleted
+  /** Pause a schedule of an action. Its runs continue. */
+  'PUT /api/v1/actions/:name/schedules/:schedule/pause': ScheduleDetail
+  /** Resume a schedule of an action with its next tick. */
+  'PUT /api/v1/actions/:name/schedules/:schedule/resume': ScheduleDetail
+  /** Start a run of a schedule now, also if it is paused. */
+  'POST /api/v1/actions/:name/schedules/:schedule/trigger': Invocation
   /** Register a worker, or update its description. */
   'PUT /api/v1/workers/:id': WorkerDone
   /** Deregister a worker and release its runs. */
@@ -1288,12 +1382,14 @@ export interface Routes {
   'GET /api/v1/workflow/runs': FlowRunSummary[]
   /** Start a run of a workflow. The body is its input, JSON. */
   'POST /api/v1/workflow/runs': FlowStarted
-  /** Get a run with the results of its steps. */
+  /** Get a run with the results of its steps. With wait_ms it waits for the end of the run. With Accept: text/event-stream, its present state and its end are events. */
   'GET /api/v1/workflow/runs/:id': FlowRunDetail
   /** List the events of a run, oldest first. */
   'GET /api/v1/workflow/runs/:id/history': FlowEvent[]
   /** Cancel a run. Its completed steps are compensated. */
   'DELETE /api/v1/workflow/runs/:id': FlowChanged
+  /** Continue a failed run from the failed step, or from another one. */
+  'POST /api/v1/workflow/runs/:id/retry': FlowChanged
   /** Send a signal to a run. The body is the payload, JSON. */
   'POST /api/v1/workflow/runs/:id/signal': FlowChanged
   /** List the workflows of a namespace. */
@@ -1304,12 +1400,14 @@ export interface Routes {
   'PUT /api/v1/workflows/:name/enable': DefinitionEnabled
   /** Disable a workflow: starts are rejected, its runs continue. */
   'PUT /api/v1/workflows/:name/disable': DefinitionEnabled
-  /** Get a run with the results of its steps. */
+  /** Get a run with the results of its steps. With wait_ms it waits for the end of the run. With Accept: text/event-stream, its present state and its end are events. */
   'GET /api/v1/workflows/:id': FlowRunDetail
   /** List the events of a run, oldest first. */
   'GET /api/v1/workflows/:id/history': FlowEvent[]
   /** Cancel a run. Its completed steps are compensated. */
   'DELETE /api/v1/workflows/:id': FlowChanged
+  /** Continue a failed run from the failed step, or from another one. */
+  'POST /api/v1/workflows/:id/retry': FlowChanged
   /** Send a signal to a run. The body is the payload, JSON. */
   'POST /api/v1/workflows/:id/signal': FlowChanged
   /** Get the state of a workflow's schedule and trigger. */
@@ -1318,6 +1416,12 @@ export interface Routes {
   'PUT /api/v1/console/workflows/:name/schedule/pause': FlowStarts
   /** Resume the schedule of a workflow with its next tick. */
   'PUT /api/v1/console/workflows/:name/schedule/resume': FlowStarts
+  /** Get the schedule of a workflow, which its definition sets. */
+  'GET /api/v1/workflow/definitions/:name/schedule': FlowSchedule
+  /** Pause the schedule of a workflow. Its runs continue. */
+  'PUT /api/v1/workflow/definitions/:name/schedule/pause': FlowSchedule
+  /** Resume the schedule of a workflow with its next tick. */
+  'PUT /api/v1/workflow/definitions/:name/schedule/resume': FlowSchedule
   /** List the processing jobs of a namespace. */
   'GET /api/v1/processing/jobs': JobSummary[]
   /** Submit a job. The body is its definition, YAML or JSON. */
