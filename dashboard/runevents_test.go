@@ -77,7 +77,11 @@ func TestActionRunEvents(t *testing.T) {
 	if err := store.Retry(ctx, action.RunID(id)); err != nil {
 		t.Fatal(err)
 	}
-	subscribe(t, url, "Last-Event-ID", failed).wantRun("pending")
+	leaves := subscribe(t, url, "Last-Event-ID", failed)
+	leaves.wantRun("pending")
+	h.(*handler).awaitWaiters(t, 1)
+	leaves.leave()
+	h.(*handler).awaitWaiters(t, 0)
 
 	for _, bad := range []string{"x", "1", "-pending", "1-done", "1-pending-1", "-1-pending"} {
 		if s := subscribe(t, url, "Last-Event-ID", bad); s.status != 400 {

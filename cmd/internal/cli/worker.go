@@ -39,6 +39,7 @@ type taskText struct {
 	IdempotencyKey string            `json:"idempotency_key"`
 	Source         string            `json:"source"`
 	CreatedAt      int64             `json:"created_at"`
+	Deadline       int64             `json:"deadline"`
 }
 
 func newTaskText(t action.Task) taskText {
@@ -46,7 +47,7 @@ func newTaskText(t action.Task) taskText {
 		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Delivery: t.Delivery,
 		Input: rawjson.Value(t.Input), Priority: t.Priority,
 		Labels: t.Labels, ConcurrencyKey: t.ConcurrencyKey, IdempotencyKey: t.IdempotencyKey, Source: t.Source,
-		CreatedAt: t.CreatedAt.UnixMilli(),
+		CreatedAt: t.CreatedAt.UnixMilli(), Deadline: t.Deadline.UnixMilli(),
 	}
 }
 
@@ -209,6 +210,8 @@ slow script may fail a later attempt.`,
 	text := flags.String("error", "", "error message")
 	code := flags.String("code", "", "error code")
 	retry := flags.Bool("retry", false, "retry if attempts are left (default the run fails)")
+	var delay time.Duration
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "delay before the retry (default the back-off of the action)")
 	which := attemptFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id", "error"); err != nil {
@@ -220,6 +223,12 @@ slow script may fail a later attempt.`,
 		}
 		if *retry {
 			opts = append(opts, action.Retry())
+		}
+		if flags.Changed("delay") {
+			if !*retry {
+				return &usageError{errors.New("--delay requires --retry"), helpHint(cmd)}
+			}
+			opts = append(opts, action.Delay(delay))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.Action(s.namespace)
