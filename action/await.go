@@ -230,8 +230,8 @@ func (s *Store) Complete(ctx context.Context, run RunID, worker string, output [
 // Fail ends an attempt that a worker got from Await, with an error. Without Retry the run has
 // failed.
 //
-// Options: OfAttempt, OfDelivery, ErrorCode, Retry, Delay with Retry. Errors: ErrConflict if the run
-// is no longer assigned to the worker or was cancelled.
+// Options: OfAttempt, OfDelivery, ErrorCode, Retry, Delay with Retry. Errors: ErrConflict if the
+// run is no longer assigned to the worker or was cancelled.
 func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
 }

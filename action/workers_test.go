@@ -255,7 +255,8 @@ func TestFailDelay(t *testing.T) {
 	}
 	t.Cleanup(func() { node.Close() })
 	s := node.Action("default")
-	if _, err := s.Register(ctx, "a", action.Timeout(time.Minute), action.Backoff(time.Hour, time.Hour), action.MaxAttempts(3)); err != nil {
+	_, err = s.Register(ctx, "a", action.Timeout(time.Minute), action.Backoff(time.Hour, time.Hour), action.MaxAttempts(3))
+	if err != nil {
 		t.Fatal(err)
 	}
 	invoked, err := s.Invoke(ctx, "a", nil)
