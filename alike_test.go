@@ -87,7 +87,8 @@ var exported = map[string][]any{
 	"workflow": {
 		workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp,
 		workflow.DisableOp, workflow.EnableOp,
-		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate,
+		workflow.RemoveVersionOp, workflow.SetDefaultOp,
+		workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate,
 		workflow.FromStep, workflow.ReplaceInput,
 		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.Has,
 		workflow.IdempotencyKey, workflow.Version, workflow.UseID,

@@ -24,6 +24,8 @@ var workflowRoutes = []route{
 		"Create a workflow or a version of one. The body is its definition, YAML or JSON."),
 	endpoint("GET "+definitionsPath+"/:name", (*handler).definition, "Get a workflow with the definition of new runs."),
 	endpoint("GET "+definitionsPath+"/:name/versions", (*handler).definitionVersions, "List the versions of a workflow, newest first."),
+	endpoint("PUT "+definitionsPath+"/:name/versions/:version/default", (*handler).setDefaultVersion,
+		"Make a version the default one: new runs use it, and the workflow has its schedule, trigger and retention."),
 	endpoint("DELETE "+definitionsPath+"/:name/versions/:version", (*handler).removeDefinitionVersion,
 		"Remove a version of a workflow. Its runs continue."),
 	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Enable a disabled workflow."),
@@ -221,18 +223,21 @@ func (q *versionRequest) parse(in *input) {
 	q.name, q.version = in.segment("name"), in.segment("version")
 }
 
-// versionRemoved is the response after a version was removed.
-type versionRemoved struct {
+// versionChanged is the response after a version was removed or made the default one.
+type versionChanged struct {
 	OK      bool   `json:"ok"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-func (h *handler) removeDefinitionVersion(ctx context.Context, q versionRequest) (versionRemoved, error) {
-	if err := h.backend.Workflow(q.namespace).Versions(q.name).Delete(ctx, q.version); err != nil {
-		return versionRemoved{}, err
-	}
-	return versionRemoved{true, q.name, q.version}, nil
+func (h *handler) setDefaultVersion(ctx context.Context, q versionRequest) (versionChanged, error) {
+	err := h.backend.Workflow(q.namespace).Versions(q.name).SetDefault(ctx, q.version)
+	return versionChanged{true, q.name, q.version}, err
+}
+
+func (h *handler) removeDefinitionVersion(ctx context.Context, q versionRequest) (versionChanged, error) {
+	err := h.backend.Workflow(q.namespace).Versions(q.name).Delete(ctx, q.version)
+	return versionChanged{true, q.name, q.version}, err
 }
 
 // definitionEnabled is the response after a workflow was enabled or disabled.

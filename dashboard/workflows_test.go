@@ -59,6 +59,7 @@ const (
 	disableRoute     = "PUT /api/v1/workflow/definitions/:name/disable"
 	versionsRoute    = "GET /api/v1/workflow/definitions/:name/versions"
 	versionRoute     = "DELETE /api/v1/workflow/definitions/:name/versions/:version"
+	defaultRoute     = "PUT /api/v1/workflow/definitions/:name/versions/:version/default"
 	flowRunsRoute    = "GET /api/v1/workflow/runs"
 	startRoute       = "POST /api/v1/workflow/runs"
 	flowRunRoute     = "GET /api/v1/workflow/runs/:id"
@@ -221,6 +222,14 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{createRoute, "/api/v1/workflow/definitions?namespace=old", orderFlow, 200, madeOf("order", "created")},
 	{createRoute, "/api/v1/workflow/definitions?namespace=old", strings.Replace(orderFlow, `"1"`, "next", 1), 200,
 		madeOf("order", "updated")},
+	{defaultRoute, "/api/v1/workflow/definitions/order/versions/1/default?namespace=old", "", 200,
+		fields{"ok": is{true}, "name": is{"order"}, "version": is{"1"}}},
+	{versionRoute, "/api/v1/workflow/definitions/order/versions/1?namespace=old", "", 409, failure},
+	{defaultRoute, "/api/v1/workflow/definitions/order/versions/9/default?namespace=old", "", 404, failure},
+	{defaultRoute, "/api/v1/workflow/definitions/none/versions/1/default?namespace=old", "", 404, failure},
+	{defaultRoute, "/api/v1/workflow/definitions/order/versions/1/default?namespace=old&force=true", "", 400, failure},
+	{defaultRoute, "/api/v1/workflow/definitions/order/versions/next/default?namespace=old", "", 200,
+		fields{"ok": is{true}, "name": is{"order"}, "version": is{"next"}}},
 	{versionRoute, "/api/v1/workflow/definitions/order/versions/1?namespace=old", "", 200,
 		fields{"ok": is{true}, "name": is{"order"}, "version": is{"1"}}},
 	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&attribute=none%3D1", "", 200, items{}},

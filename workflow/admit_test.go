@@ -46,6 +46,9 @@ func TestAdmit(t *testing.T) {
 	remove := func(name string, v versionBody) []byte {
 		return command(kindRemoveVersion, name, &v, (*versionBody).code).Body
 	}
+	setDefault := func(name string, v versionBody) []byte {
+		return command(kindSetDefault, name, &v, (*versionBody).code).Body
+	}
 	plan := func(name string, v planBody) []byte { return command(kindInvalidate, name, &v, (*planBody).code).Body }
 	flag := func(name string) []byte { return command(kindEnable, name, new(bool), codec.Flag("")).Body }
 	p, noText := table(), "\xff"
@@ -84,6 +87,11 @@ func TestAdmit(t *testing.T) {
 		{kindRemoveVersion, remove("w", versionBody{version: "1"}),
 			[][]byte{remove("w", versionBody{}), remove("w", versionBody{version: long})}, [][]byte{
 				remove("", versionBody{version: "1"}), remove("w", versionBody{version: "1", revision: 1}), remove("w",
+					versionBody{version: noText}),
+			}},
+		{kindSetDefault, setDefault("w", versionBody{version: "1"}),
+			[][]byte{setDefault("w", versionBody{}), setDefault("w", versionBody{version: long})}, [][]byte{
+				setDefault("", versionBody{version: "1"}), setDefault("w", versionBody{version: "1", revision: 1}), setDefault("w",
 					versionBody{version: noText}),
 			}},
 		{kindInvalidate, plan("w", planBody{plan: "p"}), [][]byte{plan("w", planBody{}), plan("w", planBody{plan: "p", executor: "e"})},

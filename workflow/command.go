@@ -30,6 +30,7 @@ const (
 	kindPauseSchedule
 	kindTrigger
 	kindRemoveVersion
+	kindSetDefault
 )
 
 // The commands. The name of a command for a run is the run's ID. If floe assigned the ID, the name
@@ -82,6 +83,10 @@ var (
 		Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Shrinks: true,
 		Body: (*versionBody).code, Limit: (*versionBody).limit, Run: (*work).removeVersion,
 	}
+	setDefault = &engine.CommandRow[*work, versionBody, engine.Nothing]{
+		Kind: kindSetDefault, Name: "set default version", From: engine.FromUsers | engine.FromShards,
+		Body: (*versionBody).code, Limit: (*versionBody).limit, Run: (*work).setDefault,
+	}
 )
 
 var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
@@ -103,7 +108,7 @@ var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
 	pauseSchedule,
 	&engine.MachineRow[*work, protocol.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines,
 		Body: (*protocol.Batch).Code, Apply: (*work).trigger},
-	removeVersion,
+	removeVersion, setDefault,
 )
 
 // command returns a command that the machine sends. It cannot use the row: that would be an

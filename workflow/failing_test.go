@@ -64,6 +64,7 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 			"Definition of 1": call(func(s *workflow.Store) error { _, err := s.Versions("w").Get(ctx, "1"); return err }),
 			"Versions":        call(func(s *workflow.Store) error { _, err := s.Versions("w").Page(ctx); return err }),
 			"RemoveVersion":   call(func(s *workflow.Store) error { return missing(s.Versions("w").Delete(ctx, "none")) }),
+			"SetDefault":      call(func(s *workflow.Store) error { return missing(s.Versions("w").SetDefault(ctx, "none")) }),
 			"Delete":          call(func(s *workflow.Store) error { return missing(s.Delete(ctx, "none")) }),
 			"Cancel":          call(func(s *workflow.Store) error { _, err := s.Cancel(ctx, ended, ""); return over(err) }),
 			"Retry":           call(func(s *workflow.Store) error { _, err := s.Retry(ctx, waiting); return over(err) }),

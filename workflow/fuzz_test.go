@@ -102,7 +102,7 @@ func FuzzCommand(f *testing.F) {
 		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"),
 			ReplaceInput([]byte(`1`))),
 		pauseSchedule.Op("many", true, nil), pauseSchedule.Op("many", false, nil), invalidate.Op("many", planBody{plan: "pay"},
-			nil), RemoveVersionOp("many", "1"),
+			nil), RemoveVersionOp("many", "1"), SetDefaultOp("many", "1"),
 	} {
 		cmd, err := engine.OpOf(op).Limit(1 << 20)
 		if err != nil {

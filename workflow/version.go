@@ -119,13 +119,31 @@ func (l Versions) Delete(ctx context.Context, version string) error {
 	return err
 }
 
+// SetDefault makes a version the default one: starts that name no version run it, and the workflow
+// has its schedule, trigger and retention. A later Create of a new version makes that the default.
+// In a spread namespace SetDefault waits as Create does.
+//
+// Errors: ErrNotFound if there is no such workflow or version.
+func (l Versions) SetDefault(ctx context.Context, version string) error {
+	_, err := setDefault.Do(ctx, &l.store.scope, l.workflow, versionBody{version: version}, nil)
+	if err == nil {
+		l.store.heard(ctx, l.workflow)
+	}
+	return err
+}
+
+// SetDefaultOp is Versions.SetDefault as an operation of a transaction.
+func SetDefaultOp(name, version string) Op {
+	return Op{engine.Hide(setDefault.Op(name, versionBody{version: version}, nil))}
+}
+
 // RemoveVersionOp is Versions.Delete as an operation of a transaction.
 func RemoveVersionOp(name, version string) Op {
 	return Op{engine.Hide(removeVersion.Op(name, versionBody{version: version}, nil))}
 }
 
-// versionBody removes a version. With a revision it is a message from the workflow's home to the
-// other shards.
+// versionBody removes a version, or makes it the default one. With a revision it is a message from
+// the workflow's home to the other shards.
 type versionBody struct {
 	version  string
 	revision uint64
@@ -140,7 +158,7 @@ func (b *versionBody) code(f *codec.Fields) {
 
 func (b *versionBody) limit() error {
 	if b.revision != 0 {
-		return engine.Errorf(ErrInvalid, "workflow: a removal as the home of a workflow tells it")
+		return engine.Errorf(ErrInvalid, "workflow: a change of a version that only the home of a workflow sends")
 	}
 	return checkText("version", b.version)
 }
@@ -171,6 +189,41 @@ func (w *work) removeVersion(c *versionBody) error {
 	if ok {
 		v.gone = true
 		k.tx.Set(append(numberKey(nil, rowVersions, k.id), c.version...), encode(nil, &v, (*versionIndex).code))
+	}
+	return nil
+}
+
+// setDefault makes a version the default one, at the workflow's home or in a shard notified by it.
+// Only the home has the schedule and the trigger.
+func (w *work) setDefault(c *versionBody) error {
+	k := w.workflow(w.subject)
+	told := c.revision != 0
+	if told && (k == nil || k.revision >= c.revision) {
+		return nil
+	}
+	if k == nil {
+		return notFound(w.subject)
+	}
+	v, ok := k.version(c.version)
+	switch {
+	case !told && !ok:
+		return engine.Errorf(ErrNotFound, "workflow %q has no version %q", k.name, c.version)
+	case !told && v.number == k.current:
+		return nil
+	}
+	if !told {
+		c.revision = uint64(w.tx.LSN())
+		w.tx.SendOthers(command(kindSetDefault, k.name, c, (*versionBody).code))
+	}
+	k.revision, k.updatedAt, k.changed = c.revision, w.tx.Now(), true
+	if !ok {
+		return nil
+	}
+	d := w.definition(k.id, v.number)
+	k.current, k.retainFor, k.retainRuns = v.number, d.RetainFor, d.RetainRuns
+	if !told {
+		k.reschedule(d.Schedule)
+		k.retrigger(d.Trigger)
 	}
 	return nil
 }

@@ -48,6 +48,39 @@ func TestVersions(t *testing.T) {
 				create(t, flows, definition(v, v))
 			}
 			list("3* 2 1 ")
+			for _, version := range []string{"1", "1", "3", "2"} {
+				if err := flows.Versions("w").SetDefault(ctx, version); err != nil {
+					t.Fatal(err)
+				}
+				for range 6 { // in all shards
+					started, err := flows.Start(ctx, "w", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if run, err := flows.Runs().Get(ctx, started.Run); err != nil || run.Version != version {
+						t.Errorf("a start runs the version %q, want %q: %v", run.Version, version, err)
+					}
+					if _, err := flows.Cancel(ctx, started.Run, ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			list("3 2* 1 ")
+			for version, want := range map[string]error{"2": workflow.ErrConflict, "3": nil} {
+				if err := flows.Versions("w").Delete(ctx, version); !errors.Is(err, want) {
+					t.Errorf("RemoveVersion of %q beside the default version 2: %v, want %v", version, err, want)
+				}
+			}
+			for version, want := range map[string]error{"3": workflow.ErrNotFound, "": workflow.ErrInvalid} {
+				if err := flows.Versions("w").SetDefault(ctx, version); !errors.Is(err, want) {
+					t.Errorf("SetDefault of %q: %v, want %v", version, err, want)
+				}
+			}
+			if err := flows.Versions("x").SetDefault(ctx, "1"); !errors.Is(err, workflow.ErrNotFound) {
+				t.Errorf("SetDefault of no workflow: %v", err)
+			}
+			create(t, flows, definition("3", "3"))
+			list("3* 2 1 ")
 			old, err := flows.Start(ctx, "w", nil, workflow.Version("1"))
 			if err != nil {
 				t.Fatal(err)
@@ -90,6 +123,35 @@ func TestVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Verify()
+		})
+	}
+}
+
+// TestDefaultVersion: the default version determines the schedule, trigger and retention of the
+// workflow.
+func TestDefaultVersion(t *testing.T) {
+	for name, spread := range map[string]bool{"plain": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			r := newRig(t, 3)
+			if err := engine.NewNamespaces(r.Router()).Create(ctx, "v", spread); err != nil {
+				t.Fatal(err)
+			}
+			flows := flowsOf(r, "v")
+			const rest = "\nstart: { sleep: { ms: 1000 }, transitions: { success: flo.Completed } }\n"
+			create(t, flows, []byte("name: w\nversion: \"1\"\nschedule: { cron: \"0 6 * * *\" }"+rest))
+			create(t, flows, []byte("name: w\nversion: \"2\"\ntrigger: { stream: s }"+rest))
+			for _, version := range []string{"2", "1", "2", "1"} {
+				if err := flows.Versions("w").SetDefault(ctx, version); err != nil {
+					t.Fatal(err)
+				}
+				info, err := flows.Get(ctx, "w")
+				if err != nil || info.Version != version || (info.Schedule != nil) != (version == "1") ||
+					(info.Trigger != nil) != (version == "2") {
+					t.Errorf("version %s: %+v, %v", version, info, err)
+				}
+				r.Verify()
+			}
 		})
 	}
 }

@@ -107,7 +107,7 @@ const (
 // Info describes a workflow. The caller may keep its slices.
 type Info struct {
 	Name        string
-	Version     string // default version: the newest
+	Version     string // default version: the newest, unless Versions.SetDefault has chosen another
 	Description string
 	Enabled     bool
 	CreatedAt   time.Time

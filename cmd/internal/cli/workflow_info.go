@@ -167,7 +167,8 @@ type versionList struct {
 }
 
 func workflowVersionCommand(f *frame) *cobra.Command {
-	return group("version", "List and remove versions of a workflow", workflowVersionList(f), workflowVersionRemove(f))
+	return group("version", "Manage the versions of a workflow", workflowVersionList(f), workflowVersionDefault(f),
+		workflowVersionRemove(f))
 }
 
 func workflowVersionList(f *frame) *cobra.Command {
@@ -186,6 +187,20 @@ func workflowVersionList(f *frame) *cobra.Command {
 					t.rows = append(t.rows, []string{v.Version, strconv.FormatBool(v.Default), shownTime(v.CreatedAt)})
 				}
 				return s.print(list, t)
+			})
+		},
+	}, workflowNames)
+}
+
+func workflowVersionDefault(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use: "default NAME VERSION", Short: "Set the default version of a workflow", Args: takes("NAME", "VERSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Workflow(s.namespace).Versions(args[0]).SetDefault(ctx, args[1]); err != nil {
+					return err
+				}
+				return s.printWorkflowDone("DEFAULT", args[0])
 			})
 		},
 	}, workflowNames)

@@ -244,6 +244,8 @@ func (w *world) restOfWorkflows(ns string) {
 	}
 	ok[workflow.Status](w)(s.Retry(ctx, failed))
 	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(lookup, `version: "1"`, `version: "2"`, 1))))
+	w.must(s.Versions("lookup").SetDefault(ctx, "1"))
+	w.must(s.Versions("lookup").SetDefault(ctx, "2"))
 	w.must(s.Versions("lookup").Delete(ctx, "1"))
 	w.must(s.Schedule("tick").Pause(ctx))
 	w.must(s.Schedule("tick").Resume(ctx))

@@ -1064,7 +1064,7 @@ export interface Validation {
   graph: Graph
 }
 
-export interface VersionRemoved {
+export interface VersionChanged {
   ok: boolean
   name: string
   version: string
@@ -1372,8 +1372,10 @@ export interface Routes {
   'GET /api/v1/workflow/definitions/:name': DefinitionDetail
   /** List the versions of a workflow, newest first. */
   'GET /api/v1/workflow/definitions/:name/versions': DefinitionVersionList
+  /** Make a version the default one: new runs use it, and the workflow has its schedule, trigger and retention. */
+  'PUT /api/v1/workflow/definitions/:name/versions/:version/default': VersionChanged
   /** Remove a version of a workflow. Its runs continue. */
-  'DELETE /api/v1/workflow/definitions/:name/versions/:version': VersionRemoved
+  'DELETE /api/v1/workflow/definitions/:name/versions/:version': VersionChanged
   /** Enable a disabled workflow. */
   'PUT /api/v1/workflow/definitions/:name/enable': DefinitionEnabled
   /** Disable a workflow: starts are rejected, its runs continue. */
