@@ -468,6 +468,7 @@ func (d *describer) responses(rt route) schema {
 		}
 		events := schema{"type": "string", "description": "Server-sent events, with the header Accept: " + eventStream + "."}
 		maps.Copy(bodies, content(eventStream, events))
+		all["204"] = schema{"description": "The events after Last-Event-ID have ended: an EventSource does not connect again."}
 	}
 	ok := schema{"description": "Success.", "content": bodies}
 	if rt.response.Implements(reflect.TypeFor[partial]()) {
