@@ -54,6 +54,7 @@ var reading = map[string]bool{
 	http.MethodPost + " " + floqlPath:     true,
 	http.MethodPost + " " + validatePath:  true,
 	http.MethodPost + " " + getsPath:      true,
+	http.MethodPost + " " + planPath:      true,
 	http.MethodPost + " " + sessionPath:   true,
 	http.MethodDelete + " " + sessionPath: true,
 }

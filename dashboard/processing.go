@@ -111,14 +111,20 @@ type submitJobRequest struct {
 
 func (q *submitJobRequest) parse(in *input) {
 	q.namespace = in.namespace()
+	_, q.given = in.param("namespace")
+	q.definition = in.definition()
+}
+
+// definition returns the body, which is a definition of a job.
+func (in *input) definition() []byte {
 	in.reads(yamlMedia)
-	if _, q.given = in.param("namespace"); in.err != nil {
-		return
+	if in.err != nil {
+		return nil
 	}
 	in.maxBody = min(in.maxBody, processing.MaxDefinition)
-	var err error
-	q.definition, err = in.readBody()
+	definition, err := in.readBody()
 	in.check(err)
+	return definition
 }
 
 // jobChanged is the response to a change of a job.
@@ -128,19 +134,27 @@ type jobChanged struct {
 	Status string `json:"status"`
 }
 
-// submitJob creates a job in the namespace of the request, or in that of the pipeline if the
+// definedStore returns the store of the namespace of the request, or of that of the pipeline if the
 // request names none.
-func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged, error) {
+func (h *handler) definedStore(q submitJobRequest) (*processing.Store, error) {
 	if !q.given {
 		own, err := processing.DefinitionNamespace(q.definition)
 		if err != nil {
-			return jobChanged{}, allJobMistakes(err)
+			return nil, allJobMistakes(err)
 		}
 		if own != "" {
 			q.namespace = own
 		}
 	}
-	made, err := h.backend.Processing(q.namespace).Submit(ctx, q.definition)
+	return h.backend.Processing(q.namespace), nil
+}
+
+func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged, error) {
+	store, err := h.definedStore(q)
+	if err != nil {
+		return jobChanged{}, err
+	}
+	made, err := store.Submit(ctx, q.definition)
 	if err != nil {
 		return jobChanged{}, allJobMistakes(err)
 	}

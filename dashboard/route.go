@@ -15,7 +15,7 @@ func allRoutes() []route {
 	return slices.Concat(healthRoutes, openAPIRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, kvWorkRoutes, eventRoutes,
 		streamRoutes, streamWorkRoutes, groupRoutes, groupWorkRoutes, txnRoutes, queueRoutes, queueWorkRoutes,
 		timeseriesRoutes, actionRoutes, actionWorkRoutes, scheduleRoutes, workerWorkRoutes, consoleRoutes,
-		withAliases(workflowRoutes), flowStartRoutes, processingRoutes)
+		withAliases(workflowRoutes), flowStartRoutes, processingRoutes, jobWorkRoutes)
 }
 
 // route is a row of the table: an endpoint and everything known about it.

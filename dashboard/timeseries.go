@@ -13,6 +13,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/ts"
 )
@@ -24,7 +25,11 @@ const floqlPath = "/api/v1/timeseries/floql"
 var timeseriesRoutes = []route{
 	endpoint("GET /api/v1/timeseries", (*handler).measurements, "List the measurements of a namespace."),
 	endpoint("GET /api/v1/timeseries/:measurement", (*handler).measurement, "Get a measurement."),
-	endpoint("DELETE /api/v1/timeseries/:measurement", (*handler).deleteRange, "Delete the points of a time range."),
+	endpoint("DELETE /api/v1/timeseries/:measurement", (*handler).deleteRange,
+		"Delete the points of a time range. Without from and to, force=true is required: it deletes the series with the tags, or the measurement."),
+	endpoint("GET /api/v1/timeseries/:measurement/retention", (*handler).retention, "Get the retention and rollups of a measurement."),
+	endpoint("PUT /api/v1/timeseries/:measurement/retention", (*handler).setRetention,
+		"Set the retention and all rollups of a measurement, which need not exist. 0 means no limit. Rollups that are not listed are removed."),
 	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Get the points of a field, newest last."),
 	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate the FloQL query in parameter q."),
 	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate the FloQL query in the body."),
@@ -146,6 +151,17 @@ func (q *rangeRequest) parse(in *input) {
 	q.tags = in.tags("tags")
 }
 
+// deleteRangeRequest names points to delete, with force also those of all times.
+type deleteRangeRequest struct {
+	rangeRequest
+	force bool
+}
+
+func (q *deleteRangeRequest) parse(in *input) {
+	q.rangeRequest.parse(in)
+	q.force = in.boolean("force")
+}
+
 // rangeDeleted is the response to the deletion of a range.
 type rangeDeleted struct {
 	OK          bool   `json:"ok"`
@@ -153,12 +169,72 @@ type rangeDeleted struct {
 	Series      int64  `json:"series"` // series that were checked
 }
 
-func (h *handler) deleteRange(ctx context.Context, q rangeRequest) (rangeDeleted, error) {
-	n, err := h.backend.TS(q.namespace).DeleteRange(ctx, q.name, timeOf(q.from), timeOf(q.to), q.tags)
-	if err != nil {
-		return rangeDeleted{}, err
+func (h *handler) deleteRange(ctx context.Context, q deleteRangeRequest) (rangeDeleted, error) {
+	store, deleted := h.backend.TS(q.namespace), rangeDeleted{OK: true, Measurement: q.name}
+	var err error
+	switch all := q.from == nil && q.to == nil && q.force; {
+	case all && len(q.tags) == 0:
+		var m ts.Measurement
+		if m, err = store.Get(ctx, q.name); err == nil {
+			deleted.Series, err = m.Series, store.Delete(ctx, q.name)
+		}
+	case all:
+		deleted.Series, err = store.Series(q.name).Delete(ctx, q.tags)
+	default:
+		deleted.Series, err = store.DeleteRange(ctx, q.name, timeOf(q.from), timeOf(q.to), q.tags)
 	}
-	return rangeDeleted{OK: true, Measurement: q.name, Series: n}, nil
+	return deleted, err
+}
+
+// retentionRequest has the retention and rollups of a measurement.
+type retentionRequest struct {
+	measurementRequest
+	retention ts.Retention
+}
+
+func (q *retentionRequest) parse(in *input) {
+	q.measurementRequest.parse(in)
+	readFields(in, q, (*retentionRequest).fields)
+}
+
+func (q *retentionRequest) fields(f *codec.Fields) {
+	need(f, "raw_ttl_ms")
+	f.Duration("raw_ttl_ms", &q.retention.RawTTL)
+	codec.ListOf(f, "downsample", &q.retention.Downsample, func(d *ts.Downsample, f *codec.Fields) {
+		need(f, "every_ms")
+		f.Duration("every_ms", &d.Every)
+		f.Duration("ttl_ms", &d.TTL)
+	}, codec.Range{Max: ts.MaxTiers})
+}
+
+// measurementRetention is the retention and rollups of a measurement.
+type measurementRetention struct {
+	Measurement  string   `json:"measurement"`
+	RawTTLMillis int64    `json:"raw_ttl_ms"` // 0: forever
+	Downsample   []rollup `json:"downsample"`
+}
+
+func (h *handler) retention(ctx context.Context, q measurementRequest) (measurementRetention, error) {
+	m, err := h.backend.TS(q.namespace).Get(ctx, q.name)
+	if err != nil {
+		return measurementRetention{}, err
+	}
+	shown := measurementRetention{q.name, m.Retention.RawTTL.Milliseconds(), []rollup{}}
+	for _, d := range m.Retention.Downsample {
+		shown.Downsample = append(shown.Downsample, rollup{d.Every.Milliseconds(), d.TTL.Milliseconds()})
+	}
+	return shown, nil
+}
+
+// measurementDone is the response to a change of a measurement.
+type measurementDone struct {
+	OK          bool   `json:"ok"`
+	Measurement string `json:"measurement"`
+}
+
+func (h *handler) setRetention(ctx context.Context, q retentionRequest) (measurementDone, error) {
+	err := h.backend.TS(q.namespace).SetRetention(ctx, q.name, q.retention)
+	return measurementDone{true, q.name}, err
 }
 
 // timeOf returns a time in ms, the zero time if it is missing.

@@ -46,6 +46,8 @@ const (
 	measurementsRoute = "GET /api/v1/timeseries"
 	measurementRoute  = "GET /api/v1/timeseries/:measurement"
 	deleteRangeRoute  = "DELETE /api/v1/timeseries/:measurement"
+	retentionRoute    = "GET /api/v1/timeseries/:measurement/retention"
+	setRetentionRoute = "PUT /api/v1/timeseries/:measurement/retention"
 	dataRoute         = "GET /api/v1/timeseries/:measurement/data"
 	floqlRoute        = "GET /api/v1/timeseries/floql"
 	floqlPostRoute    = "POST /api/v1/timeseries/floql"
@@ -196,6 +198,48 @@ var timeseriesContract = []contractRow{
 		fields{"ok": is{true}, "measurement": is{"m"}, "series": integer}},
 	{dataRoute, "/api/v1/timeseries/m/data?namespace=lines&field=f", "", 200,
 		fields{"measurement": is{"m"}, "field": is{"f"}, "series": pointsOf("1700000001000=2")}},
+
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines",
+		`{"raw_ttl_ms":9000000000000,"downsample":[{"every_ms":60000},{"every_ms":3600000,"ttl_ms":7200000}]}`, 200,
+		fields{"ok": is{true}, "measurement": is{"m"}}},
+	{retentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", "", 200, fields{"measurement": is{"m"},
+		"raw_ttl_ms": number("9000000000000"), "downsample": items{fields{"every_ms": is{60000}, "ttl_ms": is{0}},
+			fields{"every_ms": is{3600000}, "ttl_ms": is{7200000}}}}},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":0}`, 200,
+		fields{"ok": is{true}, "measurement": is{"m"}}},
+	{retentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", "", 200,
+		fields{"measurement": is{"m"}, "raw_ttl_ms": is{0}, "downsample": none}},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":1000,"downsample":[` +
+		strings.Join(rollupsOf(ts.MaxTiers), ",") + `]}`, 200, fields{"ok": is{true}, "measurement": is{"m"}}},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":1000,"downsample":[` +
+		strings.Join(rollupsOf(ts.MaxTiers+1), ",") + `]}`, 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", "{}", 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":999}`, 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":-1}`, 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":9223372036855}`, 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":0,"downsample":[{"ttl_ms":1}]}`, 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":0,"downsample":[{"every_ms":1}]}`, 400, failure},
+	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=_floe", `{"raw_ttl_ms":0}`, 400, failure},
+	{retentionRoute, "/api/v1/timeseries/m/retention", "", 404, failure},
+
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=gone", "m,t=a f=1 1700000000000\nm,t=b f=2 1700000000000", 200,
+		fields{"refused": is{0}, "strings": is{0}, "written": is{2}, "errors": none}},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=gone&force=false", "", 400, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=gone&force=true&tags=t=a", "", 200,
+		fields{"ok": is{true}, "measurement": is{"m"}, "series": is{1}}},
+	{dataRoute, "/api/v1/timeseries/m/data?namespace=gone", "", 200,
+		fields{"measurement": is{"m"}, "field": is{"f"}, "series": pointsOf("1700000000000=2")}},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=gone&force", "", 200,
+		fields{"ok": is{true}, "measurement": is{"m"}, "series": is{1}}},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=gone&force", "", 404, failure},
+}
+
+// rollupsOf is n rollups in JSON.
+func rollupsOf(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(`{"every_ms":%d}`, (i+1)*1000))
+	}
+	return all
 }
 
 // TestQueryMethods: only GET and POST evaluate queries.

@@ -42,40 +42,68 @@ func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOpt
 // one of those changes has succeeded.
 const maxApplies = 20
 
-// apply is one attempt of Apply. overtaken reports that another call has submitted or changed the
-// job.
-func (s *Store) apply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (done Applied, overtaken bool, err error) {
-	id, err := s.only(ctx, name)
+// PlanApply returns what Apply with the same arguments would do. It changes nothing. If state would
+// be lost, Plan says which, and Apply needs DropState. The Status is that of the job now, 0 if Apply
+// would submit it.
+//
+// Options and errors: those of Apply, except that lost state is no error.
+func (s *Store) PlanApply(ctx context.Context, definition []byte, opts ...RestoreOption) (Applied, error) {
+	p, err := s.parse(definition)
 	if err != nil {
-		return Applied{}, false, err
+		return Applied{}, err
 	}
-	if id == "" {
-		made, err := s.submit(ctx, definition, true)
-		return Applied{Job: made.Job, Status: made.Status, Made: err == nil}, errors.Is(err, ErrConflict), err
+	done, _, err := s.planApply(ctx, p.job.Name, definition, opts)
+	return done, err
+}
+
+// planApply returns what apply would do, and the options for Restore.
+func (s *Store) planApply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (Applied, []RestoreOption, error) {
+	id, err := s.only(ctx, name)
+	if err != nil || id == "" {
+		return Applied{Made: err == nil}, nil, err
 	}
 	d, err := s.Get(ctx, id)
 	if err != nil {
-		return Applied{}, errors.Is(err, ErrNotFound), err
+		return Applied{}, nil, err
 	}
-	done = Applied{Job: id, Status: d.Status}
+	done := Applied{Job: id, Status: d.Status}
 	if bytes.Equal(d.Definition, definition) && (d.Status == Running || d.Status == Completed) {
-		return done, false, nil
+		return done, nil, nil
 	}
 	opts = append(opts[:len(opts):len(opts)], ReplaceDefinition(definition))
-	if done.Plan, err = s.Plan(ctx, id, opts...); err != nil {
-		return done, false, err
+	done.Changed = true
+	done.Plan, err = s.Plan(ctx, id, opts...)
+	return done, opts, err
+}
+
+// apply is one attempt of Apply. overtaken reports that another call has submitted or changed the
+// job.
+func (s *Store) apply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (done Applied, overtaken bool, err error) {
+	done, opts, err = s.planApply(ctx, name, definition, opts)
+	if done.Made {
+		made, err := s.submit(ctx, definition, true)
+		return Applied{Job: made.Job, Status: made.Status, Made: err == nil}, errors.Is(err, ErrConflict), err
 	}
+	if err != nil {
+		done.Changed = false
+		return done, done.Job == "" && errors.Is(err, ErrNotFound), err
+	}
+	if !done.Changed {
+		return done, false, nil
+	}
+	done.Changed = false
 	if done.Plan.Drops() && !restoreOptionsOf(opts).drop {
-		return done, false, lost(id, &done.Plan)
+		return done, false, lost(done.Job, &done.Plan)
 	}
-	if d.Status == Running {
-		if _, err := s.Stop(ctx, id); err != nil {
+	was := done.Status
+	if was == Running {
+		if _, err := s.Stop(ctx, done.Job); err != nil {
 			return done, errors.Is(err, ErrConflict), err
 		}
 	}
-	if done.Status, err = s.Restore(ctx, id, opts...); err != nil {
-		if overtaken = errors.Is(err, ErrConflict); d.Status == Running && !overtaken {
-			_, again := s.Restore(ctx, id) // with the old definition
+	if done.Status, err = s.Restore(ctx, done.Job, opts...); err != nil {
+		if overtaken = errors.Is(err, ErrConflict); was == Running && !overtaken {
+			_, again := s.Restore(ctx, done.Job) // with the old definition
 			err = errors.Join(err, again)
 		}
 		return done, overtaken, err

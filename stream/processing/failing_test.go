@@ -74,6 +74,10 @@ func TestEachFailure(t *testing.T) {
 			"Stop":    call(func(s *processing.Store) error { _, err := s.Stop(ctx, ended); return over(err) }),
 			"Submit":  call(func(s *processing.Store) error { _, err := s.Submit(ctx, definition("j2")); return over(err) }),
 			"Apply":   call(func(s *processing.Store) error { _, err := s.Apply(ctx, definition("j0")); return err }),
+			"PlanApply": call(func(s *processing.Store) error {
+				_, err := s.PlanApply(ctx, definition("j0"), processing.FromSavepoint(savepoint))
+				return err
+			}),
 			"Apply new": call(func(s *processing.Store) error {
 				a, err := s.Apply(ctx, definition("other"))
 				if err == nil && a.Job == "" {

@@ -125,6 +125,17 @@ func TestApply(t *testing.T) {
 		}
 		return done
 	}
+	plan := func(definition string) processing.Applied {
+		t.Helper()
+		would, err := s.jobs.PlanApply(ctx, []byte(definition))
+		if err != nil {
+			t.Fatalf("PlanApply: %v", err)
+		}
+		return would
+	}
+	if would := plan(filtered); !would.Made || would.Changed || would.Job != "" {
+		t.Errorf("PlanApply without a job = %+v", would)
+	}
 	first := apply(filtered)
 	if !first.Made || first.Status != processing.Running {
 		t.Errorf("Apply = %+v", first)
@@ -134,7 +145,13 @@ func TestApply(t *testing.T) {
 	if again := apply(filtered); again.Made || again.Changed || again.Job != first.Job {
 		t.Errorf("Apply again = %+v", again)
 	}
+	if would := plan(filtered); would.Made || would.Changed || would.Job != first.Job {
+		t.Errorf("PlanApply of the same definition = %+v", would)
+	}
 	lower := strings.Replace(filtered, "amount>100", "amount>10", 1)
+	if would := plan(lower); would.Made || !would.Changed || fmt.Sprint(would.Plan.Kept) != "[source orders]" {
+		t.Errorf("PlanApply of another definition = %+v", would)
+	}
 	if done := apply(lower); done.Made || !done.Changed || done.Job != first.Job || fmt.Sprint(done.Plan.Kept) != "[source orders]" {
 		t.Errorf("Apply of another definition = %+v", done)
 	}
@@ -147,6 +164,9 @@ func TestApply(t *testing.T) {
 	}
 	if j := s.job(first.Job); j.Status != processing.Running {
 		t.Errorf("job %+v", j)
+	}
+	if would := plan(renamed); would.Made || !would.Changed || !would.Plan.Drops() {
+		t.Errorf("PlanApply of a definition that loses state = %+v", would)
 	}
 	apply(renamed, processing.DropState())
 	s.run()

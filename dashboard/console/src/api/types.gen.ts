@@ -441,6 +441,18 @@ export interface Invocation {
   run_id: string
 }
 
+export interface JobApplied {
+  ok: boolean
+  job_id: string
+  status: string
+  created: boolean
+  changed: boolean
+  kept: string[]
+  dropped: string[]
+  new: string[]
+  notes: string[]
+}
+
 export interface JobChanged {
   ok: boolean
   job_id: string
@@ -477,6 +489,16 @@ export interface JobMetrics {
   latency_max_ms: number
   running: boolean
   records_behind?: number | null
+}
+
+export interface JobPlanned {
+  job_id: string
+  created: boolean
+  changed: boolean
+  kept: string[]
+  dropped: string[]
+  new: string[]
+  notes: string[]
 }
 
 export interface JobSavepoint {
@@ -641,9 +663,20 @@ export interface MeasurementDetail {
   retention: string
 }
 
+export interface MeasurementDone {
+  ok: boolean
+  measurement: string
+}
+
 export interface MeasurementField {
   name: string
   type: string
+}
+
+export interface MeasurementRetention {
+  measurement: string
+  raw_ttl_ms: number
+  downsample: Rollup[]
 }
 
 export interface MeasurementState {
@@ -872,6 +905,19 @@ export interface RunChanged {
   run_id: string
   namespace: string
   status: string
+}
+
+export interface SavepointDeleted {
+  ok: boolean
+  id: string
+}
+
+export interface SavepointDetail {
+  id: string
+  created_at: number
+  records_processed: number
+  complete: boolean
+  bytes: number
 }
 
 export interface ScanItem {
@@ -1274,8 +1320,12 @@ export interface Routes {
   'GET /api/v1/timeseries': MeasurementSummary[]
   /** Get a measurement. */
   'GET /api/v1/timeseries/:measurement': MeasurementDetail
-  /** Delete the points of a time range. */
+  /** Delete the points of a time range. Without from and to, force=true is required: it deletes the series with the tags, or the measurement. */
   'DELETE /api/v1/timeseries/:measurement': RangeDeleted
+  /** Get the retention and rollups of a measurement. */
+  'GET /api/v1/timeseries/:measurement/retention': MeasurementRetention
+  /** Set the retention and all rollups of a measurement, which need not exist. 0 means no limit. Rollups that are not listed are removed. */
+  'PUT /api/v1/timeseries/:measurement/retention': MeasurementDone
   /** Get the points of a field, newest last. */
   'GET /api/v1/timeseries/:measurement/data': MeasurementData
   /** Evaluate the FloQL query in parameter q. */
@@ -1434,4 +1484,20 @@ export interface Routes {
   'PUT /api/v1/processing/jobs/:id/stop': JobChanged
   /** Cancel a job permanently. */
   'DELETE /api/v1/processing/jobs/:id': JobChanged
+  /** Make the job of the definition's name run with the definition, which is the body, YAML or JSON. It is created if it does not exist, else it keeps its state. If state would be lost, drop_state=true is required. */
+  'PUT /api/v1/processing/jobs': JobApplied
+  /** Get what PUT /processing/jobs with the same body would change. */
+  'POST /api/v1/processing/plan': JobPlanned
+  /** Resume a job that does not run, with its state. */
+  'PUT /api/v1/processing/jobs/:id/start': JobChanged
+  /** Set the number of processors that a job may use. */
+  'PUT /api/v1/processing/jobs/:id/rescale': JobChanged
+  /** Resume a job that does not run, with the state of a savepoint if one is given. The body may have another definition. restart_source names sources, separated by commas, that start anew. */
+  'POST /api/v1/processing/jobs/:id/restore': JobChanged
+  /** List the savepoints of a job, oldest first. */
+  'GET /api/v1/processing/jobs/:id/savepoints': SavepointDetail[]
+  /** Create a savepoint of a job. With wait_ms it waits until the savepoint is complete. */
+  'POST /api/v1/processing/jobs/:id/savepoints': SavepointDetail
+  /** Delete a savepoint. */
+  'DELETE /api/v1/processing/jobs/:id/savepoints/:savepoint': SavepointDeleted
 }
