@@ -19,7 +19,8 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// crowd limits the connections of a site. Up to latecomers connections beyond the limit are
+// crowd limits the connections of a site, and its requests to the same number: HTTP/2 has many on a
+// connection, each of which holds as much as a connection of HTTP/1. Up to latecomers connections beyond the limit are
 // accepted to receive 429; only /health is served to them. Others are closed without an answer. So
 // are the connections of an address beyond its share, so that a single address cannot lock out all
 // others.
@@ -32,6 +33,8 @@ type crowd struct {
 	proxies []netip.Prefix // each stands for many clients, so has no share
 	open    int
 	by      map[netip.Addr]int // connections of addresses that have a share
+	served  int                // requests
+	asked   map[netip.Addr]int // requests of addresses that have a share
 }
 
 const (
@@ -40,7 +43,7 @@ const (
 )
 
 func newCrowd(log *slog.Logger) *crowd {
-	return &crowd{log: log, limit: defaultHTTPConnections, by: make(map[netip.Addr]int)}
+	return &crowd{log: log, limit: defaultHTTPConnections, by: make(map[netip.Addr]int), asked: make(map[netip.Addr]int)}
 }
 
 // bound sets the limit, and the proxies that are exempt from shares.
@@ -103,19 +106,55 @@ func withGuest(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // wrap rejects requests on late connections while there are too many connections. Earlier
-// connections are not affected.
+// connections are not affected. It also rejects requests of HTTP/2 beyond the limit of the site, or
+// the share of their address.
 func (c *crowd) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.mu.Lock()
-		open, limit := c.open, c.limit
-		c.mu.Unlock()
-		if g, _ := r.Context().Value(guestKey{}).(*guest); g != nil && g.late && open > limit && r.URL.Path != "/health" {
-			turnAway(w, r, http.StatusTooManyRequests,
-				map[string]string{"error": fmt.Sprintf("%d connections are open, the limit is %d", open, limit)})
+		g, _ := r.Context().Value(guestKey{}).(*guest)
+		refusal := c.begin(g, r.ProtoMajor)
+		defer c.end(g)
+		if refusal != "" && r.URL.Path != "/health" {
+			turnAway(w, r, http.StatusTooManyRequests, map[string]string{"error": refusal})
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// begin counts a request, and returns why it is rejected, "" if it is not. end must follow.
+func (c *crowd) begin(g *guest, version int) (refusal string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served++
+	if g == nil {
+		return ""
+	}
+	if g.addr.IsValid() {
+		c.asked[g.addr]++
+	}
+	share := budget.AddressShare(c.limit)
+	switch {
+	case g.late && c.open > c.limit:
+		return fmt.Sprintf("%d connections are open, the limit is %d", c.open, c.limit)
+	case version < 2: // one request at a time
+	case c.served > c.limit:
+		return fmt.Sprintf("%d requests are being served, the limit is %d", c.served-1, c.limit)
+	case g.addr.IsValid() && c.asked[g.addr] > share:
+		return fmt.Sprintf("%d requests of this address are being served, the limit is %d", c.asked[g.addr]-1, share)
+	}
+	return ""
+}
+
+func (c *crowd) end(g *guest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served--
+	if g == nil || !g.addr.IsValid() {
+		return
+	}
+	if c.asked[g.addr]--; c.asked[g.addr] == 0 {
+		delete(c.asked, g.addr)
+	}
 }
 
 // entrance is a listener whose connections belong to a crowd.

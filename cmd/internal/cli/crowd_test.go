@@ -17,7 +17,7 @@ import (
 // TestBareRefusals (D12 of the decisions about the API): what net/http refuses before there is a
 // request is answered in JSON, and answers of handlers pass as they are.
 func TestBareRefusals(t *testing.T) {
-	s, err := listen("127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
+	s, err := listen("127.0.0.1:0", http2, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestPlacesOfAddresses(t *testing.T) {
 // TestEarlyConnectionsGoOn: a connection that came while there was room is served, however many
 // come after it.
 func TestEarlyConnectionsGoOn(t *testing.T) {
-	s, err := listen("127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
+	s, err := listen("127.0.0.1:0", http2, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

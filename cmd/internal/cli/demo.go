@@ -96,10 +96,10 @@ func runDemo(ctx context.Context, p Process, c *config, o demoOptions) error {
 // openDemo starts the listeners and opens the node.
 func (s *server) openDemo(o demoOptions) (err error) {
 	at := func(port int) string { return net.JoinHostPort(defaultBind, strconv.Itoa(port)) }
-	if s.metrics, err = listen(at(o.metricsPort), nil, s.log); err != nil {
+	if s.metrics, err = listen(at(o.metricsPort), http1, nil, s.log); err != nil {
 		return s.config.listenError("metrics-", err)
 	}
-	if s.dashboard, err = listen(at(o.dashboardPort), nil, s.log); err != nil {
+	if s.dashboard, err = listen(at(o.dashboardPort), http2, nil, s.log); err != nil {
 		return s.config.listenError("dashboard-", err)
 	}
 	s.node, err = floe.Open(floe.Config{Listen: at(o.port), Logger: s.log})

@@ -104,12 +104,12 @@ func (s *server) open() (err error) {
 		}
 	}()
 	if !s.config.noDashboard {
-		if s.dashboard, err = listen(s.config.dashboardAddr(), files.dashboard, s.log); err != nil {
+		if s.dashboard, err = listen(s.config.dashboardAddr(), http2, files.dashboard, s.log); err != nil {
 			return s.config.listenError("dashboard-", err)
 		}
 	}
 	if !s.config.noMetrics {
-		if s.metrics, err = listen(s.config.metricsAddr(), files.metrics, s.log); err != nil {
+		if s.metrics, err = listen(s.config.metricsAddr(), http1, files.metrics, s.log); err != nil {
 			return s.config.listenError("metrics-", err)
 		}
 	}

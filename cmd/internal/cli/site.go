@@ -23,6 +23,14 @@ const (
 	restTimeout       = 5 * time.Second
 	maxHeaderBytes    = 32 << 10
 
+	// An HTTP/2 client may send bodies of this size before a handler reads them, whatever the
+	// number of its streams: as much as the buffers of one connection. Streams are counted as
+	// requests, see crowd.wrap.
+	maxUnread   = 64 << 10
+	maxStreams  = 100 // of a connection; the least that RFC 9113 recommends
+	maxFrame    = 16 << 10
+	pongTimeout = 15 * time.Second
+
 	// noticeTime is how long a stopping server still answers 503, so that clients with an open
 	// connection receive that instead of a reset.
 	noticeTime = 250 * time.Millisecond
@@ -50,8 +58,29 @@ type site struct {
 	ended  chan struct{} // closed when its goroutine has ended
 }
 
+// protocol is the newest version of HTTP that a site accepts.
+type protocol int
+
+// The protocols of sites. HTTP/2 in clear text needs a client that knows it in advance.
+const (
+	http1 protocol = 1
+	http2 protocol = 2
+)
+
+// versions returns the versions of HTTP, and their names in TLS.
+func (p protocol) versions() (all *http.Protocols, names []string) {
+	all, names = new(http.Protocols), []string{"http/1.1"}
+	all.SetHTTP1(true)
+	if p == http2 {
+		all.SetHTTP2(true)
+		all.SetUnencryptedHTTP2(true)
+		names = []string{"h2", "http/1.1"}
+	}
+	return all, names
+}
+
 // listen starts a site. The caller must drain or close it.
-func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error) {
+func listen(addr string, p protocol, encryption *tls.Config, log *slog.Logger) (*site, error) {
 	listener, err := transport.Listen(addr)
 	if err != nil {
 		return nil, err
@@ -59,7 +88,10 @@ func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error
 	address := listener.Addr()
 	entrance := &entrance{Listener: listener}
 	listener = entrance
+	protocols, names := p.versions()
 	if encryption != nil {
+		encryption = encryption.Clone()
+		encryption.NextProtos = names
 		listener = tls.NewListener(listener, encryption)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -70,9 +102,15 @@ func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnContext:       withGuest,
+		Protocols:         protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
+			SendPingTimeout: idleTimeout, PingTimeout: pongTimeout, WriteByteTimeout: transferTimeout,
+		},
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: withGuest,
 	}
 	entrance.crowd = s.crowd
 	go s.serve(listener)

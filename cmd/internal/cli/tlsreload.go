@@ -37,7 +37,7 @@ func (c *certificate) site(f *tlsFiles) (*tls.Config, error) {
 	if err := c.load(); err != nil {
 		return nil, err
 	}
-	conf := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+	conf := new(tls.Config)
 	c.serve(conf)
 	return conf, nil
 }
