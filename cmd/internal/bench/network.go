@@ -84,7 +84,8 @@ func (s setup) openClient(dir string) (*node, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	opened := &node{store: c.KV(namespace), commit: commitTo(c), close: func() error { return errors.Join(c.Close(), n.Close()) }}
+	opened := &node{store: c.KV(namespace), queues: c.Queue(namespace), streams: c.Stream(namespace), commit: commitTo(c),
+		close: func() error { return errors.Join(c.Close(), n.Close()) }}
 	return opened, s.create(creator(c))
 }
 

@@ -16,24 +16,29 @@ import (
 // through a Unix socket.
 func (b *bench) redis(callers int) side {
 	return func(dir string) (*subject, error) {
-		socket := filepath.Join(dir, "s")
-		cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
-			"--appendfsync", "always")
-		if err := cmd.Start(); err != nil {
-			return nil, err
-		}
-		r := &redisServer{cmd: cmd}
-		for range callers {
-			if err := r.dial(socket); err != nil {
-				return nil, errors.Join(err, r.close())
-			}
-		}
-		return &subject{
-			ops: 1, bytes: keyBytes + valueBytes, close: r.close,
-			call: func(w *worker) error { return r.conns[w.id].set(w.pick(), b.values.cut(w.rng)) },
-			warm: func() error { return r.fill(b) },
-		}, nil
+		s, _, err := b.openRedis(dir, callers)
+		return s, err
 	}
+}
+
+func (b *bench) openRedis(dir string, callers int) (*subject, *redisServer, error) {
+	socket := filepath.Join(dir, "s")
+	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
+		"--appendfsync", "always")
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	r := &redisServer{cmd: cmd}
+	for range callers {
+		if err := r.dial(socket); err != nil {
+			return nil, nil, errors.Join(err, r.close())
+		}
+	}
+	return &subject{
+		ops: 1, bytes: keyBytes + valueBytes, close: r.close,
+		call: func(w *worker) error { return r.conns[w.id].set(w.pick(), b.values.cut(w.rng)) },
+		warm: func() error { return r.fill(b) },
+	}, r, nil
 }
 
 type redisServer struct {

@@ -25,11 +25,11 @@ func (b *bench) rest() []row {
 	pages := load{callers: 1, last: b.settings.last, sample: 1, existing: b.settings.keys}
 	return []row{
 		{
-			name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true,
+			name: "rest/get/64", bar: 57_000, unit: "requests/s", absolute: true, more: true,
 			work: throughput{reads, b.requests(b.stored(b.settings.hot), reads, getKey)},
 		},
 		{
-			name: "rest/put/64", bar: 20_000, unit: "requests/s", absolute: true, more: true,
+			name: "rest/put/64", bar: 24_500, unit: "requests/s", absolute: true, more: true,
 			work: throughput{b.writes(restCallers), b.requests(nil, b.writes(restCallers), b.putKey)},
 		},
 		{
@@ -95,6 +95,14 @@ func listKeys(dst []byte, w *worker) []byte {
 // requests returns the side of floe's dashboard: each worker sends requests through its own
 // connection. The directory is prepared, or new if prepared is nil.
 func (b *bench) requests(prepared func() (string, error), l load, next request) side {
+	return b.exchanges(prepared, l, func(c *caller, w *worker) error {
+		c.out = next(c.out[:0], w)
+		return c.ask()
+	})
+}
+
+// exchanges is requests with several requests in a call.
+func (b *bench) exchanges(prepared func() (string, error), l load, call func(c *caller, w *worker) error) side {
 	return func(dir string) (_ *subject, err error) {
 		if prepared != nil {
 			if dir, err = prepared(); err != nil {
@@ -117,11 +125,7 @@ func (b *bench) requests(prepared func() (string, error), l load, next request) 
 				}
 				return b.heat(n.KV(namespace))
 			},
-			call: func(w *worker) error {
-				c := s.callers[w.id]
-				c.out = next(c.out[:0], w)
-				return c.ask()
-			},
+			call: func(w *worker) error { return call(s.callers[w.id], w) },
 		}, nil
 	}
 }
@@ -129,6 +133,7 @@ func (b *bench) requests(prepared func() (string, error), l load, next request) 
 // site is a dashboard on a port, and connections to it.
 type site struct {
 	server  *http.Server
+	addr    string
 	failed  chan error
 	callers []*caller
 }
@@ -139,10 +144,11 @@ func serve(n *floe.Node, callers int) (*site, error) {
 		return nil, err
 	}
 	s := &site{server: &http.Server{Handler: dashboard.New(n, dashboard.Options{}), ReadHeaderTimeout: time.Minute},
+		addr:   l.Addr().String(),
 		failed: make(chan error, 1)}
 	go func() { s.failed <- s.server.Serve(l) }()
 	for range callers {
-		conn, err := net.Dial("tcp", l.Addr().String())
+		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
@@ -172,39 +178,47 @@ type caller struct {
 // ask sends the request in out and reads the whole answer, which must have status 200. The server
 // sends the first byte when it has computed the last one.
 func (c *caller) ask() error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	length, err := c.head()
+	if err == nil {
+		_, err = c.in.Discard(length)
+	}
+	return err
+}
+
+// begin sends the request in out and reads the status of its answer.
+func (c *caller) begin() error {
 	if _, err := c.conn.Write(c.out); err != nil {
 		return err
 	}
 	line, err := c.in.ReadSlice('\n')
-	if err != nil {
-		return err
+	if err == nil && !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
+		err = fmt.Errorf("%s is answered with %s", c.out, line)
 	}
-	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
-		return fmt.Errorf("%s is answered with %s", c.out, line)
-	}
-	return c.skip()
+	return err
 }
 
-// skip reads the rest of an answer.
-func (c *caller) skip() error {
-	length := -1
+// head reads the header of an answer and returns the length of its body.
+func (c *caller) head() (length int, err error) {
+	length = -1
 	for {
 		line, err := c.in.ReadSlice('\n')
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			break
 		}
 		if rest, found := bytes.CutPrefix(line, []byte("Content-Length: ")); found {
 			if length, err = strconv.Atoi(string(rest)); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	if length < 0 {
-		return errors.New("an answer without its length")
+		return 0, errors.New("an answer without its length")
 	}
-	_, err := c.in.Discard(length)
-	return err
+	return length, nil
 }

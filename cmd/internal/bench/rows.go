@@ -87,6 +87,7 @@ func (b *bench) rows() []row {
 	rows = append(rows, b.reads()...)
 	rows = append(rows, b.network()...)
 	rows = append(rows, b.rest()...)
+	rows = append(rows, b.operations()...)
 	return append(rows, b.absolute()...)
 }
 
