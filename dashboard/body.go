@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rawjson"
 	"github.com/floedb/floe/internal/spelling"
 )
 
@@ -145,16 +146,20 @@ func checkText(body []byte) error {
 // checkSyntax rejects bodies that are not one JSON value, nest too deeply or contain half a
 // surrogate pair.
 func checkSyntax(body []byte) error {
-	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return engine.Errorf(engine.ErrInvalid, "body is not valid JSON at byte %d: %v", syntax.Offset, err)
+	if !rawjson.Valid(body) { // which is faster than the package that says why
+		if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
+			var syntax *json.SyntaxError
+			if errors.As(err, &syntax) {
+				return engine.Errorf(engine.ErrInvalid, "body is not valid JSON at byte %d: %v", syntax.Offset, err)
+			}
+			return engine.Errorf(engine.ErrInvalid, "body is not valid JSON: %v", err)
 		}
-		return engine.Errorf(engine.ErrInvalid, "body is not valid JSON: %v", err)
 	}
-	depth, inString := 0, false
+	depth, inString, plain := 0, false, bytes.IndexByte(body, '\\') < 0
 	for i := 0; i < len(body); i++ {
 		switch c := body[i]; {
+		case plain && c == '"': // no quote is escaped
+			i += 1 + bytes.IndexByte(body[i+1:], '"')
 		case inString && c == '\\':
 			n := escapeLength(body[i:])
 			if n == 0 {

@@ -173,11 +173,16 @@ func (in *input) payload(e encoding) []byte {
 	return []byte(payload)
 }
 
+// mostExpected is the size for which memory is reserved before a body arrives.
+const mostExpected = 64 << 10
+
 func (in *input) readBody() ([]byte, error) {
 	if in.request.ContentLength > in.maxBody {
 		return nil, bodyTooLarge(in.maxBody)
 	}
-	raw, err := io.ReadAll(bodyReader{in})
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(in.request.ContentLength, 0), mostExpected)+bytes.MinRead))
+	_, err := buf.ReadFrom(bodyReader{in})
+	raw := buf.Bytes()
 	in.bodyRead = err == nil
 	if err != nil && statusOf(err) == http.StatusInternalServerError {
 		if op := (*net.OpError)(nil); errors.As(err, &op) {

@@ -155,12 +155,12 @@ func (r *jsonReader) record(src []byte, code func()) {
 	if r.path == "" {
 		r.open() // even a record without fields must be an object
 	}
-	if unknown := slices.Sorted(maps.Keys(r.members)); len(unknown) > 0 {
-		hint := "unknown"
-		if near := spelling.Nearest(unknown[0], r.asked[asked0:]); near != "" {
+	if len(r.members) > 0 {
+		unknown, hint := slices.Min(slices.Collect(maps.Keys(r.members))), "unknown"
+		if near := spelling.Nearest(unknown, r.asked[asked0:]); near != "" {
 			hint = fmt.Sprintf("unknown (did you mean %q?)", near)
 		}
-		r.fail(unknown[0], "%s", hint)
+		r.fail(unknown, "%s", hint)
 	}
 	r.src, r.members, r.asked = src0, members0, r.asked[:asked0]
 }
@@ -276,15 +276,15 @@ func (r *jsonReader) bytes(name string, v *[]byte, _ Range) {
 	if raw == nil {
 		return
 	}
-	s, ok := rawjson.Text(raw)
+	text, ok := rawjson.Bytes(raw)
 	if !ok {
 		r.fail(name, "want a string, got %s", excerpt(raw))
 		return
 	}
-	*v = []byte(s)
-	if r.decode64 {
-		var err error
-		if *v, err = base64.StdEncoding.DecodeString(s); err != nil {
+	if *v = text; r.decode64 {
+		*v = make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+		n, err := base64.StdEncoding.Decode(*v, text)
+		if *v = (*v)[:n]; err != nil {
 			r.fail(name, "want base64, got %s", excerpt(raw))
 		}
 	}
@@ -324,7 +324,7 @@ func (r *jsonReader) list(name string, _ int, _ Range, resize func(int), each fu
 		if r.err != nil {
 			break
 		}
-		r.path = fmt.Sprintf("%s%s[%d].", path, name, i)
+		r.path = path + name + "[" + strconv.Itoa(i) + "]."
 		r.record(e, func() { each(i) })
 	}
 	r.path = path

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -89,11 +90,17 @@ func EachMember(raw []byte, yield func(key, value []byte) bool) (object bool) {
 
 // Text returns the text of a JSON string; an unpaired surrogate becomes U+FFFD.
 func Text(raw []byte) (s string, ok bool) {
+	text, ok := Bytes(raw)
+	return string(text), ok
+}
+
+// Bytes is Text as bytes.
+func Bytes(raw []byte) (text []byte, ok bool) {
 	raw = TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '"' || SkipText(raw, 0) != len(raw) {
-		return "", false
+		return nil, false
 	}
-	return string(AppendUnquoted(make([]byte, 0, len(raw)), raw[1:len(raw)-1])), true
+	return AppendUnquoted(make([]byte, 0, len(raw)), raw[1:len(raw)-1]), true
 }
 
 // IsText reports whether a valid JSON string has the text s.
@@ -291,7 +298,7 @@ func skipObject(raw []byte, i, depth int) int {
 
 // SkipText returns the end of the string that begins at i.
 func SkipText(raw []byte, i int) int {
-	for i++; i < len(raw); {
+	for i = skipPlain(raw, i+1); i < len(raw); i = skipPlain(raw, i) {
 		switch c := raw[i]; {
 		case c == '"':
 			return i + 1
@@ -314,6 +321,20 @@ func SkipText(raw []byte, i int) int {
 		}
 	}
 	return -1
+}
+
+// skipPlain skips printable ASCII characters other than quotes and backslashes, eight at a time. It
+// may stop before the first other one.
+func skipPlain(raw []byte, i int) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(raw); i += 8 {
+		w := binary.LittleEndian.Uint64(raw[i:])
+		// The high bit of the first byte that is not plain becomes 1. Bytes behind it do not matter.
+		if (w|(w-ones*' ')|((w^ones*'"')-ones)|((w^ones*'\\')-ones))&high != 0 {
+			break
+		}
+	}
+	return i
 }
 
 // escapeLen returns the length of the escape after a backslash, 0 if it is invalid.

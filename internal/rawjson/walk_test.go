@@ -136,6 +136,22 @@ func TestNumberAndTime(t *testing.T) {
 }
 
 // FuzzJSON compares with encoding/json, which takes bytes that are no UTF-8 and nests deeper.
+// TestLongTexts: characters that end or break a string are found at each place of a long one.
+func TestLongTexts(t *testing.T) {
+	for at := range 40 {
+		for c := range 256 {
+			raw := []byte(`"` + strings.Repeat("~", at) + string([]byte{byte(c)}) + strings.Repeat("!", 40-at) + `"`)
+			if want := json.Valid(raw) && utf8.Valid(raw); Valid(raw) != want {
+				t.Errorf("Valid(%q) = %v", raw, !want)
+			}
+		}
+		raw := []byte(`"` + strings.Repeat("a", at) + `\n\u00e9é` + strings.Repeat("z", 40-at) + `"`)
+		if got, ok := Text(raw); !ok || got != strings.Repeat("a", at)+"\néé"+strings.Repeat("z", 40-at) {
+			t.Errorf("Text(%q) = %q, %v", raw, got, ok)
+		}
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{`{"n": 7, "t": true, "list": [1, "two", 3.0, [4], {"five": 5}], "o": {"x y": null}}`,
 		`{"a":{"a":[1,"\u00e9",{"a":null}]}}`, `[1,2`, `"\ud83d"`, "\"\xff\"", `{"a":1,"a":[]}`} {
