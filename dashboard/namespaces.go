@@ -9,7 +9,8 @@ import (
 
 var namespaceRoutes = []route{
 	endpoint("GET /api/v1/namespaces", (*handler).namespaces, "List all namespaces, by name."),
-	endpoint("POST /api/v1/namespaces", (*handler).createNamespace, "Create a namespace."),
+	endpoint("POST /api/v1/namespaces", (*handler).createNamespace, "Create a namespace; with spread, over all shards."),
+	endpoint("DELETE /api/v1/namespaces/:namespace", (*handler).deleteNamespace, "Delete an empty namespace."),
 	endpoint("GET /api/v1/namespaces/:namespace", (*handler).namespace, "Get a namespace."),
 	endpoint("GET /api/v1/namespaces/:namespace/streams", (*handler).streams, "List the streams of a namespace."),
 	endpoint("GET /api/v1/namespaces/:namespace/queues", (*handler).queues, "List the queues of a namespace."),
@@ -65,21 +66,33 @@ func listNamespaces[T any](ctx context.Context, h *handler, q namespacesRequest,
 	return collect(q.after, q.limit, page, convert, nil)
 }
 
-// createNamespaceRequest is the body {"name": "..."}.
-type createNamespaceRequest struct{ name string }
+// createNamespaceRequest is the body {"name": "...", "spread": true}.
+type createNamespaceRequest struct {
+	name   string
+	spread bool
+}
 
-func (q *createNamespaceRequest) parse(in *input) { q.name = in.body().text("name") }
+func (q *createNamespaceRequest) parse(in *input) {
+	o := in.body()
+	q.name, q.spread = o.text("name"), o.boolean("spread")
+}
 
-type namespaceCreated struct {
+// namespaceDone is the response to a change of the namespaces.
+type namespaceDone struct {
 	OK   bool   `json:"ok"`
 	Name string `json:"name"`
 }
 
-func (h *handler) createNamespace(ctx context.Context, q createNamespaceRequest) (namespaceCreated, error) {
-	if err := h.backend.Namespaces().Create(ctx, q.name); err != nil {
-		return namespaceCreated{}, err
+func (h *handler) createNamespace(ctx context.Context, q createNamespaceRequest) (namespaceDone, error) {
+	var opts []floe.NamespaceOption
+	if q.spread {
+		opts = append(opts, floe.Spread())
 	}
-	return namespaceCreated{OK: true, Name: q.name}, nil
+	return namespaceDone{OK: true, Name: q.name}, h.backend.Namespaces().Create(ctx, q.name, opts...)
+}
+
+func (h *handler) deleteNamespace(ctx context.Context, q namespaceRequest) (namespaceDone, error) {
+	return namespaceDone{OK: true, Name: q.namespace}, h.backend.Namespaces().Delete(ctx, q.namespace)
 }
 
 // namespaceRequest names a namespace.

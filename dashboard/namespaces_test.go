@@ -19,6 +19,8 @@ func summaryOf(name string, streams, queues, keys, actions, workflows int) field
 // pipes is the namespace of the jobs.
 var pipes = with(summaryOf("pipes", 2, 0, 0, 0, 0), fields{"processing_count": is{2}})
 
+const deleteNamespaceRoute = "DELETE /api/v1/namespaces/:namespace"
+
 var namespaceContract = []contractRow{
 	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200,
 		items{summaryOf("default", 0, 0, 0, 0, 0), pipes, summaryOf("shop", 2, 2, 6, 2, 2), summaryOf("wide", 1, 0, 3, 0, 0)}},
@@ -53,6 +55,14 @@ var namespaceContract = []contractRow{
 		"name": is{"new"}, "stream_count": is{0}, "queue_count": is{0}, "kv_count": is{0}, "workflow_count": is{0},
 		"processing_count": is{0}, "action_count": is{0}, "is_system": is{false}, "created_at": integer,
 	}},
+	{deleteNamespaceRoute, "/api/v1/namespaces/new", "", 200, fields{"ok": is{true}, "name": is{"new"}}},
+	{deleteNamespaceRoute, "/api/v1/namespaces/new", "", 404, failure},
+	{deleteNamespaceRoute, "/api/v1/namespaces/shop", "", 409, failure},
+	{deleteNamespaceRoute, "/api/v1/namespaces/shop?force=true", "", 400, failure},
+	{deleteNamespaceRoute, "/api/v1/namespaces/default", "", 400, failure},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":"new","spread":true}`, 409, failure}, // its placement cannot change
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":"new","spread":1}`, 400, failure},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":"new","spread":false}`, 200, fields{"ok": is{true}, "name": is{"new"}}},
 }
 
 // TestNamespaceKeysContinue pages through the keys of a namespace with the last key of each page.

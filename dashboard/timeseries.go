@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,6 +28,8 @@ var timeseriesRoutes = []route{
 	endpoint("GET /api/v1/timeseries/:measurement", (*handler).measurement, "Get a measurement."),
 	endpoint("DELETE /api/v1/timeseries/:measurement", (*handler).deleteRange,
 		"Delete the points of a time range. Without from and to, force=true is required: it deletes the series with the tags, or the measurement."),
+	endpoint("GET /api/v1/timeseries/:measurement/series", (*handler).series,
+		"List the series of a measurement, or those with the tags, by shards and in order of creation."),
 	endpoint("GET /api/v1/timeseries/:measurement/retention", (*handler).retention, "Get the retention and rollups of a measurement."),
 	endpoint("PUT /api/v1/timeseries/:measurement/retention", (*handler).setRetention,
 		"Set the retention and all rollups of a measurement, which need not exist. 0 means no limit. Rollups that are not listed are removed."),
@@ -184,6 +187,47 @@ func (h *handler) deleteRange(ctx context.Context, q deleteRangeRequest) (rangeD
 		deleted.Series, err = store.DeleteRange(ctx, q.name, timeOf(q.from), timeOf(q.to), q.tags)
 	}
 	return deleted, err
+}
+
+// seriesRequest asks for limit series of a measurement with the tags, after a cursor.
+type seriesRequest struct {
+	measurementRequest
+	tags  map[string]string
+	after string
+	limit int
+}
+
+func (q *seriesRequest) parse(in *input) {
+	q.measurementRequest.parse(in)
+	q.tags = in.tags("tags")
+	q.after = in.text("after")
+	q.limit = in.listLimit()
+}
+
+// seriesTag is a tag of a series.
+type seriesTag struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// seriesSummary is a series.
+type seriesSummary struct {
+	Tags []seriesTag `json:"tags"` // by key
+}
+
+func (h *handler) series(ctx context.Context, q seriesRequest) (listing[seriesSummary], error) {
+	list := h.backend.TS(q.namespace).Series(q.name)
+	page := func(after string, n int) ([]ts.Series, string, error) {
+		page, err := list.Page(ctx, ts.Limit(n), ts.Cursor(after), ts.Tags(q.tags))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, func(s ts.Series) seriesSummary {
+		summary := seriesSummary{[]seriesTag{}}
+		for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
+			summary.Tags = append(summary.Tags, seriesTag{key, s.Tags[key]})
+		}
+		return summary
+	}, nil)
 }
 
 // retentionRequest has the retention and rollups of a measurement.

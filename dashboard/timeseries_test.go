@@ -46,6 +46,7 @@ const (
 	measurementsRoute = "GET /api/v1/timeseries"
 	measurementRoute  = "GET /api/v1/timeseries/:measurement"
 	deleteRangeRoute  = "DELETE /api/v1/timeseries/:measurement"
+	seriesRoute       = "GET /api/v1/timeseries/:measurement/series"
 	retentionRoute    = "GET /api/v1/timeseries/:measurement/retention"
 	setRetentionRoute = "PUT /api/v1/timeseries/:measurement/retention"
 	dataRoute         = "GET /api/v1/timeseries/:measurement/data"
@@ -79,6 +80,8 @@ func pointsOf(points ...string) items {
 }
 
 func tagOf(key, value string) fields { return fields{"key": is{key}, "value": is{value}} }
+
+var anyTag = fields{"key": text, "value": text}
 
 func seriesOf(key, field string, tags items, points ...string) fields {
 	return fields{"key": is{key}, "field": is{field}, "point_count": is{len(points)}, "tags": tags, "points": pointsOf(points...)}
@@ -168,6 +171,13 @@ var timeseriesContract = []contractRow{
 		fields{"key": is{"region"}, "values": items{is{"eu"}}, "truncated": is{false}},
 	}},
 	{tagsRoute, "/api/v1/console/timeseries/cpu/tags", "", 404, failure},
+	{seriesRoute, cpuPath + "/series?namespace=shop&tags=host=web-02", "", 200,
+		items{fields{"tags": items{tagOf("host", "web-02"), tagOf("region", "eu")}}}},
+	{seriesRoute, cpuPath + "/series?namespace=shop&limit=2", "", 200, items{fields{"tags": list{anyTag}}, fields{"tags": list{anyTag}}}},
+	{seriesRoute, cpuPath + "/series?namespace=shop&tags=host=nosuch", "", 200, none},
+	{seriesRoute, cpuPath + "/series?namespace=shop&limit=0", "", 400, failure},
+	{seriesRoute, cpuPath + "/series?namespace=shop&limit=1001", "", 400, failure},
+	{seriesRoute, cpuPath + "/series?namespace=shop&after=x", "", 400, failure},
 
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines&precision=s",
 		"m,t=v f=1 1700000000\nm f= 5\n# no line\nm f=2 1700000001\n", 200, fields{"refused": is{1}, "strings": is{0},
