@@ -49,8 +49,8 @@ func (o *object) text(name string) string {
 		o.in.invalid("body lacks the member %q, a string", name)
 		return ""
 	}
-	var s string
-	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+	s, ok := rawjson.Text(raw)
+	if !ok {
 		o.in.invalid("member %q of the body must be a string", name)
 	}
 	return s
@@ -104,30 +104,21 @@ func parseObject(body []byte) (map[string]json.RawMessage, error) {
 	if err := checkSyntax(body); err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	members, err := make(map[string]json.RawMessage), error(nil)
+	object := rawjson.EachMember(body, func(key, value []byte) bool {
+		name, _ := rawjson.Text(key)
+		if _, twice := members[name]; twice {
+			err = engine.Errorf(engine.ErrInvalid, "body has the member %.64q twice", name)
+		}
+		if members[name] = value; len(members) > maxMembers {
+			err = engine.Errorf(engine.ErrInvalid, "body has more than %d members", maxMembers)
+		}
+		return err == nil
+	})
+	if !object {
 		return nil, engine.Errorf(engine.ErrInvalid, "body is not a JSON object")
 	}
-	members := make(map[string]json.RawMessage)
-	for dec.More() {
-		token, err := dec.Token()
-		name, ok := token.(string)
-		if err != nil || !ok {
-			return nil, engine.Errorf(engine.ErrInvalid, "body is not a JSON object: %v", err)
-		}
-		if _, twice := members[name]; twice {
-			return nil, engine.Errorf(engine.ErrInvalid, "body has the member %.64q twice", name)
-		}
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, engine.Errorf(engine.ErrInvalid, "member %.64q of the body: %v", name, err)
-		}
-		members[name] = raw
-		if len(members) > maxMembers {
-			return nil, engine.Errorf(engine.ErrInvalid, "body has more than %d members", maxMembers)
-		}
-	}
-	return members, nil
+	return members, err
 }
 
 func checkText(body []byte) error {

@@ -305,7 +305,7 @@ func TestHostileBodies(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`{"name":1}`, `{"name":"a\u0000b"}`, `{"name":"\u202e"}`, `{"name":"` + strings.Repeat("n", 256) + `"}`,
-		`{"name":"a","spread":true}`, "[]"} {
+		`{"name":"a","shards":2}`, "[]"} {
 		checkError(t, "POST "+body, exchange(t, server, "POST /api/v1/namespaces", body), 400, "")
 	}
 }
