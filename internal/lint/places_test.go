@@ -27,8 +27,8 @@ var places = map[string][]string{
 	"workflow": {"cmd/internal/cli/workflow.go", "cmd/internal/cli/workflow_info.go", "cmd/internal/cli/workflow_run.go",
 		"dashboard/txn.go", "dashboard/workflow_runs.go", "dashboard/workflow_starts.go", "dashboard/workflows.go",
 		"internal/metrics/contents.go"},
-	"stream/processing": {"cmd/internal/cli/processing.go", "config.go", "dashboard/console.go", "dashboard/processing.go",
-		"internal/metrics/contents.go"},
+	"stream/processing": {"cmd/internal/cli/processing.go", "config.go", "dashboard/console.go", "dashboard/jobwork.go",
+		"dashboard/processing.go", "internal/metrics/contents.go"},
 }
 
 // everyPrimitive lists the files that have a line for each primitive.

@@ -180,6 +180,7 @@ func (m waiting) measure(b *bench) (res result, err error) {
 		conns = append(conns, c)
 	}
 	<-time.After(settled)
+	idle := processorShare(settled)
 	before := heapBytes()
 	request := post(nil, queuesPath+topic+"/dequeue", "application/json", []byte(`{"wait_ms":60000}`))
 	for _, c := range conns {
@@ -189,13 +190,18 @@ func (m waiting) measure(b *bench) (res result, err error) {
 	}
 	<-time.After(settled)
 	held := heapBytes() - before
-	start, used := time.Now(), processorTime()
-	<-time.After(settled)
 	res.value = float64(held) / (1 << 20)
 	if m.processor {
-		res.value = 100 * float64(processorTime()-used) / float64(time.Since(start))
+		res.value = processorShare(settled) - idle // which the node and the pauses of the collector take
 	}
 	return res, nil
+}
+
+// processorShare returns the processor time that the process uses during a time, in percent.
+func processorShare(last time.Duration) float64 {
+	start, used := time.Now(), processorTime()
+	<-time.After(last)
+	return 100 * float64(processorTime()-used) / float64(time.Since(start))
 }
 
 // heapBytes returns the size of the heap and the stacks after a collection.
