@@ -271,3 +271,33 @@ func describe(f Field) string {
 	}
 	return s + " (" + strings.Join(below, ", ") + ")"
 }
+
+// TestManyMembers: a record has at most maxRecord members, and the first unknown one by name is
+// named, also within a list whose records share memory.
+func TestManyMembers(t *testing.T) {
+	read := func(body string) error {
+		var list []int64
+		return ReadJSON([]byte(body), false, func(f *Fields) {
+			ListOf(f, "list", &list, func(n *int64, f *Fields) { f.Varint("n", n) })
+		})
+	}
+	object := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"m%02d":%d,`, n-i, i)
+		}
+		return "{" + strings.TrimSuffix(b.String(), ",") + "}"
+	}
+	for body, want := range map[string]string{
+		`{"list":[{"n":1},{},{"n":2},{"\u006e":3}]}`: "<nil>",
+		`{"list":[{"n":1},{"n":2,"b":1,"a":1}]}`:     `field "list[1].a": unknown`,
+		`{"list":[{"n":1,"n":2}]}`:                   `field "list[0].n": given twice`,
+		`{"":1}`:                                     `field "": unknown`,
+		object(maxRecord):                            `field "m01": unknown`,
+		object(maxRecord + 1):                        `field "m01": a record has up to 64 fields`,
+	} {
+		if err := read(body); fmt.Sprint(err) != want {
+			t.Errorf("%.60s: %v, want %s", body, err, want)
+		}
+	}
+}

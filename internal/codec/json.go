@@ -1,12 +1,11 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -136,55 +135,106 @@ type jsonReader struct {
 	decode64 bool
 	err      error
 	src      []byte // of the record
-	members  map[string][]byte
+	opened   bool   // members are those of the record
+	members  []jsonMember
+	spare    []jsonMember // memory for members of the next record
+	place    *jsonPlace
 	asked    []string // names of fields, of outer records first
-	path     string   // of the record, such as "messages[3]."
+}
+
+// jsonMember is a member of a record that has not been read yet; its value is nil afterwards.
+type jsonMember struct{ name, value []byte }
+
+// maxRecord is the maximum number of members of a record. None has as many fields.
+const maxRecord = 64
+
+// jsonPlace is the place of a record in the body, nil for the body itself.
+type jsonPlace struct {
+	outer *jsonPlace
+	field string
+	index int // in a list; negative: the field is the record
+}
+
+// String returns the path of the record, such as "messages[3].".
+func (p *jsonPlace) String() string {
+	if p == nil {
+		return ""
+	}
+	if p.index < 0 {
+		return p.outer.String() + p.field + "."
+	}
+	return fmt.Sprintf("%v%s[%d].", p.outer, p.field, p.index)
 }
 
 func (r *jsonReader) fail(name, format string, args ...any) {
 	if r.err == nil {
-		r.err = fmt.Errorf("field %q: %s", r.path+name, fmt.Sprintf(format, args...))
+		r.err = fmt.Errorf("field %q: %s", r.place.String()+name, fmt.Sprintf(format, args...))
 	}
 }
 
 // record reads an object, or a bare value if code names no field. code must read all members.
 func (r *jsonReader) record(src []byte, code func()) {
-	src0, members0, asked0 := r.src, r.members, len(r.asked)
-	r.src, r.members = src, nil
+	src0, opened0, members0, asked0 := r.src, r.opened, r.members, len(r.asked)
+	r.src, r.opened, r.members = src, false, nil
 	code()
-	if r.path == "" {
+	if r.place == nil {
 		r.open() // even a record without fields must be an object
 	}
-	if len(r.members) > 0 {
-		unknown, hint := slices.Min(slices.Collect(maps.Keys(r.members))), "unknown"
-		if near := spelling.Nearest(unknown, r.asked[asked0:]); near != "" {
+	var unknown *jsonMember
+	for i := range r.members {
+		if m := &r.members[i]; m.value != nil && (unknown == nil || bytes.Compare(m.name, unknown.name) < 0) {
+			unknown = m
+		}
+	}
+	if unknown != nil {
+		name, hint := string(unknown.name), "unknown"
+		if near := spelling.Nearest(name, r.asked[asked0:]); near != "" {
 			hint = fmt.Sprintf("unknown (did you mean %q?)", near)
 		}
-		r.fail(unknown, "%s", hint)
+		r.fail(name, "%s", hint)
 	}
-	r.src, r.members, r.asked = src0, members0, r.asked[:asked0]
+	if r.opened {
+		r.spare = r.members[:0]
+	}
+	r.src, r.opened, r.members, r.asked = src0, opened0, members0, r.asked[:asked0]
 }
 
 // open splits the record into its members, once.
 func (r *jsonReader) open() {
-	if r.members != nil {
+	if r.opened {
 		return
 	}
-	r.members = make(map[string][]byte)
+	r.opened, r.members, r.spare = true, r.spare, nil
 	object := rawjson.EachMember(r.src, func(key, value []byte) bool {
-		name, _ := rawjson.Text(key)
-		if r.members[name] != nil {
-			r.fail(name, "given twice")
+		name := key[1 : len(key)-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = rawjson.AppendUnquoted(nil, name)
 		}
-		r.members[name] = value
+		switch {
+		case r.member(string(name)) != nil:
+			r.fail(string(name), "given twice")
+		case len(r.members) == maxRecord:
+			r.fail(string(name), "a record has up to %d fields", maxRecord)
+		}
+		r.members = append(r.members, jsonMember{name, value})
 		return r.err == nil
 	})
 	if !object && r.err == nil {
 		r.err = fmt.Errorf("want an object, got %s", excerpt(r.src))
-		if r.path != "" {
-			r.err = fmt.Errorf("field %q: %w", r.path[:len(r.path)-1], r.err)
+		if path := r.place.String(); path != "" {
+			r.err = fmt.Errorf("field %q: %w", path[:len(path)-1], r.err)
 		}
 	}
+}
+
+// member returns an unread member of the record, nil if there is none.
+func (r *jsonReader) member(name string) *jsonMember {
+	for i := range r.members {
+		if m := &r.members[i]; string(m.name) == name && m.value != nil {
+			return m
+		}
+	}
+	return nil
 }
 
 // field returns the JSON of a field, nil if it is absent.
@@ -197,8 +247,12 @@ func (r *jsonReader) field(name string) []byte {
 	}
 	r.open()
 	r.asked = append(r.asked, name)
-	value := r.members[name]
-	delete(r.members, name)
+	m := r.member(name)
+	if m == nil {
+		return nil
+	}
+	value := m.value
+	m.value = nil
 	return value
 }
 
@@ -319,15 +373,16 @@ func (r *jsonReader) list(name string, _ int, _ Range, resize func(int), each fu
 		return
 	}
 	resize(len(elements))
-	path := r.path
+	place := &jsonPlace{outer: r.place, field: name}
+	r.place = place
 	for i, e := range elements {
 		if r.err != nil {
 			break
 		}
-		r.path = path + name + "[" + strconv.Itoa(i) + "]."
+		place.index = i
 		r.record(e, func() { each(i) })
 	}
-	r.path = path
+	r.place = place.outer
 }
 
 func (w *jsonWriter) given(_ string, is bool) bool { return is }
@@ -335,5 +390,5 @@ func (w *jsonWriter) given(_ string, is bool) bool { return is }
 func (r *jsonReader) given(name string, _ bool) bool {
 	r.open()
 	r.asked = append(r.asked, name)
-	return r.members[name] != nil
+	return r.member(name) != nil
 }

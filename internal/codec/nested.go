@@ -22,10 +22,10 @@ func (r *jsonReader) nested(name string, code func()) {
 	if raw == nil {
 		return
 	}
-	path := r.path
-	r.path += name + "."
+	outer := r.place
+	r.place = &jsonPlace{outer, name, -1}
 	r.record(raw, code)
-	r.path = path
+	r.place = outer
 }
 
 func (d *describer) nested(name string, code func()) {
