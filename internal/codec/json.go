@@ -227,7 +227,7 @@ func (r *jsonReader) open() {
 	}
 }
 
-// member returns an unread member of the record, nil if there is none.
+// member returns an unread member of the record, nil if it does not exist.
 func (r *jsonReader) member(name string) *jsonMember {
 	for i := range r.members {
 		if m := &r.members[i]; string(m.name) == name && m.value != nil {
