@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -116,11 +117,12 @@ type rescaleRequest struct {
 
 func (q *rescaleRequest) parse(in *input) {
 	q.jobRequest.parse(in)
-	o := in.body()
-	if _, given := o.members["parallelism"]; !given && in.err == nil {
-		in.invalid("body lacks the member %q, an integer", "parallelism")
-	}
-	q.parallelism = int(o.integer("parallelism", span{min: 1, max: processing.MaxParallelism}))
+	readFields(in, q, (*rescaleRequest).fields)
+}
+
+func (q *rescaleRequest) fields(f *codec.Fields) {
+	need(f, "parallelism")
+	f.Int("parallelism", &q.parallelism, codec.Range{Min: 1, Max: processing.MaxParallelism})
 }
 
 func (h *handler) rescaleJob(ctx context.Context, q rescaleRequest) (jobChanged, error) {

@@ -718,11 +718,6 @@ export interface NackedCount {
   nacked: number
 }
 
-export interface NamespaceCreated {
-  ok: boolean
-  name: string
-}
-
 export interface NamespaceDetail {
   name: string
   stream_count: number
@@ -733,6 +728,11 @@ export interface NamespaceDetail {
   action_count: number
   is_system: boolean
   created_at: number
+}
+
+export interface NamespaceDone {
+  ok: boolean
+  name: string
 }
 
 export interface NamespaceSummary {
@@ -989,6 +989,15 @@ export interface ScheduleTick {
   count: number
 }
 
+export interface SeriesSummary {
+  tags: SeriesTag[]
+}
+
+export interface SeriesTag {
+  key: string
+  value: string
+}
+
 export interface ServerMetrics {
   connections: number
   subscriptions: number
@@ -1192,8 +1201,10 @@ export interface Routes {
   'GET /api/v1/metrics': Metrics
   /** List all namespaces, by name. */
   'GET /api/v1/namespaces': NamespaceSummary[]
-  /** Create a namespace. */
-  'POST /api/v1/namespaces': NamespaceCreated
+  /** Create a namespace; with spread, over all shards. */
+  'POST /api/v1/namespaces': NamespaceDone
+  /** Delete an empty namespace. */
+  'DELETE /api/v1/namespaces/:namespace': NamespaceDone
   /** Get a namespace. */
   'GET /api/v1/namespaces/:namespace': NamespaceDetail
   /** List the streams of a namespace. */
@@ -1322,6 +1333,8 @@ export interface Routes {
   'GET /api/v1/timeseries/:measurement': MeasurementDetail
   /** Delete the points of a time range. Without from and to, force=true is required: it deletes the series with the tags, or the measurement. */
   'DELETE /api/v1/timeseries/:measurement': RangeDeleted
+  /** List the series of a measurement, or those with the tags, by shards and in order of creation. */
+  'GET /api/v1/timeseries/:measurement/series': SeriesSummary[]
   /** Get the retention and rollups of a measurement. */
   'GET /api/v1/timeseries/:measurement/retention': MeasurementRetention
   /** Set the retention and all rollups of a measurement, which need not exist. 0 means no limit. Rollups that are not listed are removed. */
