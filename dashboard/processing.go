@@ -277,13 +277,39 @@ func (h *handler) changeJob(
 // jobWork is the body of /console/processing/jobs/:id: the fields missing in the specified detail.
 type jobWork struct {
 	JobID     string         `json:"job_id"`
-	Reason    string         `json:"reason"` // why it failed or is held up; "" if there is no problem
-	Held      bool           `json:"held"`   // it is running and waits for a sink, a source or a lookup
-	Errors    int64          `json:"errors"` // records sent to the error stream
+	Reason    string         `json:"reason"`            // why it failed or is held up; "" if there is no problem
+	Failure   *jobFailure    `json:"failure,omitempty"` // the record that failed it
+	Held      bool           `json:"held"`              // it is running and waits for a sink, a source or a lookup
+	Errors    int64          `json:"errors"`            // records sent to the error stream
 	Late      int64          `json:"late"`
 	Dropped   int64          `json:"dropped"`
 	Missed    int64          `json:"missed"` // records trimmed before they were read
 	Operators []operatorWork `json:"operators"`
+}
+
+// jobFailure is the record that failed a job. The source and the fields after it are empty if an
+// operator made the record, such as a window.
+type jobFailure struct {
+	Operator    string `json:"operator"` // that failed; may be a source or a sink
+	Reason      string `json:"reason"`
+	Source      string `json:"source"`
+	Stream      string `json:"stream"` // that the source reads, "" if it reads a measurement
+	Measurement string `json:"measurement"`
+	Partition   int    `json:"partition"`
+	RecordID    string `json:"record_id"`
+	Offset      uint64 `json:"offset"` // in the partition; of a point: its time in ms
+}
+
+func failureOf(f *processing.Failure) *jobFailure {
+	if f == nil {
+		return nil
+	}
+	shown := &jobFailure{Operator: f.Operator, Reason: f.Reason, Source: f.Source, Stream: f.Stream,
+		Measurement: f.Measurement, Partition: f.Partition, Offset: f.Offset}
+	if f.Source != "" {
+		shown.RecordID = f.RecordID.String()
+	}
+	return shown
 }
 
 // operatorWork is the work of an operator so far.
@@ -306,8 +332,8 @@ func (h *handler) jobWork(ctx context.Context, q jobRequest) (jobWork, error) {
 		return jobWork{}, noSuchJob(q.id, err)
 	}
 	m := &j.Metrics
-	w := jobWork{JobID: string(j.ID), Reason: j.Reason, Held: j.Held, Errors: m.Errors, Late: m.Late, Dropped: m.Dropped, Missed: m.Missed,
-		Operators: []operatorWork{}}
+	w := jobWork{JobID: string(j.ID), Reason: j.Reason, Failure: failureOf(j.Failure), Held: j.Held, Errors: m.Errors, Late: m.Late,
+		Dropped: m.Dropped, Missed: m.Missed, Operators: []operatorWork{}}
 	for _, o := range m.Operators {
 		w.Operators = append(w.Operators, operatorWork(o))
 	}

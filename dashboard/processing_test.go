@@ -243,3 +243,42 @@ func TestSpreadJob(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedJob: the console shows the record on which a job failed; the specified detail does not.
+func TestFailedJob(t *testing.T) {
+	node, ctx := openNode(t), t.Context()
+	if err := node.Stream("pipes").Create(ctx, "orders", stream.Partitions(4)); err != nil {
+		t.Fatal(err)
+	}
+	bad, err := node.Stream("pipes").Append(ctx, "orders", stream.Message{Payload: []byte(`no JSON`)}, stream.Partition(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := node.Processing("pipes")
+	made, err := jobs.Submit(ctx, []byte(strings.NewReplacer("name: large\n", "name: large\non_error: fail\n",
+		"json:$.amount>100", "expr: amount > 100").Replace(largePipeline)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for status := processing.Running; status == processing.Running; {
+		j, err := jobs.Get(ctx, made.Job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status = j.Status
+	}
+	a := &asker{t, node, New(node, Options{})}
+	got := valueAt(a.ask(200, "GET /console/processing/jobs/"+string(made.Job), ""), "failure")
+	shape := fields{
+		"operator": is{"only"}, "reason": text, "source": is{"orders"}, "stream": is{"orders"}, "measurement": is{""}, "partition": is{3},
+		"record_id": is{bad.ID.String()}, "offset": is{int(bad.Offset)},
+	}
+	for _, problem := range shape.check("failure", got) {
+		t.Error(problem)
+	}
+	if f := valueAt(a.ask(200, "GET /processing/jobs/"+string(made.Job)+"?fields=all", ""), "failure"); f != nil {
+		t.Errorf("the specified detail has the failure %v", f)
+	}
+}

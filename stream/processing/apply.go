@@ -39,9 +39,9 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 	switch {
 	case t.status == Running:
 	case j.subtask != nil:
-		w.endSubtask(j, t.status, t.reason)
+		w.endSubtask(j, t.status, t.reason, t.failure)
 	default:
-		w.end(j, t.status, t.reason)
+		w.end(j, t.status, t.reason, t.failure)
 	}
 	for i := range t.outputs {
 		w.write(j, t.stage, i, &t.outputs[i])

@@ -260,6 +260,7 @@ type tickCommand struct {
 	outputs  []output
 	status   Status // Running, or the job's final status
 	reason   string
+	failure  *Failure // if a record is the reason
 }
 
 type cursorChange struct {
@@ -314,7 +315,8 @@ func (t *tickCommand) code(c *codec.Coder) {
 		c.Fail("unknown state")
 	}
 	c.String(&t.reason)
-	t.task.codeFractions(c)
+	t.task.codeFractions(c, t.failure != nil)
+	codeFailure(c, &t.failure)
 }
 
 func (v *stateChange) code(c *codec.Coder) {

@@ -38,6 +38,41 @@ func (f *failure) code(c *codec.Coder) {
 	c.Bytes(&f.value)
 }
 
+// shown returns a failure as users see it.
+func (t *task) shown(f *failure) *Failure {
+	r := &Failure{Operator: f.operator, Reason: engine.Cut(f.reason, maxReason)}
+	if f.source == "" {
+		return r
+	}
+	r.Source, r.Partition, r.Offset, r.RecordID = f.source, f.origin.Partition, f.origin.Offset, stream.ID(f.origin.ID)
+	if s := &t.def.Sources[f.origin.Source]; s.Stream != nil {
+		r.Stream = s.Stream.Stream
+	} else {
+		r.Measurement = s.TS.Measurement
+	}
+	return r
+}
+
+// codeFailure codes the failure of a job, which may be nil, at the end of a record.
+func codeFailure(c *codec.Coder, f **Failure) {
+	if c.More(*f != nil) {
+		if c.Reading() {
+			*f = new(Failure)
+		}
+		(*f).code(c)
+	}
+}
+
+func (f *Failure) code(c *codec.Coder) {
+	for _, s := range [...]*string{&f.Operator, &f.Reason, &f.Source, &f.Stream, &f.Measurement} {
+		c.String(s)
+	}
+	c.Int(&f.Partition)
+	c.Varint(&f.RecordID.Millis)
+	c.Uvarint(&f.RecordID.Seq)
+	c.Uvarint(&f.Offset)
+}
+
 func encodeFailures(all []failure) []byte {
 	c := codec.NewEncoder(nil)
 	codec.List(&c, &all, func(c *codec.Coder, f *failure) { f.code(c) })

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -91,5 +93,85 @@ func TestSinkNamespaceMadeSpread(t *testing.T) {
 	}
 	if m := s.job(id).Metrics; m.Errors != 2 || m.RecordsOut != 2 || m.Backlog != 0 {
 		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestFailedRecord: a job that fails on a record names the record, its partition and its offset, in
+// lists too, after a restart, and on each replica. It does so if the part of another shard fails,
+// and if the record has passed to another stage. A restore clears the failure.
+func TestFailedRecord(t *testing.T) {
+	const definition = `
+name: strict%d
+on_error: fail
+sources: [{name: orders, stream: {name: %s}}]
+operators: [%s{ name: positive, type: filter, condition: "expr: n > 0" }]
+sinks: [{name: out, stream: {name: out}}]
+`
+	for name, c := range map[string]struct {
+		shards    int
+		spread    bool
+		operators string
+	}{
+		"alone":         {1, false, ""},
+		"spread":        {4, true, ""},
+		"spread, keyed": {4, true, "{ type: keyby, key_expression: $.k }, { type: dedup, key: $.k }, "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := newRig(t, c.shards), t.Context()
+			if c.spread {
+				s = newSpread(t, c.shards)
+			}
+			var jobs []processing.JobID
+			var bad []stream.Appended
+			for p := range 8 { // the partition of some job is in a shard other than its home
+				in := fmt.Sprint("in", p)
+				if err := s.streams.Create(ctx, in, stream.Partitions(8)); err != nil {
+					t.Fatal(err)
+				}
+				jobs = append(jobs, s.submit(fmt.Sprintf(definition, p, in, c.operators)))
+				for i, n := range []string{"1", `"x"`, "1"} {
+					at, err := s.streams.Append(ctx, in, stream.Message{Payload: fmt.Appendf(nil, `{"k":%d,"n":%s}`, p+i, n)}, stream.Partition(p))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if i == 1 {
+						bad = append(bad, at)
+					}
+				}
+			}
+			s.settle()
+			check := func() {
+				t.Helper()
+				page, err := s.jobs.Page(ctx)
+				if err != nil || len(page.Items) != len(jobs) {
+					t.Fatalf("%d jobs, %v", len(page.Items), err)
+				}
+				for p, id := range jobs {
+					want := processing.Failure{
+						Operator: "positive", Source: "orders", Stream: fmt.Sprint("in", p), Partition: p, RecordID: bad[p].ID, Offset: bad[p].Offset,
+					}
+					for _, j := range append(page.Items[p:p+1:p+1], s.job(id)) {
+						if j.Failure == nil || j.Status != processing.Failed || j.Reason != "positive: "+j.Failure.Reason {
+							t.Fatalf("job %+v", j)
+						}
+						if want.Reason = j.Failure.Reason; *j.Failure != want || want.Reason == "" {
+							t.Errorf("failure %+v, want %+v", *j.Failure, want)
+						}
+					}
+				}
+			}
+			check()
+			s.Restart()
+			check()
+			if _, err := s.jobs.Restore(ctx, jobs[0]); err != nil {
+				t.Fatal(err)
+			}
+			if j := s.job(jobs[0]); j.Failure != nil || j.Reason != "" || j.Status != processing.Running {
+				t.Errorf("restored: %+v", j)
+			}
+			if !c.spread {
+				machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{}, machinetest.Replica{Name: "restarts", Commit: 1, Restart: 3})
+			}
+		})
 	}
 }

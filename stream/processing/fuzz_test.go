@@ -9,6 +9,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/stream"
 )
 
 const smallest = `{"kind":"Processing","name":"j","sources":[{"stream":{"name":"a","partitions":"all"}}],"sinks":[{"stream":{"name":"b"}}]}`
@@ -129,6 +130,10 @@ func FuzzCommands(f *testing.F) {
 	f.Add(kindFollow, encode(nil, &follow, (*followCommand).code))
 	report := reportCommand{status: Failed, reason: "r"}
 	f.Add(kindReport, encode(nil, &report, (*reportCommand).code))
+	report.failure = &Failure{Operator: "o", Source: "s", Measurement: "m", Partition: 3, RecordID: stream.ID{Millis: 5, Seq: 1}, Offset: 7}
+	f.Add(kindReport, encode(nil, &report, (*reportCommand).code))
+	tick.failure = report.failure
+	f.Add(kindTick, encode(nil, &tick, (*tickCommand).code))
 	pass := passCommand{epoch: 3, to: 2, says: true, progress: stageProgress{seen: true, newest: 7}, records: []byte{0}}
 	stood := phaseCommand{savepoint: 3, copied: true, bytes: 9}
 	f.Add(kindPhase, encode(nil, &stood, (*phaseCommand).code))

@@ -209,16 +209,17 @@ func (w *work) stop(c *jobBody) (res changed, err error) {
 		j.revision = uint64(w.tx.LSN())
 		w.save(j)
 	case j.status == Running:
-		w.end(j, Stopped, "")
+		w.end(j, Stopped, "", nil)
 	case j.status != Stopped:
 		return res, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
 	}
 	return changed{status: j.status}, nil
 }
 
-// end stops running a job.
-func (w *work) end(j *job, s Status, reason string) {
-	j.status, j.reason, j.ended, j.revision = s, engine.Cut(reason, maxReason), w.tx.Now(), uint64(w.tx.LSN())
+// end stops running a job. f is nil unless a record is the reason.
+func (w *work) end(j *job, s Status, reason string, f *Failure) {
+	j.status, j.reason, j.failure = s, engine.Cut(reason, maxReason), f
+	j.ended, j.revision = w.tx.Now(), uint64(w.tx.LSN())
 	w.save(j)
 }
 
@@ -239,7 +240,7 @@ func (w *work) cancel(c *jobBody) (res changed, err error) {
 func (w *work) abandon(j *job) {
 	ended := j.ended
 	j.pending, j.restore = 0, 0
-	w.end(j, Cancelled, "")
+	w.end(j, Cancelled, "", nil)
 	if ended != 0 {
 		j.ended = ended
 		w.save(j)

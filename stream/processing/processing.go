@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream"
 )
 
 // The errors of the store; the same values as in package floe.
@@ -72,6 +73,9 @@ type Job struct {
 	Namespace string
 	Status    Status
 	Reason    string // why it has failed or is held up
+	// the record that failed the job, see on_error; nil if it has not failed or the reason is not a
+	// record
+	Failure *Failure
 	// the job has work that it cannot do now, see Reason: it waits for a sink, a source or a
 	// lookup, or retries after an error
 	Held        bool
@@ -80,6 +84,19 @@ type Job struct {
 	CreatedAt   time.Time
 	EndedAt     time.Time // when it ended; zero while it runs
 	Metrics     Metrics
+}
+
+// Failure describes a record that failed a job with on_error: fail. The job has stopped before the
+// record, and reads it again when it is restored.
+type Failure struct {
+	Operator    string // the operator, source or sink that failed
+	Reason      string
+	Source      string // of the record; "" if an operator made the record, such as a window: then it has no position
+	Stream      string // that the source reads, "" if it reads a measurement
+	Measurement string
+	Partition   int
+	RecordID    stream.ID // of a point: its time, and its index among the points read together
+	Offset      uint64    // in the partition; of a point: its time, ms
 }
 
 // Metrics are the metrics of a job. Counters never decrease; gauges are 0 while the job does not

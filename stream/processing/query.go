@@ -180,8 +180,8 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 		return Job{}, err
 	}
 	job := Job{
-		ID: jobID(j.created, r), Name: j.name, Namespace: namespace, Status: j.status, Reason: j.reason, Parallelism: j.parallelism,
-		BatchSize: j.batch,
+		ID: jobID(j.created, r), Name: j.name, Namespace: namespace, Status: j.status, Reason: j.reason, Failure: j.failure,
+		Parallelism: j.parallelism, BatchSize: j.batch,
 		CreatedAt: timeOf(j.created), EndedAt: timeOf(j.ended), Metrics: t.metrics(),
 	}
 	job.Metrics.Errors += out.refused
@@ -337,9 +337,10 @@ func (q *jobQuery) Results(f *codec.Fields) {
 	if len(q.saved) != len(q.savepoints) {
 		c.Fail("savepoints without numbers")
 	}
-	if c.More(q.job.Metrics.RecordsBehind != 0) {
+	if c.More(q.job.Metrics.RecordsBehind != 0 || q.job.Failure != nil) {
 		c.Varint(&q.job.Metrics.RecordsBehind)
 	}
+	codeFailure(c, &q.job.Failure)
 }
 
 // Arguments implements engine.Query.
@@ -369,14 +370,25 @@ func (q *jobsQuery) Results(f *codec.Fields) {
 	codec.List(c, &q.jobs, func(c *codec.Coder, j *Job) { j.code(c) })
 	c.Bytes(&q.last)
 	c.Bool(&q.more)
-	codeTail(c, len(q.jobs), func(i int) *int64 { return &q.jobs[i].Metrics.RecordsBehind })
+	failed := slices.ContainsFunc(q.jobs, func(j Job) bool { return j.Failure != nil })
+	codeTail(c, len(q.jobs), failed, func(i int) *int64 { return &q.jobs[i].Metrics.RecordsBehind })
+	if !c.More(failed) {
+		return
+	}
+	for i := range q.jobs {
+		f := &q.jobs[i].Failure
+		has := *f != nil
+		if c.Bool(&has); has {
+			codeFailure(c, f)
+		}
+	}
 }
 
 // codeTail codes fields of the elements of a list in the tail of the list's record: the elements
-// cannot grow. The first of the fields are the oldest.
-func codeTail(c *codec.Coder, n int, fields ...func(i int) *int64) {
+// cannot grow. The first of the fields are the oldest. more is set if other fields follow them.
+func codeTail(c *codec.Coder, n int, more bool, fields ...func(i int) *int64) {
 	for at, of := range fields {
-		set := slices.ContainsFunc(fields[at:], func(of func(i int) *int64) bool {
+		set := more || slices.ContainsFunc(fields[at:], func(of func(i int) *int64) bool {
 			for i := range n {
 				if *of(i) != 0 {
 					return true

@@ -105,6 +105,7 @@ type jobRow struct {
 	restore     uint64 // savepoint from which the next generation is being filled; 0: none
 	restored    uint32 // number of its chunks already restored
 	began       int64  // time of the last restore; 0: it has run since it was created
+	failure     *Failure
 }
 
 // runsSince returns when the current run of the job began, ms. Later points of a time series are
@@ -131,9 +132,10 @@ func (j *jobRow) code(c *codec.Coder) {
 	c.Uvarint(&j.pending)
 	c.Uvarint(&j.restore)
 	c.Uint32(&j.restored)
-	if c.More(j.began != 0) {
+	if c.More(j.began != 0 || j.failure != nil) {
 		c.Varint(&j.began)
 	}
+	codeFailure(c, &j.failure)
 }
 
 // definitionRow is the value of a row 'd': the submitted definition, and the numbers of its parts.
@@ -238,14 +240,14 @@ type operatorCounts struct {
 
 func (t *taskRow) code(c *codec.Coder) {
 	t.codeWithin(c)
-	t.codeFractions(c)
+	t.codeFractions(c, false)
 }
 
 // codeFractions codes the part of latencies that codeWithin omits, in the tail of the record that
-// contains the task.
-func (t *taskRow) codeFractions(c *codec.Coder) {
+// contains the task. more is set if later fields of the tail follow.
+func (t *taskRow) codeFractions(c *codec.Coder, more bool) {
 	sum, most := t.latencySum%millisecond, t.latencyMax%millisecond
-	if !c.More(sum != 0 || most != 0) {
+	if !c.More(sum != 0 || most != 0 || more) {
 		return
 	}
 	c.Varint(&sum)

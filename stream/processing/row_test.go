@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/stream"
 )
 
 // TestFractionsOfLatencies: rows, ticks and answers about parts append fractions of a millisecond
@@ -41,6 +42,37 @@ func TestFractionsOfLatencies(t *testing.T) {
 		}
 		if got, err := decode(b, (*taskRow).code); err == nil {
 			t.Errorf("fractions of %v µs are read as %+v", tail, got)
+		}
+	}
+}
+
+// TestFailureAtTheEnd: rows and commands append a failure to their earlier layout, whatever else
+// they append, and are without one what they were before.
+func TestFailureAtTheEnd(t *testing.T) {
+	failed := &Failure{Operator: "o", Reason: "r", Source: "s", Stream: "in", Partition: 3, RecordID: stream.ID{Millis: 5, Seq: 6}, Offset: 7}
+	for _, other := range []int64{0, 1} {
+		job, tick := jobRow{status: Failed, began: other}, tickCommand{status: Failed, task: taskRow{latencySum: other}}
+		report := reportCommand{status: Failed}
+		old := [][]byte{
+			encode(nil, &job, (*jobRow).code), encode(nil, &tick, (*tickCommand).code), encode(nil, &report, (*reportCommand).code),
+		}
+		job.failure, tick.failure, report.failure = failed, failed, failed
+		now := [][]byte{
+			encode(nil, &job, (*jobRow).code), encode(nil, &tick, (*tickCommand).code), encode(nil, &report, (*reportCommand).code),
+		}
+		for i := range now {
+			if !bytes.HasPrefix(now[i], old[i]) || len(now[i]) == len(old[i]) {
+				t.Errorf("%d: % x is now % x", i, old[i], now[i])
+			}
+			for _, b := range [][]byte{old[i], now[i]} {
+				j, err1 := decode(b, (*jobRow).code)
+				c, err2 := decode(b, (*tickCommand).code)
+				r, err3 := decode(b, (*reportCommand).code)
+				got, err := [...]*Failure{j.failure, c.failure, r.failure}[i], [...]error{err1, err2, err3}[i]
+				if long := len(b) == len(now[i]); err != nil || long != (got != nil) || long && *got != *failed {
+					t.Errorf("%d: % x is read as %+v, %v", i, b, got, err)
+				}
+			}
 		}
 	}
 }

@@ -234,7 +234,7 @@ func (t *taskRow) beginTime() {
 
 // run sets a job running.
 func (w *work) run(j *job) {
-	j.status, j.reason, j.ended = Running, "", 0
+	j.status, j.reason, j.failure, j.ended = Running, "", nil, 0
 	w.save(j)
 }
 

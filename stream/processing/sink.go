@@ -78,7 +78,7 @@ func (s *step) finish() {
 		s.tick.outputs = append(s.tick.outputs, made...)
 	}
 	if len(failures) > 0 && t.def.FailOnError {
-		*s = *t.failStep(s, fmt.Sprintf("%s: %s", failures[0].operator, failures[0].reason))
+		*s = *t.failStep(s, &failures[0])
 		return
 	}
 	s.failures = failures
@@ -149,9 +149,10 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 }
 
 // failStep returns a step that ends the job. The original step has no effect.
-func (t *task) failStep(s *step, reason string) *step {
+func (t *task) failStep(s *step, f *failure) *step {
 	failed := &step{task: t, stage: s.stage, began: s.began, mark: s.stage.mark}
-	failed.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
+	reason := engine.Cut(fmt.Sprintf("%s: %s", f.operator, f.reason), maxReason)
+	failed.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: reason, failure: t.shown(f)}
 	failed.tick.task.n++
 	failed.propose()
 	return failed

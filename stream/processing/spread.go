@@ -99,6 +99,8 @@ type reportCommand struct {
 	epoch  uint64
 	status Status // Failed or Completed
 	reason string
+
+	failure *Failure
 }
 
 func (r *reportCommand) code(c *codec.Coder) {
@@ -108,6 +110,7 @@ func (r *reportCommand) code(c *codec.Coder) {
 		c.Fail("unknown end")
 	}
 	c.String(&r.reason)
+	codeFailure(c, &r.failure)
 }
 
 // home reports whether users change the job in this shard.
@@ -184,13 +187,13 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 		return nil, nil
 	case restores:
 		if j.status == Running {
-			w.end(j, f.status, f.reason)
+			w.end(j, f.status, f.reason, nil)
 		}
 		w.beginRestore(j, f.restore)
 	case f.status == Running && again && j.restore == 0:
 		w.run(j)
 	case f.status != Running && j.status == Running:
-		w.end(j, f.status, f.reason)
+		w.end(j, f.status, f.reason, nil)
 	}
 	w.followSaving(j, f)
 	// A failed subtask stays failed: its home will receive the report, if it has not yet.
@@ -199,16 +202,16 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 }
 
 // endSubtask ends this shard's subtask of a job.
-func (w *work) endSubtask(j *job, s Status, reason string) {
+func (w *work) endSubtask(j *job, s Status, reason string, f *Failure) {
 	home := w.home(j)
 	switch {
 	case s == Completed:
 		j.subtask.done = true
 		w.save(j)
 	case !home:
-		w.end(j, s, reason)
+		w.end(j, s, reason, nil)
 	}
-	r := reportCommand{j.ref, j.subtask.epoch, s, engine.Cut(reason, maxReason)}
+	r := reportCommand{j.ref, j.subtask.epoch, s, engine.Cut(reason, maxReason), f}
 	if home {
 		w.subtaskEnded(j, &r)
 		return
@@ -227,14 +230,14 @@ func (w *work) report(r *reportCommand) ([]byte, error) {
 // subtaskEnded ends a running job when a subtask has failed, or the last one is done.
 func (w *work) subtaskEnded(j *job, r *reportCommand) {
 	if r.status == Failed {
-		w.end(j, Failed, r.reason)
+		w.end(j, Failed, r.reason, r.failure)
 		return
 	}
 	if j.subtask.ended++; j.subtask.ended < w.tx.Shards() {
 		w.save(j)
 		return
 	}
-	w.end(j, Completed, "")
+	w.end(j, Completed, "", nil)
 }
 
 // subtasksQuery reads a shard's subtasks of jobs: arguments first, results after the blank line.
@@ -303,7 +306,7 @@ func (q *subtasksQuery) Results(f *codec.Fields) {
 	if c.Reading() {
 		fractions = make([]int64, len(q.subtasks))
 	}
-	codeTail(c, len(q.subtasks), func(i int) *int64 { return &q.subtasks[i].job.Metrics.RecordsBehind },
+	codeTail(c, len(q.subtasks), false, func(i int) *int64 { return &q.subtasks[i].job.Metrics.RecordsBehind },
 		func(i int) *int64 { return &fractions[i] })
 	if c.Reading() {
 		for i := range fractions {

@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
 )
 
 // TestFollow follows a stream, alone and in a group, and a queue, while messages come.
@@ -161,5 +164,47 @@ func TestManyPages(t *testing.T) {
 	var done seqsDone
 	if mustDecode(t, env, &done, "queue", "dlq", "delete", "q", "--all", "-o", "json"); done.Count != 3000 {
 		t.Errorf("queue dlq delete --all: %d, want 3000", done.Count)
+	}
+}
+
+// TestFailedJob: the status of a job that failed on a record has the record's position.
+func TestFailedJob(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+	defer s.stop()
+	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
+	client, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c.typed("stream create orders --partitions 4")
+	c.typed("stream append orders no-JSON --partition 2")
+	c.typed(`echo {"kind":"Processing","name":"strict","on_error":"fail","sources":[{"name":"in","stream":{"name":"orders"}}],` +
+		`"operators":[{"name":"only","type":"filter","condition":"expr:n>0"}],"sinks":[{"stream":"copy"}]} | processing submit -`)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for failed := false; !failed; {
+		page, err := client.Processing("default").Page(ctx)
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("jobs %+v, %v", page.Items, err)
+		}
+		failed = page.Items[0].Status == processing.Failed
+	}
+	const want = "FAILED AT  SOURCE  INPUT   PARTITION  OFFSET  RECORD\nonly       in      orders  2          1       ID1\n"
+	if got := c.typed("processing status strict"); !strings.Contains(got, want) {
+		t.Errorf("%s\nwant in it\n%s", got, want)
+	}
+	const document = `"failure": {
+    "operator": "only",
+    "reason": "the value is no JSON",
+    "source": "in",
+    "stream": "orders",
+    "measurement": "",
+    "partition": 2,
+    "record_id": "ID1",
+    "offset": 1
+  }`
+	if got := c.typed("processing status strict -o json"); !strings.Contains(got, document) {
+		t.Errorf("%s\nwant in it\n%s", got, document)
 	}
 }

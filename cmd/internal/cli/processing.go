@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,6 +192,38 @@ type jobText struct {
 	InPerSecond   float64 `json:"throughput_per_sec"`
 	WatermarkLag  int64   `json:"watermark_lag_ms"`
 	LatencyMillis float64 `json:"latency_avg_ms"`
+
+	Failure *jobFailure `json:"failure,omitempty"`
+}
+
+// jobFailure is the record that failed a job, in JSON.
+type jobFailure struct {
+	Operator    string `json:"operator"`
+	Reason      string `json:"reason"`
+	Source      string `json:"source"`
+	Stream      string `json:"stream"`
+	Measurement string `json:"measurement"`
+	Partition   int    `json:"partition"`
+	RecordID    string `json:"record_id"`
+	Offset      uint64 `json:"offset"`
+}
+
+func textOfFailure(f *processing.Failure) *jobFailure {
+	if f == nil {
+		return nil
+	}
+	text := &jobFailure{Operator: f.Operator, Reason: f.Reason, Source: f.Source, Stream: f.Stream,
+		Measurement: f.Measurement, Partition: f.Partition, Offset: f.Offset}
+	if f.Source != "" {
+		text.RecordID = f.RecordID.String()
+	}
+	return text
+}
+
+// tableOfFailure has the position of the record that failed a job.
+func tableOfFailure(f *processing.Failure) table {
+	return table{name: "failure", head: []string{"FAILED AT", "SOURCE", "INPUT", "PARTITION", "OFFSET", "RECORD"},
+		rows: [][]string{{f.Operator, f.Source, cmp.Or(f.Stream, f.Measurement), decimal(f.Partition), decimal(f.Offset), f.RecordID.String()}}}
 }
 
 func textOfJob(j processing.Job) jobText {
@@ -202,7 +235,7 @@ func textOfJob(j processing.Job) jobText {
 		Late:    m.Late,
 		Dropped: m.Dropped, Missed: m.Missed, RecordsBehind: m.RecordsBehind, InPerSecond: m.InPerSecond,
 		WatermarkLag:  m.Lag.Milliseconds(),
-		LatencyMillis: float64(m.LatencyAvg) / float64(time.Millisecond),
+		LatencyMillis: float64(m.LatencyAvg) / float64(time.Millisecond), Failure: textOfFailure(j.Failure),
 	}
 }
 
@@ -283,6 +316,9 @@ func processingStatus(f *frame) *cobra.Command {
 				}
 				text := jobStatus{textOfJob(d.Job), string(d.Definition), []savepointText{}}
 				tables := []table{{head: jobHead, rows: [][]string{rowOfJob(d.Job)}}}
+				if f := d.Failure; f != nil && f.Source != "" {
+					tables = append(tables, tableOfFailure(f))
+				}
 				saved := table{head: []string{"SAVEPOINT", "RECORDS", "BYTES", "COMPLETE"}}
 				for _, p := range d.Savepoints {
 					text.Savepoints = append(text.Savepoints,

@@ -81,6 +81,7 @@ func TestSuite(t *testing.T) {
 		"queue listings": suiteQueueListings, "queue wait": suiteQueueWait, "consume": suiteConsume,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 		"groups": suiteGroups, "group wait": suiteGroupWait, "group stops": suiteGroupStops, "mixed": suiteMixed,
+		"failed job": suiteFailedJob,
 	}
 	for kind, open := range databases {
 		t.Run(kind, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/test/check"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
 )
 
 // streamStores returns the stores of a namespace in one shard and of a spread one.
@@ -231,5 +232,31 @@ func suiteStreamLimits(t *testing.T, db database) {
 	if recs := ok[[]stream.Record](t)(s.Read(ctx, "batches", stream.Tail(),
 		stream.Limit(stream.MaxReadLimit))); len(recs) != stream.MaxReadLimit {
 		t.Errorf("Read = %d records", len(recs))
+	}
+}
+
+// suiteFailedJob: a job that fails on a record of a known partition names it.
+func suiteFailedJob(t *testing.T, db database) {
+	ctx, s, jobs := t.Context(), db.Stream("failed job"), db.Processing("failed job")
+	if err := s.Create(ctx, "orders", stream.Partitions(4)); err != nil {
+		t.Fatal(err)
+	}
+	ok[stream.Appended](t)(s.Append(ctx, "orders", stream.Message{Payload: []byte(`{"n":1}`)}, stream.Partition(2)))
+	bad := ok[stream.Appended](t)(s.Append(ctx, "orders", stream.Message{Payload: []byte(`no JSON`)}, stream.Partition(2)))
+	made := ok[processing.Submitted](t)(jobs.Submit(ctx, []byte("name: strict\non_error: fail\nsources: [{name: in, stream: {name: orders}}]\n"+
+		"operators: [{name: positive, type: filter, condition: 'expr: n > 0'}]\nsinks: [{stream: copy}]\n")))
+	var j processing.Detail
+	await(t, "the failure", func() bool {
+		j = ok[processing.Detail](t)(jobs.Get(ctx, made.Job))
+		return j.Status == processing.Failed
+	})
+	want := processing.Failure{
+		Operator: "positive", Source: "in", Stream: "orders", Partition: 2, RecordID: bad.ID, Offset: bad.Offset,
+	}
+	if j.Failure == nil || j.Failure.Reason == "" {
+		t.Fatalf("failure %+v of %+v", j.Failure, j.Job)
+	}
+	if want.Reason = j.Failure.Reason; *j.Failure != want || j.Reason != "positive: "+want.Reason {
+		t.Errorf("failure %+v, want %+v; reason %q", *j.Failure, want, j.Reason)
 	}
 }

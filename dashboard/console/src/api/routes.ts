@@ -3,6 +3,7 @@ export type {
   Caller as Me,
   GraphEdge,
   GraphNode,
+  JobFailure,
   JobWork,
   ProblemList as Problems,
   QueueState,

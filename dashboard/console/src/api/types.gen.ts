@@ -474,6 +474,17 @@ export interface JobDetail {
   savepoints: JobSavepoint[]
 }
 
+export interface JobFailure {
+  operator: string
+  reason: string
+  source: string
+  stream: string
+  measurement: string
+  partition: number
+  record_id: string
+  offset: number
+}
+
 export interface JobMetrics {
   records_in: number
   records_out: number
@@ -523,6 +534,7 @@ export interface JobSummary {
 export interface JobWork {
   job_id: string
   reason: string
+  failure?: JobFailure | null
   held: boolean
   errors: number
   late: number

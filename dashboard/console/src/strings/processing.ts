@@ -21,6 +21,7 @@ export const processing = {
   willStop: 'Job {job} ({id}) in namespace {ns} stops reading records. Its state is kept, and it can be restored from a savepoint.',
   willEnd: 'Job {job} ({id}) in namespace {ns} ends permanently. Unlike a stopped job, it cannot be restored.',
   saturated: 'saturated',
+  failedRecord: (partition: number, offset: number) => `Record {id}: stream {stream}, partition ${partition}, offset ${offset}`,
   noteIn: (n: number) => `${count(n)} in`,
   noteOut: (n: number) => `${count(n)} out`,
   noteFailed: (n: number) => `${count(n)} failed`,

@@ -1,7 +1,7 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useRead, useWrite } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
-import type { GraphEdge, GraphNode, JobWork } from '../../api/routes'
+import type { GraphEdge, GraphNode, JobFailure, JobWork } from '../../api/routes'
 import { count, duration, rate } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -37,6 +37,18 @@ export function notesOf(g: { nodes: readonly GraphNode[]; edges: readonly GraphE
     notes.set(n.id, [`${count(w.in)} → ${count(w.out)}`, ...lost].join(', '))
   })
   return notes
+}
+
+/** The position of the record that failed a job, with a link to its stream. */
+function FailedRecord({ f }: { f: JobFailure }) {
+  return (
+    <p data-test="failed-record">
+      <Sentence
+        of={say.failedRecord(f.partition, f.offset)}
+        put={{ stream: <a href={link('streams', [f.stream], { p: String(f.partition), msg: f.record_id })}>{f.stream}</a>, id: <b class="mono">{f.record_id}</b> }}
+      />
+    </p>
+  )
 }
 
 export function JobDetail({ id }: { id: string }) {
@@ -102,6 +114,7 @@ export function JobDetail({ id }: { id: string }) {
             {work?.reason && (
               <div class={d.status === 'FAILED' ? 'note boxed crit' : 'note boxed warn'} role="status" data-test="reason">
                 <b>{d.status === 'FAILED' ? strings.jobFailed : strings.jobWaits}</b> {work.reason}
+                {work.failure && work.failure.stream !== '' && <FailedRecord f={work.failure} />}
               </div>
             )}
             <div class="stats" data-test="job">
