@@ -51,7 +51,7 @@ func ParseStatus(name string) (Status, error) {
 			return s, nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "action: %q is not a run state: pending, running, completed, failed, cancelled or timed_out",
+	return 0, engine.Errorf(ErrInvalid, "action: unknown run state %q, expected pending, running, completed, failed, cancelled or timed_out",
 		name)
 }
 

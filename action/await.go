@@ -111,7 +111,7 @@ func (l LabelsOption) applyAwait(o *awaitOptions) { o.labels = l.labels }
 func Max(n int) AwaitOption {
 	return awaitOption(func(o *awaitOptions) {
 		if o.max = n; n < 1 || n > maxTaken {
-			o.err = engine.Errorf(ErrInvalid, "action: %d runs are not in 1-%d", n, maxTaken)
+			o.err = engine.Errorf(ErrInvalid, "action: maximum of %d runs is not in 1-%d", n, maxTaken)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func Max(n int) AwaitOption {
 func Wait(d time.Duration) AwaitOption {
 	return awaitOption(func(o *awaitOptions) {
 		if o.wait = d; d < 0 {
-			o.err = engine.Errorf(ErrInvalid, "action: to wait %v", d)
+			o.err = engine.Errorf(ErrInvalid, "action: negative wait %v", d)
 		}
 	})
 }
@@ -259,7 +259,7 @@ func (e end) with(opts []EndOption) (end, error) {
 	case o.err != nil:
 		return e, o.err
 	case how == completed && (e.how != completed || e.code != "" || o.delayed), how != completed && e.outcome != "":
-		return e, engine.Errorf(ErrInvalid, "action: an option of Fail for Complete, or the other way round")
+		return e, engine.Errorf(ErrInvalid, "action: an option of Fail was given to Complete, or vice versa")
 	case o.delayed && e.how != failed:
 		return e, engine.Errorf(ErrInvalid, "action: a delay before the next attempt, but no attempt follows without Retry")
 	}

@@ -86,9 +86,9 @@ func TestRefusals(t *testing.T) {
 		"the last state":    {page(InState(TimedOut)), nil, ""},
 		"the first state":   {page(InState(Pending)), nil, ""},
 		"no attribute": {page(Has("size", "1")), ErrInvalid,
-			`action: runs have no attribute "size": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+			`action: unknown attribute "size" of runs, expected one of source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
 		"no label": {page(Has(Label(""), "1")), ErrInvalid,
-			`action: runs have no attribute "label.": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+			`action: unknown attribute "label." of runs, expected one of source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
 		"16 attributes": {page(with(16)...), nil, ""},
 		"17 attributes": {page(with(17)...), ErrInvalid, "action: 17 attributes of a listing exceed 16"},
 		"limit 0":       {page(Limit(0)), ErrInvalid, ""},
@@ -113,11 +113,11 @@ func TestRefusals(t *testing.T) {
 		"RunNow of one that runs":  {s.RunNow(ctx, running), ErrConflict, fmt.Sprintf("run %s does not wait: it is running", running)},
 		"invoke of a disabled one": {errOf(s.Invoke(ctx, "off", nil)), ErrConflict, `action "off" is disabled`},
 		"complete with a code": {s.Complete(ctx, running, "w", nil, ErrorCode("c")), ErrInvalid,
-			"action: an option of Fail for Complete, or the other way round"},
+			"action: an option of Fail was given to Complete, or vice versa"},
 		"complete to retry": {s.Complete(ctx, running, "w", nil, Retry()), ErrInvalid,
-			"action: an option of Fail for Complete, or the other way round"},
+			"action: an option of Fail was given to Complete, or vice versa"},
 		"fail with an outcome": {s.Fail(ctx, running, "w", "no", OutcomeName("o")), ErrInvalid,
-			"action: an option of Fail for Complete, or the other way round"},
+			"action: an option of Fail was given to Complete, or vice versa"},
 		"no UTF-8": {s.Complete(ctx, running, "w", nil, OutcomeName("\xff")), ErrInvalid,
 			`action: outcome "\xff" or code "" is not UTF-8`},
 		"another attempt":       {s.Complete(ctx, running, "w", nil, OfAttempt(2)), ErrConflict, ""},
@@ -130,7 +130,7 @@ func TestRefusals(t *testing.T) {
 		"deregister of no one":  {s.Deregister(ctx, "nobody"), ErrNotFound, ""},
 		"deregister of another": {s.Deregister(ctx, "w"), nil, ""}, // not registered, but has runs
 		"no status": {errOf(ParseStatus("done")), ErrInvalid,
-			`action: "done" is not a run state: pending, running, completed, failed, cancelled or timed_out`},
+			`action: unknown run state "done", expected pending, running, completed, failed, cancelled or timed_out`},
 	} {
 		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
 			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
@@ -395,9 +395,9 @@ func TestSettle(t *testing.T) {
 		"a small output": {workBody{session: 1, ends: ended(maxSettled)}, true, ""},
 		"a large output": {workBody{session: 1, ends: ended(maxSettled + 1)}, false,
 			"action: an output of 1025 bytes on a full disk: the limit is 1024"},
-		"an end and wants": {workBody{session: 1, ends: ended(2), wants: wants}, true, "action: runs are wanted on a full disk"},
-		"wants":            {workBody{session: 1, wants: wants}, false, "action: runs are wanted on a full disk"},
-		"nothing":          {workBody{session: 1}, false, "action: nothing has ended, and nothing is wanted"},
+		"an end and wants": {workBody{session: 1, ends: ended(2), wants: wants}, true, "action: the disk is full: no runs can be taken"},
+		"wants":            {workBody{session: 1, wants: wants}, false, "action: the disk is full: no runs can be taken"},
+		"nothing":          {workBody{session: 1}, false, "action: the request ends no run and takes none"},
 		"by itself":        {workBody{self: "w", ends: ended(2), listed: true}, true, ""},
 	} {
 		said := ""

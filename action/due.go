@@ -129,7 +129,7 @@ func (a *act) forgetKeys(left int) {
 		name := string(k[behindTimeAt:])
 		b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), name...))
 		if !ok {
-			panic("action: the end of an idempotency key that there is not")
+			panic("action: an expiry row without its idempotency key")
 		}
 		row := must(decode(b, (*keyRow).code))
 		if a.active(row.ref) {

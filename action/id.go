@@ -44,5 +44,5 @@ func (id RunID) parse() (runLocation, error) {
 			}
 		}
 	}
-	return runLocation{}, engine.Errorf(ErrInvalid, "action: %.64q is no id of a run", string(id))
+	return runLocation{}, engine.Errorf(ErrInvalid, "action: invalid run id %.64q", string(id))
 }

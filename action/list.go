@@ -112,7 +112,7 @@ type attribute struct{ name, value string }
 func (a *attribute) code(f *codec.Fields) {
 	f.Text("name", &a.name)
 	if codeBlob(f, "value", &a.value, codec.Range{}); f.Checking() && !a.known() {
-		f.Refuse(engine.Errorf(ErrInvalid, "action: runs have no attribute %q", a.name))
+		f.Refuse(engine.Errorf(ErrInvalid, "action: unknown attribute %q of runs", a.name))
 	}
 }
 
@@ -156,7 +156,7 @@ func Has(name Attribute, value string) RunOption {
 		a := attribute{string(name), value}
 		if !a.known() {
 			o.Fail(engine.Errorf(ErrInvalid,
-				"action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>",
+				"action: unknown attribute %q of runs, expected one of source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>",
 				a.name))
 		}
 		if o.attributes = append(o.attributes, a); len(o.attributes) > maxAttributes {

@@ -92,7 +92,7 @@ func MaxAttempts(n int) AttemptOption {
 func Backoff(shortest, longest time.Duration) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if shortest < 0 || longest < shortest {
-			o.fail(engine.Errorf(ErrInvalid, "action: back-off of %v to %v", shortest, longest))
+			o.fail(engine.Errorf(ErrInvalid, "action: invalid back-off of %v to %v", shortest, longest))
 		}
 		o.spec.backoffMin, o.spec.backoffMax = millis(shortest), millis(longest)
 	})
@@ -133,7 +133,7 @@ func RateLimit(r Rate) RegisterOption {
 			r.Burst = r.Limit
 		}
 		if r.Per < 0 || r.Limit > 0 && r.Per == 0 {
-			o.fail(engine.Errorf(ErrInvalid, "action: a rate of %d runs in %v", r.Limit, r.Per))
+			o.fail(engine.Errorf(ErrInvalid, "action: invalid rate limit of %d runs per %v", r.Limit, r.Per))
 		}
 		o.spec.rate = rate{int64(r.Limit), millis(r.Per), int64(r.Burst)}
 	})

@@ -47,7 +47,7 @@ func ParseOverlap(name string) (Overlap, error) {
 			return Overlap(o), nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "action: %q is no policy of overlap: %s", name, strings.Join(overlapNames[:], ", "))
+	return 0, engine.Errorf(ErrInvalid, "action: unknown overlap policy %q, expected one of %s", name, strings.Join(overlapNames[:], ", "))
 }
 
 // CatchUp selects which ticks run after an outage, among those that came due while the node was
@@ -79,7 +79,7 @@ func ParseCatchUp(name string) (CatchUp, error) {
 			return CatchUp(c), nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "action: %q is no rule of catching up: %s", name, strings.Join(catchUpNames[:], ", "))
+	return 0, engine.Errorf(ErrInvalid, "action: unknown catch-up rule %q, expected one of %s", name, strings.Join(catchUpNames[:], ", "))
 }
 
 // ScheduleSpec defines when a schedule runs its action, and with which input and policies. Exactly

@@ -29,7 +29,7 @@ var schedules = schedule.Machine[dueTicks]{
 func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err error) {
 	ns, action, name, ok := scheduleAt(rest)
 	if !ok {
-		return s, d, fmt.Errorf("action: %x is no schedule", rest)
+		return s, d, fmt.Errorf("action: invalid schedule key %x", rest)
 	}
 	b, ok, err := v.Get(scheduleKey(nil, rowSchedule, ns, action, name))
 	if err != nil {

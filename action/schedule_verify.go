@@ -25,7 +25,7 @@ func verifyScheduleRows(a *engine.Audit) error {
 		ns, action, name, ok := scheduleAt(k[1:])
 		r, err := decode(value, (*scheduleRow).code)
 		if !ok || err != nil {
-			a.Reportf("action: row %x is no schedule: %v", k, err)
+			a.Reportf("action: invalid schedule row %x: %v", k, err)
 			return nil
 		}
 		problem := func(format string, args ...any) {
@@ -104,12 +104,12 @@ func verifyPlans(a *engine.Audit) error {
 	return a.Scan([]byte{rowPlan}, []byte{rowPlan + 1}, func(k, value []byte) error {
 		ns, action, name, ok := scheduleAt(k[1:])
 		if _, err := decode(value, (*plan).code); !ok || err != nil {
-			a.Reportf("action: row %x is not what a schedule runs: %v", k, err)
+			a.Reportf("action: invalid plan row %x of a schedule: %v", k, err)
 			return nil
 		}
 		_, ok, err := a.Get(scheduleKey(nil, rowSchedule, ns, action, name))
 		if err == nil && !ok {
-			a.Reportf("action: namespace %d: no schedule %q of %q, and what it runs", ns, name, action)
+			a.Reportf("action: namespace %d: a plan for schedule %q of %q, which does not exist", ns, name, action)
 		}
 		return err
 	})
@@ -118,7 +118,7 @@ func verifyPlans(a *engine.Audit) error {
 func verifyDue(a *engine.Audit) error {
 	return a.Scan([]byte{rowDue}, []byte{rowDue + 1}, func(k, value []byte) error {
 		if len(k) < dueBehind || len(value) > 0 {
-			a.Reportf("action: row %x is not when a schedule is due", k)
+			a.Reportf("action: invalid due row %x of a schedule", k)
 			return nil
 		}
 		ns, action, name, ok := scheduleAt(k[dueBehind:])
@@ -128,7 +128,7 @@ func verifyDue(a *engine.Audit) error {
 		}
 		r, err := decode(b, (*scheduleRow).code)
 		if !ok || !found || err != nil || !bytes.Equal(k, dueKey(nil, r.due(), ns, action, name)) {
-			a.Reportf("action: namespace %d: schedule %q of %q is looked at when it is not due: row %x", ns, name, action, k)
+			a.Reportf("action: namespace %d: schedule %q of %q is not due at row %x", ns, name, action, k)
 		}
 		return nil
 	})

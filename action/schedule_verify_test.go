@@ -25,13 +25,13 @@ func TestVerifyFindsDamagedSchedules(t *testing.T) {
 		damage func(b []byte) []byte
 		want   string
 	}{
-		"no schedule":           {rowSchedule, gone, "no schedule"},
-		"not a row":             {rowSchedule, func(b []byte) []byte { return b[:3] }, "is no schedule"},
+		"a plan for schedule":           {rowSchedule, gone, "a plan for schedule"},
+		"not a row":             {rowSchedule, func(b []byte) []byte { return b[:3] }, "invalid schedule row"},
 		"nothing to run":        {rowPlan, gone, "what it runs has 0 bytes"},
-		"other things to run":   {rowPlan, func(b []byte) []byte { return append(b, 1) }, "is not what a schedule runs"},
+		"other things to run":   {rowPlan, func(b []byte) []byte { return append(b, 1) }, "invalid plan row"},
 		"never due":             {rowDue, gone, "no timer is due"},
-		"due with a value":      {rowDue, func([]byte) []byte { return []byte{1} }, "is not when a schedule is due"},
-		"due at another time":   {rowSchedule, change(func(r *scheduleRow) { r.next++ }), "is looked at when it is not due"},
+		"due with a value":      {rowDue, func([]byte) []byte { return []byte{1} }, "invalid due row"},
+		"due at another time":   {rowSchedule, change(func(r *scheduleRow) { r.next++ }), "is not due at row"},
 		"decided in the future": {rowSchedule, change(func(r *scheduleRow) { r.last += 1e9; r.next += 1e9 }), "it is"},
 		"behind its next":       {rowSchedule, change(func(r *scheduleRow) { r.last = r.next }), "is not behind"},
 		"another action":        {rowSchedule, change(func(r *scheduleRow) { r.id++ }), "is not there"},

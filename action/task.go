@@ -50,7 +50,7 @@ func (t *Task) Decode(v any) error {
 // ErrInvalid if d is not positive.
 func (t *Task) Extend(ctx context.Context, d time.Duration) (until time.Time, err error) {
 	if t.touch == nil {
-		return until, engine.Errorf(ErrInvalid, "action: task %s is of no worker of this process", t.Run)
+		return until, engine.Errorf(ErrInvalid, "action: task %s belongs to no worker of this process", t.Run)
 	}
 	return t.touch(ctx, d)
 }

@@ -33,7 +33,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 	}
 	for i := range v.names {
 		if n, counted := v.Counted(uint32(i), countActions); counted && n != v.known[uint32(i)] {
-			v.Reportf("action: namespace %q: its row counts %d actions, there are %d", v.names[i], n, v.known[uint32(i)])
+			v.Reportf("action: namespace %q: its row counts %d actions, found %d", v.names[i], n, v.known[uint32(i)])
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (v *verifier) allSessions() error {
 		id := lastOf(k)
 		v.sessions[id] = &audited{sessionRow: *s}
 		if int(s.ns) >= len(v.names) {
-			v.Reportf("action: session %d is of namespace %d, which there is not", id, s.ns)
+			v.Reportf("action: session %d belongs to namespace %d, which does not exist", id, s.ns)
 		}
 		if s.self {
 			b, _, err := v.Get(namedKey(nil, rowSelf, s.ns, s.process))
@@ -85,7 +85,7 @@ func (v *verifier) allSessions() error {
 				v.Reportf("action: session %d of worker %q is not found by its name", id, s.process)
 			}
 			if s.held == 0 {
-				v.Reportf("action: session %d of worker %q has nothing", id, s.process)
+				v.Reportf("action: session %d of worker %q has no runs", id, s.process)
 			}
 			return err
 		}
@@ -97,7 +97,7 @@ func (v *verifier) allSessions() error {
 	return v.Scan([]byte{rowSelf}, []byte{rowSelf + 1}, func(k, value []byte) error {
 		n, _ := binary.Uvarint(value)
 		if s := v.sessions[n]; s == nil || !s.self || len(k) < nameAt || s.process != string(k[nameAt:]) {
-			v.Reportf("action: worker %q has session %d, which there is not", k, n)
+			v.Reportf("action: worker %q has session %d, which does not exist", k, n)
 		}
 		return nil
 	})
@@ -135,7 +135,7 @@ func (v *verifier) allActions() error {
 // action checks one action and all its rows.
 func (v *verifier) action(r *record, n *nameRow) error {
 	if v.ids[r.id] {
-		v.Reportf("action %q: its number %d is that of another one", n.name, r.id)
+		v.Reportf("action %q: its number %d belongs to another action", n.name, r.id)
 		return nil
 	}
 	v.ids[r.id] = true
@@ -188,7 +188,7 @@ type auditedLane struct {
 
 func (a *auditedAction) count(what string, counted, is int64) {
 	if counted != is {
-		a.Reportf("action %q: its row counts %d runs that are %s, there are %d", a.n.name, counted, what, is)
+		a.Reportf("action %q: its row counts %d %s runs, found %d", a.n.name, counted, what, is)
 	}
 }
 
@@ -223,7 +223,7 @@ func (a *auditedAction) labelSets() error {
 		a.want[rowSet]++
 		a.r.sets[i] = s
 		if ready, used := a.r.readySets>>i&1 != 0, a.r.usedSets>>i&1 != 0; ready != s.ready() || used != (s.runs != 0) {
-			a.Reportf("action %q: set %d has something ready %t, and runs %t; its row says %+v", a.n.name, i, ready, used, s)
+			a.Reportf("action %q: set %d has ready runs %t, any runs %t; its row has %+v", a.n.name, i, ready, used, s)
 		}
 	}
 	b, ok, err := a.Get(numberKey(nil, rowSet, a.r.id))
@@ -268,7 +268,7 @@ func (a *auditedAction) runs() error {
 			return err
 		}
 		if st.status != Cancelled || st.flags&flagHeld == 0 {
-			a.Reportf("action %q: a state of run %d, which there is not", a.n.name, lastOf(k))
+			a.Reportf("action %q: the state of run %d, which does not exist", a.n.name, lastOf(k))
 			return nil
 		}
 		a.want[rowState]++
@@ -283,7 +283,7 @@ func (a *auditedAction) run(ref protocol.Ref, st *stateRow, expires int64, fresh
 	a.want[rowState]++
 	a.sets[st.set]++
 	if int(st.set) >= len(a.r.sets) {
-		a.Reportf("action %q: run %d asks for set %d of labels, there are %d", a.n.name, ref.Run, st.set, len(a.r.sets))
+		a.Reportf("action %q: run %d has label set %d, but there are only %d", a.n.name, ref.Run, st.set, len(a.r.sets))
 		return nil
 	}
 	switch {
@@ -327,7 +327,7 @@ func (a *auditedAction) run(ref protocol.Ref, st *stateRow, expires int64, fresh
 	k := waitingKey(nil, a.r.id, number, st.priority, st.seq)
 	value, ok, err := a.Get(k)
 	if ok && (runAt(k, value) != ref.Run || fresh != (len(value) == 0)) {
-		a.Reportf("action %q: run %d waits where row %x is about another one", a.n.name, ref.Run, k)
+		a.Reportf("action %q: run %d waits at row %x, which belongs to another run", a.n.name, ref.Run, k)
 	}
 	if err != nil {
 		return err
@@ -340,7 +340,7 @@ func (a *auditedAction) wants(kind byte, k []byte, ref protocol.Ref, st *stateRo
 	a.want[kind]++
 	_, ok, err := a.Get(k)
 	if err == nil && !ok {
-		a.Reportf("action %q: run %d is %s (due %d), and has no row %x", a.n.name, ref.Run, st.status, st.due, k)
+		a.Reportf("action %q: run %d is %s (due %d), but has no row %x", a.n.name, ref.Run, st.status, st.due, k)
 	}
 	return err
 }
@@ -359,7 +359,7 @@ func (a *auditedAction) finished(ref protocol.Ref, st *stateRow) error {
 		return nil
 	}
 	if st.status != Cancelled {
-		a.Reportf("action %q: run %d is %s, and a worker has it", a.n.name, ref.Run, st.status)
+		a.Reportf("action %q: run %d is %s, but assigned to a worker", a.n.name, ref.Run, st.status)
 	}
 	return a.held(ref, st)
 }
@@ -374,7 +374,7 @@ func (a *auditedAction) held(ref protocol.Ref, st *stateRow) error {
 	}
 	s := a.sessions[st.session]
 	if s == nil || s.ns != a.n.ns {
-		a.Reportf("action %q: session %d has run %d, and there is no such session", a.n.name, st.session, ref.Run)
+		a.Reportf("action %q: session %d, which does not exist, has run %d", a.n.name, st.session, ref.Run)
 		return nil
 	}
 	s.runs++
@@ -387,7 +387,7 @@ func (a *auditedAction) held(ref protocol.Ref, st *stateRow) error {
 	case err != nil && there:
 		a.Reportf("action: row %x: %v", k, err)
 	case err == nil && (h.deadline < s.timer || h.cancelled != (st.status == Cancelled)):
-		a.Reportf("action %q: run %d is %s until %d, the timer of its session goes off at %d", a.n.name, ref.Run, st.status, h.deadline,
+		a.Reportf("action %q: run %d is %s until %d, the timer of its session fires at %d", a.n.name, ref.Run, st.status, h.deadline,
 			s.timer)
 	}
 	return a.wants(rowHeld, k, ref, st)
@@ -405,7 +405,7 @@ func (a *auditedAction) checkLanes() error {
 	}
 	err := each(a.verifier, numberKey(nil, rowLane, a.r.id), 0, (*laneRow).code, func(k []byte, row *laneRow) error {
 		if len(k) <= numberAt+1 || int(k[numberAt]) >= len(a.r.sets) {
-			a.Reportf("action %q: row %x is no lane", a.n.name, k)
+			a.Reportf("action %q: invalid lane row %x", a.n.name, k)
 			return nil
 		}
 		set, name := k[numberAt], string(k[numberAt+1:])
@@ -419,12 +419,12 @@ func (a *auditedAction) checkLanes() error {
 			mapped++
 		}
 		if l.running != row.running {
-			a.Reportf("action %q: lane %q counts %d that run, there are %d", a.n.name, name, row.running, l.running)
+			a.Reportf("action %q: lane %q counts %d running, found %d", a.n.name, name, row.running, l.running)
 		}
 		a.queue(fmt.Sprintf("lane %q", name), &row.queue, l)
 		can := len(row.queue.heads) > 0 && (a.r.maxPerKey == 0 || running[name] < a.r.maxPerKey)
 		if can != row.eligible && !a.r.sweep {
-			a.Reportf("action %q: lane %q: can be begun %t, its row says %t", a.n.name, name, can, row.eligible)
+			a.Reportf("action %q: lane %q: eligible %t, its row has %t", a.n.name, name, can, row.eligible)
 		}
 		if !row.eligible {
 			return nil
@@ -437,7 +437,7 @@ func (a *auditedAction) checkLanes() error {
 		e.waiting[row.priority]++
 		value, ok, err := a.Get(eligibleKey(nil, a.r.id, set, row.priority, row.turn))
 		if err == nil && (!ok || string(value) != name || len(row.queue.heads) == 0 || row.queue.heads[0].priority != row.priority) {
-			a.Reportf("action %q: lane %q is not where its turn is", a.n.name, name)
+			a.Reportf("action %q: lane %q has no row at its turn", a.n.name, name)
 		}
 		return err
 	})
@@ -453,7 +453,7 @@ func (a *auditedAction) checkLanes() error {
 		return err
 	}
 	if mapped != 0 {
-		a.Reportf("action %q: %d lanes more than those of which their keys know", a.n.name, mapped)
+		a.Reportf("action %q: %d more lanes than their keys list", a.n.name, mapped)
 	}
 	for i := range a.r.sets {
 		set := &a.r.sets[i]
@@ -479,7 +479,7 @@ func (a *auditedAction) queue(what string, q *queue, l *auditedLane) {
 		said[h.priority] = h.n
 	}
 	if !maps.Equal(said, l.waiting) {
-		a.Reportf("action %q: %s: its row counts %v, there are %v", a.n.name, what, said, l.waiting)
+		a.Reportf("action %q: %s: its row counts %v, found %v", a.n.name, what, said, l.waiting)
 	}
 }
 
@@ -493,7 +493,7 @@ func (a *auditedAction) ended() error {
 		first := true
 		if err := a.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
 			if first && (len(k) < behindTimeAt || key.Int64(k[numberAt:]) < index.next) {
-				a.Reportf("action %q: row %x is before %d, from where it is looked for", a.n.name, k, index.next)
+				a.Reportf("action %q: row %x is before %d, the start of its index", a.n.name, k, index.next)
 			}
 			first = false
 			return nil
@@ -509,7 +509,7 @@ func (a *auditedAction) keys() error {
 		a.want[rowKeyEnd]++
 		_, ok, err := a.Get(append(timeKey(nil, rowKeyEnd, a.r.id, row.until), k[numberAt:]...))
 		if err == nil && !ok {
-			a.Reportf("action %q: idempotency key %q has no end", a.n.name, k[numberAt:])
+			a.Reportf("action %q: idempotency key %q has no expiry row", a.n.name, k[numberAt:])
 		}
 		return err
 	})
@@ -518,7 +518,7 @@ func (a *auditedAction) keys() error {
 // timer checks that the action's timer is set for its due work.
 func (a *auditedAction) timer() error {
 	if a.r.timer > a.r.nextDue() && a.n != nil && !a.n.deleted {
-		a.Reportf("action %q: something is due at %d, its timer goes off at %d", a.n.name, a.r.nextDue(), a.r.timer)
+		a.Reportf("action %q: its next due time is %d, its timer fires at %d", a.n.name, a.r.nextDue(), a.r.timer)
 	}
 	return nil
 }
@@ -536,7 +536,7 @@ func (v *verifier) orphans() error {
 			}
 			if id := binary.BigEndian.Uint64(k[1:]); id != last {
 				if last = id; !v.ids[id] {
-					v.Reportf("action: rows %q of %d, which is no action", kind, id)
+					v.Reportf("action: rows %q of %d, which is not an action", kind, id)
 				}
 			}
 			return nil
@@ -548,18 +548,18 @@ func (v *verifier) orphans() error {
 			continue
 		}
 		if v.found[kind] != v.want[kind] {
-			v.Reportf("action: there are %d rows %q, %d have a reason", v.found[kind], kind, v.want[kind])
+			v.Reportf("action: found %d rows %q, expected %d", v.found[kind], kind, v.want[kind])
 		}
 	}
 	if err := v.Scan([]byte{rowHeld}, []byte{rowHeld + 1}, func([]byte, []byte) error { v.found[rowHeld]++; return nil }); err != nil {
 		return err
 	}
 	if v.found[rowHeld] != v.want[rowHeld] {
-		v.Reportf("action: there are %d rows %q, %d have a reason", v.found[rowHeld], rowHeld, v.want[rowHeld])
+		v.Reportf("action: found %d rows %q, expected %d", v.found[rowHeld], rowHeld, v.want[rowHeld])
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.sessions)) {
 		if s := v.sessions[id]; s.held != s.runs {
-			v.Reportf("action: session %d counts %d runs, it has %d", id, s.held, s.runs)
+			v.Reportf("action: session %d counts %d runs, found %d", id, s.held, s.runs)
 		}
 	}
 	return nil
@@ -571,7 +571,7 @@ func (v *verifier) timers() error {
 	set := make(map[string]int64)
 	err := v.Timers(func(due int64, _ uint32, token []byte) error {
 		if len(token) != numberAt || token[0] != tokenAction && token[0] != tokenSession {
-			v.Reportf("action: timer with token %q, which means nothing", token)
+			v.Reportf("action: timer with unknown token %q", token)
 			return nil
 		}
 		if _, twice := set[string(token)]; twice {
@@ -587,7 +587,7 @@ func (v *verifier) timers() error {
 		token := string(key.AppendUint64([]byte{kind}, id))
 		due, ok := set[token]
 		if delete(set, token); ok != (at != never) || ok && due != at {
-			v.Reportf("action: timer %q goes off at %d, its row says %d", token, due, at)
+			v.Reportf("action: timer %q fires at %d, its row has %d", token, due, at)
 		}
 	}
 	for id, s := range v.sessions {
@@ -602,7 +602,7 @@ func (v *verifier) timers() error {
 		}
 	}
 	for token, due := range set {
-		v.Reportf("action: timer %q at %d is of nothing", token, due)
+		v.Reportf("action: timer %q at %d belongs to nothing", token, due)
 	}
 	return nil
 }

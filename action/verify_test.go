@@ -24,13 +24,13 @@ func TestVerifyReportsCallers(t *testing.T) {
 			func(r *machinetest.Rig, self machinetest.Row) {
 				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...),
 					Value: binary.AppendUvarint(nil, 99)})
-			}, "has session 99, which there is not",
+			}, "has session 99, which does not exist",
 		},
 		"a row of another": {
 			func(r *machinetest.Rig, self machinetest.Row) {
 				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...),
 					Value: self.Value})
-			}, "which there is not",
+			}, "which does not exist",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (w *workBody) size() int {
 
 func (w *workBody) check() error {
 	if len(w.ends)+len(w.wants) == 0 {
-		return engine.Errorf(ErrInvalid, "action: nothing has ended, and nothing is wanted")
+		return engine.Errorf(ErrInvalid, "action: the request ends no run and takes none")
 	}
 	if w.session == 0 && len(w.wants) > 0 {
 		if err := w.group.check(); err != nil {
@@ -102,7 +102,7 @@ func (w *workBody) check() error {
 // limit rejects a useless group.
 func (w *workBody) limit() error {
 	if w.session == 0 && len(w.wants) == 0 && (w.group.labels != "" || len(w.group.names) > 0) {
-		return engine.Errorf(ErrInvalid, "action: worker %q names actions or labels, and wants no runs", w.self)
+		return engine.Errorf(ErrInvalid, "action: worker %q names actions or labels, but takes no runs", w.self)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (w *workBody) checkSettle() error {
 		return engine.Errorf(ErrInvalid, "action: an output of %d bytes on a full disk: the limit is %d", n, maxSettled)
 	}
 	if len(w.wants) > 0 {
-		return engine.Errorf(ErrInvalid, "action: runs are wanted on a full disk")
+		return engine.Errorf(ErrInvalid, "action: the disk is full: no runs can be taken")
 	}
 	return w.check()
 }

@@ -169,7 +169,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
 	}
-	defer w.fail(engine.Errorf(ErrInvalid, "action: worker %q was run before", w.config.ID))
+	defer w.fail(engine.Errorf(ErrInvalid, "action: worker %q has run already", w.config.ID))
 	scope := &w.store.scope
 	if err := engine.CheckWritable(scope.Namespace()); err != nil {
 		return err

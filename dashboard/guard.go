@@ -32,7 +32,7 @@ func checkHost(hosts map[string]bool, header string) error {
 	if isLoopback(host) || hosts[host] {
 		return nil
 	}
-	return engine.Errorf(errMisdirected, "host %.255q is not served here: use localhost, or add it to the hosts of the dashboard", host)
+	return engine.Errorf(errMisdirected, "unknown host %.255q: use localhost, or add it to the dashboard's hosts", host)
 }
 
 // checkNear rejects requests from other machines while there is no key store, if LocalUntilKeys is
@@ -44,7 +44,7 @@ func (h *handler) checkNear(r *http.Request) error {
 	locked, err := h.backend.Keys().Enabled(r.Context())
 	if err == nil && !locked {
 		err = engine.Errorf(errForbidden,
-			"this node has no keys yet, and serves its own machine only: make them with floe server bootstrap there, or start it with "+
+			"this node has no API keys yet and accepts only local requests: create keys with floe server bootstrap there, or start it with "+
 				"--insecure")
 	}
 	return err

@@ -86,7 +86,7 @@ func (v *verifier) keys() error {
 	more := earlier.First()
 	err = v.Scan([]byte{'c'}, []byte{'c' + 1}, func(k, value []byte) error {
 		if len(k) <= keyAt || len(k) > keyAt+MaxKeyBytes {
-			v.Reportf("kv: row %x has no key, or one that is too long", k)
+			v.Reportf("kv: row %x has a missing or too long key", k)
 			return nil
 		}
 		ns, k := binary.BigEndian.Uint32(k[1:]), k[keyAt:]
@@ -121,7 +121,9 @@ func (v *verifier) keys() error {
 	return err
 }
 
-func (v *verifier) orphan(row []byte) { v.Reportf("kv: row %x is an earlier version of no key", row) }
+func (v *verifier) orphan(row []byte) {
+	v.Reportf("kv: row %x is an earlier version of a key that does not exist", row)
+}
 
 // chain is the versions of one key, newest first.
 type chain struct {
@@ -247,7 +249,7 @@ func (v *verifier) moreRevisions() error {
 		}
 	}
 	for _, revision := range v.revisions.twice {
-		v.Reportf("kv: revision %d is that of two versions", revision)
+		v.Reportf("kv: two versions have revision %d", revision)
 	}
 	return nil
 }
@@ -256,7 +258,7 @@ func (v *verifier) moreRevisions() error {
 func (v *verifier) tombstones() error {
 	return v.Scan([]byte{'d'}, []byte{'d' + 1}, func(k, value []byte) error {
 		if len(k) != keyAt+8 {
-			v.Reportf("kv: row %x is no tombstone", k)
+			v.Reportf("kv: invalid tombstone row %x", k)
 			return nil
 		}
 		ns, revision := binary.BigEndian.Uint32(k[1:]), binary.BigEndian.Uint64(k[keyAt:])
@@ -286,7 +288,7 @@ func (v *verifier) timers() error {
 		case len(token) == 1 && token[0] == tokenForget:
 			v.of(ns).forgetTimers++
 		default:
-			v.Reportf("kv: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
+			v.Reportf("kv: namespace %s: timer with unknown token %q", v.name(ns), token)
 		}
 		return nil
 	})
@@ -296,7 +298,7 @@ func (v *verifier) timers() error {
 func (v *verifier) marks() error {
 	err := v.Scan([]byte{'q'}, []byte{'q' + 1}, func(k, value []byte) error {
 		if len(k) != keyAt || len(value) > 0 {
-			v.Reportf("kv: row %x is no mark of a timer", k)
+			v.Reportf("kv: invalid timer row %x", k)
 			return nil
 		}
 		v.of(binary.BigEndian.Uint32(k[1:])).forgetRow = true
@@ -309,7 +311,7 @@ func (v *verifier) marks() error {
 		r := codec.NewReader(value)
 		forgotten := r.Uvarint()
 		if err := r.Done(); err != nil || len(k) != keyAt {
-			v.Reportf("kv: row %x is no mark of what was forgotten", k)
+			v.Reportf("kv: invalid row %x of forgotten tombstones", k)
 			return nil
 		}
 		return v.forgotten(binary.BigEndian.Uint32(k[1:]), forgotten)
@@ -341,14 +343,14 @@ func (v *verifier) compareCounts() {
 			{"keys", countKeys, t.keys}, {"bytes", countBytes, t.bytes}, {"deleted keys", countDead, t.dead},
 		} {
 			if n, known := v.Counted(ns, c.counter); known && n != c.n {
-				v.Reportf("kv: namespace %s: its row counts %d %s, there are %d", v.name(ns), n, c.what, c.n)
+				v.Reportf("kv: namespace %s: its row counts %d %s, found %d", v.name(ns), n, c.what, c.n)
 			}
 		}
 		if t.deadRows != t.dead {
 			v.Reportf("kv: namespace %s: %d keys are queued to be forgotten, %d are deleted", v.name(ns), t.deadRows, t.dead)
 		}
 		if timers := t.forgetTimers; timers > 1 || (timers == 1) != t.forgetRow || t.dead > 0 && timers == 0 {
-			v.Reportf("kv: namespace %s: %d timers will forget its %d deleted keys, and its mark of one is there: %v", v.name(ns), timers,
+			v.Reportf("kv: namespace %s: %d timers to forget its %d deleted keys, timer row: %v", v.name(ns), timers,
 				t.dead, t.forgetRow)
 		}
 	}

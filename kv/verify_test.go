@@ -146,11 +146,11 @@ func TestVerifyReports(t *testing.T) {
 		tamper func(tamperer)
 		want   string
 	}{
-		"lost key":           {func(w tamperer) { w.delete(current("one")) }, `namespace "n": its row counts 5 keys, there are 4`},
+		"lost key":           {func(w tamperer) { w.delete(current("one")) }, `namespace "n": its row counts 5 keys, found 4`},
 		"key of nobody":      {func(w tamperer) { w.set(current("two"), w.get(current("one"))) }, `revision`},
-		"lost value":         {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Value = nil }) }, "bytes, there are"},
-		"key counter":        {func(w tamperer) { counter(w, "\x0a\x44", "\x0c\x44") }, `its row counts 6 keys, there are 5`},
-		"byte counter":       {func(w tamperer) { counter(w, "\x0a\x44", "\x0a\x46") }, `its row counts 35 bytes, there are 34`},
+		"lost value":         {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Value = nil }) }, "bytes, found"},
+		"key counter":        {func(w tamperer) { counter(w, "\x0a\x44", "\x0c\x44") }, `its row counts 6 keys, found 5`},
+		"byte counter":       {func(w tamperer) { counter(w, "\x0a\x44", "\x0a\x46") }, `its row counts 35 bytes, found 34`},
 		"no row but garbage": {func(w tamperer) { w.set(current("one"), []byte("garbage")) }, `key "one": kv row`},
 		"cut row":            {func(w tamperer) { w.set(current("one"), w.get(current("one"))[:4]) }, `key "one": kv row`},
 		"flags":              {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 8 }) }, "has flags 0x8"},
@@ -162,7 +162,7 @@ func TestVerifyReports(t *testing.T) {
 			"has revision 1099511627776, the shard's last LSN is"},
 		"revision twice": {func(w tamperer) {
 			w.change(current("one"), func(v *kv.Row) { v.Revision = w.version(current("many")).Revision })
-		}, "is that of two versions"},
+		}, "two versions have revision"},
 		"term ahead": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Term = 9 }) }, "is of term 9"},
 		"time ahead": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.UpdatedAt = 1 << 60 }) },
 			"after all there is"},
@@ -179,12 +179,12 @@ func TestVerifyReports(t *testing.T) {
 			"but the next one follows revision"},
 		"history garbage": {func(w tamperer) { w.set(history("many", 50), []byte{7}) }, "version 50: kv row"},
 		"history of nobody": {func(w tamperer) { w.set(history("nobody", 1), w.get(history("many", 50))) },
-			"is an earlier version of no key"},
+			"is an earlier version of a key that does not exist"},
 		"history of the last": {func(w tamperer) { w.set(history("zzz", 1), w.get(history("many", 50))) },
-			"is an earlier version of no key"},
+			"is an earlier version of a key that does not exist"},
 		"history behind all keys": {func(w tamperer) {
 			w.set(strings.Replace(history("a", 1), inN, "\x00\x00\x00\x09", 1), w.get(history("many", 50)))
-		}, "is an earlier version of no key"},
+		}, "is an earlier version of a key that does not exist"},
 		"version beyond the limit": {func(w tamperer) {
 			v := w.version(history("many", 11))
 			v.Version, v.Revision, v.Previous = 10, v.Previous, v.Previous-1
@@ -195,7 +195,7 @@ func TestVerifyReports(t *testing.T) {
 		"history written later": {func(w tamperer) {
 			w.change(history("many", 50), func(v *kv.Row) { v.UpdatedAt++ })
 		}, "version 50 was written at"},
-		"tombstone with a short key": {func(w tamperer) { w.set(kvRow+"d"+inN+"x", []byte("\x00one")) }, "is no tombstone"},
+		"tombstone with a short key": {func(w tamperer) { w.set(kvRow+"d"+inN+"x", []byte("\x00one")) }, "invalid tombstone row"},
 		"expiry without a timer":     {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
 		"expiry changed": {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) },
 			"but has no timer"},
@@ -209,21 +209,21 @@ func TestVerifyReports(t *testing.T) {
 		"living key queued": {func(w tamperer) {
 			w.set(kvRow+"d"+inN+string(key.AppendUint64(nil, w.version(current("one")).Revision)), []byte("\x00one"))
 		}, `key "one": is queued to be forgotten`},
-		"no timer to forget":    {func(w tamperer) { w.delete(w.timer("\x01" + inN + "f")) }, "0 timers will forget its 2 deleted keys"},
-		"no mark of that timer": {func(w tamperer) { w.delete(kvRow + "q" + inN) }, "its mark of one is there: false"},
-		"mark with a value":     {func(w tamperer) { w.set(kvRow+"q"+inN, []byte("x")) }, "is no mark of a timer"},
+		"no timer to forget":    {func(w tamperer) { w.delete(w.timer("\x01" + inN + "f")) }, "0 timers to forget its 2 deleted keys"},
+		"no mark of that timer": {func(w tamperer) { w.delete(kvRow + "q" + inN) }, "timer row: false"},
+		"mark with a value":     {func(w tamperer) { w.set(kvRow+"q"+inN, []byte("x")) }, "invalid timer row"},
 		"forgotten out of order": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 95)) },
 			"was left when those up to 95 were forgotten"},
 		"forgotten ahead": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 1<<40)) },
 			"tombstones up to revision 1099511627776"},
-		"forgotten garbage":    {func(w tamperer) { w.set(kvRow+"w"+inN, []byte{0x80}) }, "is no mark of what was forgotten"},
+		"forgotten garbage":    {func(w tamperer) { w.set(kvRow+"w"+inN, []byte{0x80}) }, "of forgotten tombstones"},
 		"unknown kind":         {func(w tamperer) { w.set(kvRow+"e"+inN+"x", nil) }, "is of an unknown kind"},
 		"unknown kind at last": {func(w tamperer) { w.set(kvRow+"\xff\xff\xff", nil) }, "is of an unknown kind"},
 		"unknown namespace": {func(w tamperer) { w.set(kvRow+"c\x00\x00\x00\x09k", w.get(current("one"))) },
 			`namespace 9, key "k": the shard has 2 namespaces`},
-		"empty key": {func(w tamperer) { w.set(current(""), w.get(current("one"))) }, "has no key"},
+		"empty key": {func(w tamperer) { w.set(current(""), w.get(current("one"))) }, "has a missing or too long key"},
 		"long key": {func(w tamperer) { w.set(current(strings.Repeat("k", 4097)), w.get(current("one"))) },
-			"one that is too long"},
+			"has a missing or too long key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)
@@ -246,7 +246,7 @@ func TestVerifyFarApart(t *testing.T) {
 	w := newTamperer(t, r)
 	w.change(current("further"), func(v *kv.Row) { v.Revision = w.version(current("far")).Revision })
 	found := r.Problems(0)
-	if want := "shard 0: kv: revision 3221225473 is that of two versions"; !slices.Contains(found, want) {
+	if want := "shard 0: kv: two versions have revision 3221225473"; !slices.Contains(found, want) {
 		t.Errorf("Verify reports %q, want %q", found, want)
 	}
 }

@@ -185,8 +185,8 @@ func (r *removal) end() {
 	r.m.saveContent(r.tx, r.o)
 }
 
-// retire blocks writes to series that seem to have no points. Writers that know their numbers have
-// to define them again, which ends the retirement.
+// retire blocks writes to series that seem to have no points. A writer that has cached the number
+// of such a series must define it again, which ends the retirement.
 func (s *session) retire(l *seriesBody) error {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)

@@ -56,8 +56,8 @@ type countedFilter struct {
 	series uint64
 }
 
-// order sorts filters: those for one value by number of series, the others with selecting ones
-// first. If a value does not exist, no series is left.
+// order splits and sorts filters: those that require one value by their number of series, and the
+// others with the most selective kinds first. If a required value does not exist, no series match.
 func (s *selector) order(filters []floql.Filter) (equal []countedFilter, others []floql.Filter, err error) {
 	for _, f := range filters {
 		if f.Op != floql.Equal || f.Value == "" {

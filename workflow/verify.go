@@ -272,7 +272,7 @@ func (v *verifier) count() {
 			is      int64
 		}{{countWorkflows, "workflows", v.known[uint32(i)]}, {countActive, "active runs", v.active[uint32(i)]}} {
 			if n, counted := v.Counted(uint32(i), c.counter); counted && n != c.is {
-				v.Reportf("workflow: namespace %q: its row counts %d %s, there are %d", v.names[i], n, c.what, c.is)
+				v.Reportf("workflow: namespace %q: its row counts %d %s, found %d", v.names[i], n, c.what, c.is)
 			}
 		}
 	}

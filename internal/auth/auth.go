@@ -100,7 +100,7 @@ func (k *Key) check() error {
 			return err
 		}
 		if i > 0 && ns <= k.Namespaces[i-1] {
-			return engine.Errorf(engine.ErrInvalid, "key: namespaces are not in order, or %.255q is there twice", ns)
+			return engine.Errorf(engine.ErrInvalid, "key: namespaces are not in order, or %.255q is listed twice", ns)
 		}
 	}
 	return nil

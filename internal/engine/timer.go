@@ -69,10 +69,10 @@ func (tx *Tx) ScheduleNew(due int64, token []byte) {
 // Unschedule removes a timer, which need not exist.
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
-// Advance makes the only timer of an object fire at a time or earlier. due is the field of the
-// object's row with that timer's due time, NoTimer without one. The token is a kind and the
-// object's number. Advance reports whether due has changed: a timer that fires earlier stays, since
-// most deadlines are never reached.
+// Advance makes the only timer of an object fire no later than at. due is the field of the object's
+// row with that timer's due time, NoTimer without one. The token is a kind and the object's number.
+// Advance reports whether due has changed: a timer that fires earlier stays, since most deadlines
+// are never reached.
 func (tx *Tx) Advance(due *int64, at int64, kind byte, number uint64) bool {
 	if at >= *due {
 		return false

@@ -83,7 +83,7 @@ type Namer[Selection any] interface {
 type Unknown struct {
 	Message string   // measurement "cpu" has no field "usge"
 	Name    string   // usge
-	Known   []string // existing names, the nearest of which the hint suggests
+	Known   []string // existing names; the hint suggests the nearest one
 }
 
 // StageError says that a stage before the aggregation has failed for a point. An Aggregator returns

@@ -159,7 +159,7 @@ func (a *admission) enter(p *proposal) error {
 	}
 	return engine.Errorf(engine.ErrBusy,
 		"shard %d: %d of %d waiting proposals, with %d of %d bytes, belong to namespace %q: the limits are %d and %d, "+
-			"of which a share is reserved for others",
+			"and part of them is reserved for other namespaces",
 		a.shard.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
 }
 

@@ -161,8 +161,8 @@ func (h *Host) Confirmed(node uint64) {
 
 // Meet notes, durably, that another node has proved to be in the cluster, and its introduction.
 //
-// The run in which this node last met the other must be among those that the other's directory
-// remembers as shown. The number of starts proves nothing: a directory restored from an earlier
+// The other's directory must contain, among the runs that it has shown, the one in which this node
+// last met it. The number of starts proves nothing: a directory restored from an earlier
 // copy counts on and reaches numbers that were never met. This node may never have met the later
 // life of such a directory. Then the nodes that did report it, if they are up. If they are not, the
 // two may have formed a quorum that lacks what was acknowledged in that later life. So nodes

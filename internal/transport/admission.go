@@ -220,7 +220,7 @@ func (t *tally) addLocked(lasting bool, namespace uint64) error {
 		return engine.Errorf(engine.ErrBusy, "%d calls %s on %s, the limit is %d", *n, what, t.of, limit)
 	case !t.alone && !budget.Fair(int64(own), 1, int64(*n), int64(limit)):
 		return engine.Errorf(engine.ErrBusy,
-			"%d of %d calls that %s on %s belong to one namespace: the limit is %d, of which a share is reserved for others",
+			"%d of %d calls that %s on %s belong to one namespace: the limit is %d, and part of it is reserved for others",
 			own, *n, what, t.of, limit)
 	}
 	*n++

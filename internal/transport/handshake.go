@@ -293,7 +293,7 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.reason }
 
-// foreignError reports that a node that knows the secret is in a cluster of other nodes.
+// foreignError reports a node that knows the secret but belongs to another cluster.
 type foreignError struct {
 	node         uint64
 	theirs, ours []uint64

@@ -145,8 +145,8 @@ func awaitOpening(ctx context.Context, opening <-chan struct{}, by time.Time) er
 	}
 }
 
-// errSilent is the reason for no session with an address that accepts, or does not refuse,
-// connections, but sends nothing.
+// errSilent is why there is no session with an address that does not refuse connections, but sends
+// nothing.
 var errSilent = errors.New("it does not answer")
 
 // shunned is how long an unreachable address is avoided if there is an alternative.

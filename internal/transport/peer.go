@@ -74,7 +74,7 @@ type Config struct {
 
 // Peer is one end of the traffic between nodes and clients. For a node it is the transport of its
 // shards, the door to shards that other nodes lead, and the handler of its port. For a client it is
-// the door.
+// the door to all shards.
 type Peer struct {
 	cfg   Config
 	log   *slog.Logger

@@ -99,7 +99,7 @@ func (w *Worker) normalize() { w.Handles = slices.Compact(slices.Sorted(slices.V
 // Check returns ErrInvalid if a field of the worker is invalid.
 func (w *Worker) Check() error {
 	if w.Metadata != nil && !isObject(w.Metadata) {
-		return engine.Errorf(engine.ErrInvalid, "worker %q: metadata is no JSON object: %.40q", w.ID, w.Metadata)
+		return engine.Errorf(engine.ErrInvalid, "worker %q: metadata is not a JSON object: %.40q", w.ID, w.Metadata)
 	}
 	return w.check()
 }
@@ -119,18 +119,18 @@ func (w *Worker) check() error {
 	}
 	switch {
 	case w.Max < 0 || w.Max > maxConcurrent:
-		return engine.Errorf(engine.ErrInvalid, "worker %q: %d at a time is not in 0-%d", w.ID, w.Max, maxConcurrent)
+		return engine.Errorf(engine.ErrInvalid, "worker %q: concurrency %d is not in 0-%d", w.ID, w.Max, maxConcurrent)
 	case len(w.Metadata) > MaxMetadataBytes:
 		return engine.Errorf(engine.ErrInvalid, "worker %q: metadata of %d bytes exceeds %d", w.ID, len(w.Metadata), MaxMetadataBytes)
 	case len(w.Handles) > MaxHandles:
-		return engine.Errorf(engine.ErrInvalid, "worker %q: %d names of what it handles exceed %d", w.ID, len(w.Handles), MaxHandles)
+		return engine.Errorf(engine.ErrInvalid, "worker %q: %d handled names exceed %d", w.ID, len(w.Handles), MaxHandles)
 	}
 	for i, name := range w.Handles {
 		if err := engine.CheckName("worker: what it handles: the", name); err != nil {
 			return err
 		}
 		if i > 0 && w.Handles[i-1] >= name {
-			return engine.Errorf(engine.ErrInvalid, "worker %q: %q is there twice, or out of order", w.ID, name)
+			return engine.Errorf(engine.ErrInvalid, "worker %q: %q is listed twice or out of order", w.ID, name)
 		}
 	}
 	if n := engine.HeaderBytes(w.Labels); n > MaxLabelBytes {

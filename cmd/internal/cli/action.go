@@ -191,7 +191,7 @@ the run is completed.`,
 // unregistered adds a hint to the error for an unknown action.
 func unregistered(err error, name string) error {
 	if errors.Is(err, floe.ErrNotFound) {
-		return &hintedError{err, fmt.Sprintf("make it known with floe action register %s", name)}
+		return &hintedError{err, fmt.Sprintf("register it with floe action register %s", name)}
 	}
 	return err
 }
@@ -550,7 +550,7 @@ func actionDelete(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if err := s.Action(s.namespace).Delete(ctx, args[0], opts...); err != nil {
 				if errors.Is(err, floe.ErrConflict) {
-					return &hintedError{err, "with --force they are cancelled"}
+					return &hintedError{err, "--force cancels them"}
 				}
 				return err
 			}

@@ -47,7 +47,7 @@ node, or, on the same machine, with a running node, given by its port or data di
 		shown := false
 		k, err := c.bootstrap(ctx, floe.KeepKey(func(k floe.Key, secret string) error {
 			if err := showFirst(p.Stdout, out, *file, k, secret); err != nil {
-				return fmt.Errorf("there is no key store, as its key could not be shown: %w", err)
+				return fmt.Errorf("no key store was created, because its key could not be shown: %w", err)
 			}
 			shown = true
 			return nil
@@ -106,9 +106,9 @@ func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	case !shown || errors.As(err, &hinted):
 		return err, false
 	case errors.Is(err, floe.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return &hintedError{err, "there may be a key store now: then the key that was shown is good"}, false
+		return &hintedError{err, "the key store may have been created; if so, the key shown is valid"}, false
 	}
-	return &hintedError{err, "the key that was shown is good for nothing"}, true
+	return &hintedError{err, "the key shown is not valid"}, true
 }
 
 // bootstrap creates the key store in the data directory, or through the node that has the directory
@@ -172,7 +172,7 @@ func (c *config) bootstrapRunning(ctx context.Context, keep floe.BootstrapOption
 	addr := c.selfAddr()
 	client, err := floe.Dial(ctx, []string{addr}, opts...)
 	if errors.Is(err, floe.ErrUnauthorized) {
-		return floe.Key{}, &hintedError{&textError{floe.ErrExists, fmt.Sprintf("the node at %s has a key store already", addr)},
+		return floe.Key{}, &hintedError{&textError{floe.ErrExists, fmt.Sprintf("the node at %s already has a key store", addr)},
 			"its admins create further keys with floe key create"}
 	}
 	if err != nil {

@@ -105,7 +105,7 @@ was running, 130 interrupted before the work was finished.`
 				hint = fmt.Sprintf("did you mean --%s? %s", near, hint)
 			}
 		case !cmd.HasSubCommands():
-			hint += "; an argument that begins with a dash goes behind --"
+			hint += "; put an argument that begins with a dash after --"
 		}
 		return &usageError{err, hint}
 	})

@@ -168,14 +168,14 @@ floe: error: --secret-file=s: is for a cluster, but there are no --peers
 floe: hint: see floe server start --help
 `},
 		{name: "peers alone", args: "server start --peers 1=a:1,2=b:2,3=c:3", code: 2,
-			stderr: `floe: error: --peers=1=a:1,2=b:2,3=c:3: the nodes know each other by a secret, but there is no --secret-file
+			stderr: `floe: error: --peers=1=a:1,2=b:2,3=c:3: a cluster needs a shared secret: --secret-file is missing
 floe: error: --peers=1=a:1,2=b:2,3=c:3: which of them this node is has to be said with --node-id
 floe: hint: see floe server start --help
 `},
 		{name: "not one of the peers", args: "server start --peers 1=a:1 --node-id 4", code: 2,
 			stderr: "floe: error: --node-id=4: is not among them (--peers=1=a:1)\nfloe: hint: see floe server start --help\n"},
 		{name: "a peer twice", args: "server start --peers 1=a:1,1=b:2 --node-id 1", code: 2,
-			stderr: "floe: error: --peers=1=a:1,1=b:2: node 1 is there twice\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: --peers=1=a:1,1=b:2: node 1 is listed twice\nfloe: hint: see floe server start --help\n"},
 		{name: "a peer without id", args: "server start --peers a:1 --node-id 1", code: 2,
 			stderr: "floe: error: --peers=a:1: \"a:1\" is not id=host:port\nfloe: hint: see floe server start --help\n"},
 	} {

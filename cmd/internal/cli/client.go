@@ -151,7 +151,7 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 }
 
 // keyHint is the hint if a node requires another key.
-const keyHint = "give a key with --api-key or FLOE_API_KEY; an admin makes one with floe key create"
+const keyHint = "pass a key with --api-key or FLOE_API_KEY; an administrator creates one with floe key create"
 
 // key returns the API key to send, "" for none.
 func (f *frame) key(cmd *cobra.Command) (string, error) {

@@ -185,7 +185,7 @@ func (c *config) checkCluster() (bad []error) {
 		return bad
 	}
 	if c.secretFile == "" && len(c.peers) > 1 {
-		bad = append(bad, fmt.Errorf("%s: the nodes know each other by a secret, but there is no --secret-file", c.spelled["peers"]))
+		bad = append(bad, fmt.Errorf("%s: a cluster needs a shared secret: --secret-file is missing", c.spelled["peers"]))
 	}
 	self := slices.IndexFunc(c.peers, func(p floe.Peer) bool { return p.ID == c.nodeID })
 	switch {

@@ -515,7 +515,7 @@ delivery or failure of a record on. The mode cannot be changed.`,
 		}
 		pauses := flags.Changed("backoff-min") || flags.Changed("backoff-max")
 		if len(opts) == 0 && !pauses {
-			return &usageError{errors.New("there is nothing to change: none of --ack-timeout, --max-attempts, --backoff-min, --backoff-max"), helpHint(cmd)}
+			return &usageError{errors.New("nothing to change: set at least one of --ack-timeout, --max-attempts, --backoff-min, --backoff-max"), helpHint(cmd)}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if pauses {

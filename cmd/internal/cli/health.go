@@ -48,7 +48,7 @@ func (c *config) health(ctx context.Context, w io.Writer) error {
 	url := scheme(&c.metricsTLS) + "://" + localAddr(c.metricsBind, c.metricsPort) + "/health"
 	switch {
 	case c.noMetrics && c.noDashboard:
-		return &hintedError{errors.New("the node has no port for health checks"), "enable the metrics or the dashboard"}
+		return &hintedError{errors.New("the node serves no health checks"), "enable the metrics or the dashboard"}
 	case c.noMetrics:
 		url = scheme(&c.dashboardTLS) + "://" + localAddr(c.dashboardBind, c.dashboardPort) + "/health"
 	}
@@ -73,7 +73,7 @@ func readHealth(ctx context.Context, url string) (string, error) {
 		err = network.Err // the message has the address already
 	}
 	if err != nil {
-		const hint = "start it, or give the settings that it was started with"
+		const hint = "start the node, or pass the settings it was started with"
 		return "", &hintedError{fmt.Errorf("no node answers at %s: %w", url, err), hint}
 	}
 	defer resp.Body.Close()

@@ -150,7 +150,7 @@ func (s *session) createKey(ctx context.Context, file string, role floe.Role, op
 		err = s.printKey(k, secret)
 	}
 	if err != nil {
-		return k, &hintedError{fmt.Errorf("key %s was made, and could not be shown: %w", k.ID, err), "end it with floe key revoke " + k.ID}
+		return k, &hintedError{fmt.Errorf("key %s was created, but could not be shown: %w", k.ID, err), "revoke it with floe key revoke " + k.ID}
 	}
 	return k, nil
 }
@@ -176,7 +176,7 @@ holders can switch. If the old key expires, the new one gets the same lifetime f
 			}
 			at := slices.IndexFunc(keys, func(k floe.Key) bool { return k.ID == args[0] })
 			if at < 0 {
-				return &textError{floe.ErrNotFound, fmt.Sprintf("there is no key %.64q", args[0])}
+				return &textError{floe.ErrNotFound, fmt.Sprintf("key %.64q not found", args[0])}
 			}
 			old := keys[at]
 			opts := []floe.KeyOption{floe.KeyName(old.Name)}
@@ -192,8 +192,8 @@ holders can switch. If the old key expires, the new one gets the same lifetime f
 				return err
 			}
 			if err := s.Keys().Revoke(ctx, old.ID); err != nil {
-				return &hintedError{fmt.Errorf("the new key is good, and the old one was not revoked: %w", err),
-					"end it with floe key revoke " + old.ID}
+				return &hintedError{fmt.Errorf("the new key is valid, but the old one was not revoked: %w", err),
+					"revoke it with floe key revoke " + old.ID}
 			}
 			return nil
 		})

@@ -85,7 +85,7 @@ If a condition does not hold, nothing is written and the exit code is 4.`,
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			written, err := s.KV(s.namespace).Put(ctx, args[0], value, opts...)
 			if errors.Is(err, floe.ErrConflict) {
-				return &hintedError{err, "nothing was written; floe kv get KEY -o json shows what is there, its revision as lsn"}
+				return &hintedError{err, "nothing was written; floe kv get KEY -o json shows the current value, with its revision as lsn"}
 			}
 			if err != nil {
 				return err

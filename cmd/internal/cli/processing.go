@@ -552,7 +552,7 @@ func processingRescale(f *frame) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
-				return &usageError{fmt.Errorf("argument %q is no number", args[1]), helpHint(cmd)}
+				return &usageError{fmt.Errorf("argument %q is not a number", args[1]), helpHint(cmd)}
 			}
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				store, id, err := s.jobIn(ctx, cmd, args[0])

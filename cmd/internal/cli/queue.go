@@ -88,7 +88,7 @@ follows --.`,
 // full adds a hint to the error of a call that adds messages to a full queue.
 func full(err error) error {
 	if errors.Is(err, floe.ErrBusy) {
-		return &hintedError{err, "if the queue is full, try again when it is consumed, or change its bound with floe queue configure"}
+		return &hintedError{err, "if the queue is full, retry after messages are consumed, or raise its limit with floe queue configure"}
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func queueDequeue(f *frame) *cobra.Command {
 leases end: by floe queue ack RECEIPT, which removes them, by nack, or by expiry. After nack
 or expiry they are redelivered after a delay, or become dead letters.
 
-With --ack messages are acknowledged after they are printed. It is no failure if there
+With --ack messages are acknowledged after they are printed. The command succeeds if there
 are no messages.`,
 		Example: `  floe queue dequeue mail --max 10 --wait 20s
   floe queue dequeue mail -o raw | cut -f 1          # the receipt
@@ -257,7 +257,7 @@ func (s *session) printQueueDone(head, name string) error {
 // leaseEnded adds a hint to the error for a receipt that is no longer valid.
 func leaseEnded(err error) error {
 	if errors.Is(err, floe.ErrConflict) {
-		return &hintedError{err, "nothing was changed; unless it was acknowledged, the message is delivered again, with another receipt"}
+		return &hintedError{err, "nothing changed; unless acknowledged, the message is redelivered with another receipt"}
 	}
 	return err
 }

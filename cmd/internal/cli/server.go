@@ -174,7 +174,7 @@ func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, erro
 	case errors.Is(err, syscall.ENOSPC):
 		err = &hintedError{err, "the disk of the data directory is full: free space, or choose another directory with --data-dir"}
 	case errors.Is(err, floe.ErrInvalid) && c.shards != 0 && c.peers == nil:
-		err = &hintedError{fmt.Errorf("%s: %w", c.spelled["shards"], err), "leave out --shards to take what the directory has"}
+		err = &hintedError{fmt.Errorf("%s: %w", c.spelled["shards"], err), "omit --shards to use the directory's number of shards"}
 	}
 	return node, err
 }

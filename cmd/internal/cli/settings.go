@@ -397,7 +397,7 @@ func peers(v string) ([]floe.Peer, error) {
 			return nil, fmt.Errorf("%q of node %d %w", addr, id, err)
 		}
 		if slices.ContainsFunc(all, func(p floe.Peer) bool { return p.ID == id }) {
-			return nil, fmt.Errorf("node %d is there twice", id)
+			return nil, fmt.Errorf("node %d is listed twice", id)
 		}
 		if at := slices.IndexFunc(all, func(p floe.Peer) bool { return p.Addr == addr }); at >= 0 {
 			return nil, fmt.Errorf("nodes %d and %d have the same address, %s", all[at].ID, id, addr)
@@ -439,7 +439,7 @@ func hostNames(names []string) error {
 			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._", r))
 		})
 		if bad >= 0 {
-			return fmt.Errorf("%q is no name or address of a host: it takes letters, digits, - and ., and no scheme, port or path", name)
+			return fmt.Errorf("invalid host name or address %q: only letters, digits, - and . are allowed, without scheme, port or path", name)
 		}
 	}
 	return nil

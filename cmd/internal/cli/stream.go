@@ -133,7 +133,7 @@ func streamCreate(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).Create(ctx, args[0], opts...)
 			if errors.Is(err, floe.ErrExists) {
-				return &hintedError{err, "floe stream info NAME shows it, floe stream configure changes what it keeps"}
+				return &hintedError{err, "floe stream info NAME shows it, floe stream configure changes its retention"}
 			}
 			if err != nil {
 				return err
@@ -290,7 +290,7 @@ func streamConfigure(f *frame) *cobra.Command {
 	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of records per partition; 0: no limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !flags.Changed("max-age") && !flags.Changed("max-len") && !flags.Changed("max-bytes") {
-			return &usageError{errors.New("there is nothing to change: none of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
+			return &usageError{errors.New("nothing to change: set at least one of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			info, err := s.Stream(s.namespace).Get(ctx, args[0])
@@ -358,7 +358,7 @@ func streamTrim(f *frame) *cobra.Command {
 		case flags.Changed("before"):
 			bound = stream.Before(before)
 		default:
-			return &usageError{errors.New("there is no bound: none of --max-len, --max-bytes, --max-age, --before"), helpHint(cmd)}
+			return &usageError{errors.New("no bound given: set at least one of --max-len, --max-bytes, --max-age, --before"), helpHint(cmd)}
 		}
 		opts := []stream.TrimOption{bound}
 		if *dryRun {

@@ -137,7 +137,7 @@ func (f *frame) messages(cmd *cobra.Command, like stream.Message, payloads []str
 			stdins++
 		}
 		if stdins > 1 {
-			return nil, &usageError{errors.New("PAYLOAD: - is there twice, and stdin can be read once"), helpHint(cmd)}
+			return nil, &usageError{errors.New("PAYLOAD: - is given twice, but stdin can be read only once"), helpHint(cmd)}
 		}
 		if like.Payload, err = f.payload(cmd, "PAYLOAD", rest); err != nil {
 			return nil, err
@@ -280,10 +280,10 @@ document for each record.`,
 			}
 		}
 		if r.tail && r.limit > stream.MaxReadLimit {
-			return &usageError{fmt.Errorf("--limit=%d: with --tail the most is %d", r.limit, stream.MaxReadLimit), helpHint(cmd)}
+			return &usageError{fmt.Errorf("--limit=%d: the maximum with --tail is %d", r.limit, stream.MaxReadLimit), helpHint(cmd)}
 		}
 		if _, fromEnd := r.start.(stream.NewOption); fromEnd && !r.follow {
-			return &usageError{errors.New("--from=end: there is nothing behind the end, except with --follow"), helpHint(cmd)}
+			return &usageError{errors.New("--from=end needs --follow: no records exist after the end"), helpHint(cmd)}
 		}
 		if r.follow {
 			return f.follow(cmd, func(ctx context.Context, s *session) error { return s.followRecords(ctx, args[0], &r) })

@@ -178,7 +178,7 @@ the node is busy or restarts, the import waits.`,
 			in = file
 		}
 		if in == nil {
-			return &usageError{errors.New("FILE is -, but there is no stdin"), helpHint(cmd)}
+			return &usageError{errors.New("FILE is -, but stdin is not available"), helpHint(cmd)}
 		}
 		if !cmd.Flags().Changed("timeout") { // no limit while there is input
 			f.timeout = math.MaxInt64 / 2

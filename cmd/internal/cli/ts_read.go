@@ -134,7 +134,7 @@ func tsRead(f *frame) *cobra.Command {
 				return err
 			}
 			if cut {
-				fmt.Fprintf(f.Stderr, "floe: hint: there are more than %d points, these are the newest: raise --limit, or set --to\n",
+				fmt.Fprintf(f.Stderr, "floe: hint: only the newest %d points are shown: raise --limit, or set --to\n",
 					limit)
 			}
 			return s.printSamples(args[0], name, points)

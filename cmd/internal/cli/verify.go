@@ -40,7 +40,7 @@ func verify(ctx context.Context, dir string, print func(floe.VerifyReport) error
 	r, err := floe.Verify(ctx, dir)
 	switch {
 	case errors.Is(err, floe.ErrInUse):
-		return &hintedError{err, "stop the node first, or verify a copy of the directory that was made while no node had it"}
+		return &hintedError{err, "stop the node first, or verify a copy of the directory made while no node was using it"}
 	case err != nil:
 		return err
 	}
@@ -48,7 +48,7 @@ func verify(ctx context.Context, dir string, print func(floe.VerifyReport) error
 		return err
 	}
 	if n := len(r.Problems) + r.Unlisted; n > 0 {
-		return &hintedError{fmt.Errorf("%s: problems found: %d", dir, n), "make a copy of the directory before anything else is done to it"}
+		return &hintedError{fmt.Errorf("%s: problems found: %d", dir, n), "copy the directory before you do anything else with it"}
 	}
 	return nil
 }

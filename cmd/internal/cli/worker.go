@@ -73,7 +73,7 @@ worker. With it, settling an earlier attempt is rejected. --delivery is stricter
 attempt does not count, so the next one has the same ATTEMPT, but another DELIVERY. With -o
 raw INPUT is the rest of the line; DELIVERY is in tables and in -o json.
 
-It is no failure if there are no runs.`,
+The command succeeds if there are no runs.`,
 		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
     if send "$input"; then
       floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1

@@ -292,7 +292,7 @@ func workflowEnable(f *frame, enable bool) *cobra.Command {
 // uncreated adds a hint to the error for an unknown workflow.
 func uncreated(err error) error {
 	if errors.Is(err, floe.ErrNotFound) {
-		return &hintedError{err, "floe workflow list shows those that are known; make one known with floe workflow create -f FILE"}
+		return &hintedError{err, "floe workflow list lists the workflows; create one with floe workflow create -f FILE"}
 	}
 	return err
 }
