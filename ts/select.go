@@ -57,7 +57,8 @@ type countedFilter struct {
 }
 
 // order splits and sorts filters: those that require one value by their number of series, and the
-// others with the most selective kinds first. If a required value does not exist, no series match.
+// others with those that require some value first. If a required value does not exist, no series
+// match.
 func (s *selector) order(filters []floql.Filter) (equal []countedFilter, others []floql.Filter, err error) {
 	for _, f := range filters {
 		if f.Op != floql.Equal || f.Value == "" {

@@ -96,8 +96,8 @@ func TestRun(t *testing.T) {
 		{name: "completion for two", args: "completion bash zsh", code: 2,
 			stderr: "floe: error: unexpected argument \"zsh\"\nfloe: hint: see floe completion bash --help\n"},
 		{name: "an argument with a dash", args: "kv set n -5", code: 2,
-			stderr: "floe: error: unknown shorthand flag: '5' in -5\nfloe: hint: see floe kv set --help; an argument that begins with " +
-				"a dash goes behind --\n"},
+			stderr: "floe: error: unknown shorthand flag: '5' in -5\nfloe: hint: see floe kv set --help; put an argument that begins with " +
+				"a dash after --\n"},
 		{name: "a certificate alone", args: "server start --tls-cert c", code: 2,
 			stderr: "floe: error: --tls-cert=c: is of no use without its key, --tls-key\nfloe: hint: see floe server start --help\n"},
 		{name: "a key alone", args: "server start", env: map[string]string{"FLOE_TLS_KEY": "k"}, code: 2,
@@ -300,7 +300,7 @@ func TestStartRefused(t *testing.T) {
 			"the directory is not empty and has no data of floe; it holds file|hint: choose another directory"},
 		{[]string{"--no-dashboard", "--data-dir", newer}, "has format 1000|use a newer floe"},
 		{[]string{"--no-dashboard", "--data-dir", made, "--shards", "3"},
-			"--shards=3: |was created with 2 shards, not 3|hint: leave out --shards"},
+			"--shards=3: |was created with 2 shards, not 3|hint: omit --shards"},
 	} {
 		code, stdout, stderr := run(t, map[string]string{"FLOE_DATA_DIR": t.TempDir()},
 			append([]string{"server", "start", "--port", "0"}, tc.args...)...)

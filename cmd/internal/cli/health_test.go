@@ -31,8 +31,8 @@ func TestHealth(t *testing.T) {
 		{of("--metrics-port", port(s.scrape)), 0, "ok\n", ""},
 		{of("--metrics-port", port(s.scrape), "--metrics-bind", "0.0.0.0"), 0, "ok\n", ""},
 		{of("--no-metrics", "--dashboard-port", port(s.url)), 0, "ok\n", ""},
-		{of("--no-metrics", "--no-dashboard"), exitFailure, "", "no port for health checks|hint: enable the metrics"},
-		{of("--metrics-port", "0"), exitUnavailable, "", "no node answers at http://127.0.0.1:0/health|hint: start it"},
+		{of("--no-metrics", "--no-dashboard"), exitFailure, "", "serves no health checks|hint: enable the metrics"},
+		{of("--metrics-port", "0"), exitUnavailable, "", "no node answers at http://127.0.0.1:0/health|hint: start the node"},
 		{of("--port", "9000", "--metrics-port", clients), exitUnavailable, "", "error: "},
 		{of("--metrics-port", "x"), exitUsage, "", "not a port"},
 	} {

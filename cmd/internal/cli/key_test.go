@@ -296,7 +296,7 @@ func TestBootstrapShowsFirst(t *testing.T) {
 			Args: []string{"server", "bootstrap", "--data-dir", dir, "--shards", "1", "-o", output}, Stdout: &lostOutput{20},
 			Stderr: &stderr, LookupEnv: lookup(nil),
 		})
-		if code != exitFailure || !strings.Contains(stderr.String(), "there is no key store, as its key could not be shown: ") {
+		if code != exitFailure || !strings.Contains(stderr.String(), "no key store was created, because its key could not be shown: ") {
 			t.Errorf("-o %s: exit code %d\n%s", output, code, stderr.String())
 		}
 	}

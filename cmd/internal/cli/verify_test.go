@@ -89,7 +89,7 @@ func TestVerify(t *testing.T) {
 		{name: "json", args: "DIR -o json", stdout: `"problems": null|"shards": 2`},
 		{name: "damaged log", args: "DIR", code: 1,
 			damage: func(t *testing.T, dir string) { flipByte(t, one(t, dir, "log/*.ual"), 300) },
-			stdout: "problem: |.ual: offset ", stderr: "floe: error: DIR: problems found: 1\nfloe: hint: make a copy"},
+			stdout: "problem: |.ual: offset ", stderr: "floe: error: DIR: problems found: 1\nfloe: hint: copy the directory"},
 		{name: "damaged table", args: "DIR -o json", code: 1,
 			damage: func(t *testing.T, dir string) { flipByte(t, one(t, dir, "state/*.sst"), 30) },
 			stdout: `"problems": [|.sst: |checksum`, stderr: "problems found: 1"},
