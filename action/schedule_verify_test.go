@@ -25,7 +25,7 @@ func TestVerifyFindsDamagedSchedules(t *testing.T) {
 		damage func(b []byte) []byte
 		want   string
 	}{
-		"a plan for schedule":           {rowSchedule, gone, "a plan for schedule"},
+		"a plan for schedule":   {rowSchedule, gone, "a plan for schedule"},
 		"not a row":             {rowSchedule, func(b []byte) []byte { return b[:3] }, "invalid schedule row"},
 		"nothing to run":        {rowPlan, gone, "what it runs has 0 bytes"},
 		"other things to run":   {rowPlan, func(b []byte) []byte { return append(b, 1) }, "invalid plan row"},
