@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -140,7 +142,47 @@ type txnRefusedBody struct {
 }
 
 func (h *handler) txn(ctx context.Context, q txnRequest) (txnDone, error) {
-	txn := h.backend.Txn(q.namespace)
+	done, err := q.commit(ctx, h.backend)
+	if refused := (*floe.TxnError)(nil); errors.As(err, &refused) {
+		err = &txnRefused{refused}
+	}
+	return done, err
+}
+
+// Transaction is a transaction in the JSON form of POST /api/v1/txn.
+type Transaction struct {
+	Namespace string
+	JSON      []byte // an object with the members if and do
+	Base64    bool   // values, payloads and headers are base64; otherwise they are text
+}
+
+// Commit commits the transaction in db, and returns the body of the response of POST /api/v1/txn.
+//
+// Errors: ErrInvalid for malformed JSON; otherwise those of floe.Txn.Commit.
+func (t Transaction) Commit(ctx context.Context, db floe.DB) (response []byte, err error) {
+	q := txnRequest{namespace: t.Namespace, encoding: utf8Text}
+	if t.Base64 {
+		q.encoding = base64Text
+	}
+	if err := readObject(t.JSON, q.encoding, q.fields); err != nil {
+		return nil, err
+	}
+	if err := refused(codec.CheckFields(&q, false, (*txnRequest).fields)); err != nil {
+		return nil, err
+	}
+	done, err := q.commit(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err = encoder.Encode(done)
+	return b.Bytes(), err
+}
+
+func (q *txnRequest) commit(ctx context.Context, db floe.DB) (txnDone, error) {
+	txn := db.Txn(q.namespace)
 	for i, p := range q.ifs {
 		c, err := p.txnOperation.(txnCondition).condition()
 		if err != nil {
@@ -150,7 +192,7 @@ func (h *handler) txn(ctx context.Context, q txnRequest) (txnDone, error) {
 	}
 	results := make([]txnResult, len(q.dos))
 	for i, p := range q.dos {
-		op, result, err := p.txnOperation.(txnChange).change(&q)
+		op, result, err := p.txnOperation.(txnChange).change(q)
 		if err != nil {
 			return txnDone{}, engine.Errorf(engine.ErrInvalid, "body: do[%d]: %v", i, err)
 		}
@@ -158,9 +200,6 @@ func (h *handler) txn(ctx context.Context, q txnRequest) (txnDone, error) {
 		results[i] = result
 	}
 	res, err := txn.Commit(ctx)
-	if refused := (*floe.TxnError)(nil); errors.As(err, &refused) {
-		return txnDone{}, &txnRefused{refused}
-	}
 	if err != nil {
 		return txnDone{}, err
 	}

@@ -37,6 +37,7 @@ var commands = []func(Process) *cobra.Command{
 	workerCommand,
 	workflowCommand,
 	processingCommand,
+	txnCommand,
 	nsCommand,
 	keyCommand,
 	clusterCommand,

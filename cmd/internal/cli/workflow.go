@@ -35,13 +35,18 @@ func addFile(cmd *cobra.Command) *string {
 
 // definition reads the file named by --file.
 func (f *frame) definition(cmd *cobra.Command, file string) ([]byte, error) {
-	switch file {
-	case "":
+	if file == "" {
 		return nil, &usageError{errors.New("--file is missing"), helpHint(cmd)}
-	case "-":
-		return f.payload(cmd, "--file", []string{"-"})
 	}
-	return readFile("--file", file)
+	return f.document(cmd, "--file", file)
+}
+
+// document returns the content of a file that the help calls what; - means stdin.
+func (f *frame) document(cmd *cobra.Command, what, file string) ([]byte, error) {
+	if file == "-" {
+		return f.payload(cmd, what, []string{"-"})
+	}
+	return readFile(what, file)
 }
 
 // workflowCreated is the result of creating or updating a workflow.
