@@ -38,6 +38,9 @@ type frame struct {
 	apiKey    string // as given: the key itself, or @ and a file name
 }
 
+// forever is a timeout that does not end.
+const forever time.Duration = math.MaxInt64 / 2
+
 // defaultAddr is the default address for clients of a server on this machine.
 const defaultAddr = "127.0.0.1:9000"
 

@@ -16,7 +16,7 @@ import (
 func groupCommand(f *frame) *cobra.Command {
 	return group("group", "Consume streams in consumer groups",
 		groupCreate(f), groupRead(f), groupAck(f), groupNack(f), groupExtend(f), groupPending(f), groupMembers(f), groupLeave(f),
-		groupSeek(f), groupConfigure(f), groupInfo(f), groupList(f), groupDelete(f))
+		groupSeek(f), groupConfigure(f), groupInfo(f), groupLag(f), groupList(f), groupDelete(f))
 }
 
 // groupDone is the result of a change to a group that has no other result.
@@ -631,6 +631,10 @@ type cursorText struct {
 	LagMillis     int64   `json:"lag_ms"` // age of the oldest undelivered record
 }
 
+func newCursorText(c stream.GroupCursor) cursorText {
+	return cursorText{c.Partition, optionalID(c.LastDelivered), optionalID(c.Acked), c.Pending, c.Lag, c.LagTime.Milliseconds()}
+}
+
 func groupInfo(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "info STREAM GROUP",
@@ -661,8 +665,7 @@ func (s *session) printGroup(name string, g *stream.GroupStats) error {
 	}}
 	cursors := table{name: "partition", head: []string{"PARTITION", "LAST DELIVERED", "ACKED", "PENDING", "LAG"}}
 	for _, c := range g.Cursors {
-		d.Cursors = append(d.Cursors, cursorText{c.Partition, optionalID(c.LastDelivered), optionalID(c.Acked), c.Pending, c.Lag,
-			c.LagTime.Milliseconds()})
+		d.Cursors = append(d.Cursors, newCursorText(c))
 		cursors.rows = append(cursors.rows, []string{decimal(c.Partition), shownID(c.LastDelivered), shownID(c.Acked), decimal(c.Pending),
 			decimal(c.Lag)})
 	}
@@ -671,6 +674,51 @@ func (s *session) printGroup(name string, g *stream.GroupStats) error {
 		tables = append(tables, of)
 	}
 	return s.print(d, tables...)
+}
+
+// lagText is the lag of a group in a partition.
+type lagText struct {
+	Group string `json:"group"`
+	cursorText
+}
+
+func groupLag(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "lag STREAM [GROUP]",
+		Short: "Show the lag of groups by partition",
+		Long: `Show the lag of a group, or of all groups of a stream, by partition: the number of undelivered
+records, and the age of the oldest one.`,
+		Args: takes("STREAM", "[GROUP]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				of := s.Stream(s.namespace).Groups(args[0])
+				if len(args) > 1 {
+					g, err := of.Get(ctx, args[1])
+					if err != nil {
+						return err
+					}
+					return s.printLag(g)
+				}
+				all, err := collected(of.All(ctx))
+				if err != nil {
+					return err
+				}
+				return s.printLag(all...)
+			})
+		},
+	}, streamNames, groupNames)
+}
+
+func (s *session) printLag(groups ...stream.GroupStats) error {
+	list, t := []lagText{}, table{head: []string{"GROUP", "PARTITION", "LAST DELIVERED", "PENDING", "LAG", "OLDEST"}}
+	for _, g := range groups {
+		for _, c := range g.Cursors {
+			list = append(list, lagText{g.Name, newCursorText(c)})
+			t.rows = append(t.rows, []string{g.Name, decimal(c.Partition), shownID(c.LastDelivered), decimal(c.Pending), decimal(c.Lag),
+				shownDuration(c.LagTime.Round(time.Millisecond))})
+		}
+	}
+	return s.print(list, t)
 }
 
 func groupList(f *frame) *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 
 func kvCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("kv", "Read and write keys", kvSet(f), kvGet(f), kvDelete(f), kvList(f), kvHistory(f), kvIncr(f), kvWatch(f))
+	cmd := group("kv", "Read and write keys", kvSet(f), kvGet(f), kvDelete(f), kvList(f), kvHistory(f), kvIncr(f), kvWatch(f),
+		lockCommand(f))
 	f.equip(cmd)
 	return cmd
 }
@@ -295,16 +297,26 @@ func kvIncr(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "incr KEY",
 		Short: "Increment the number at a key",
-		Args:  takes("KEY"),
+		Long: `Increment the number at a key, and print the sum. A key that does not exist counts as 0. If the
+sum is not between --min and --max, nothing is written and the exit code is 4.`,
+		Example: `  floe kv incr visits
+  floe kv incr seats --by -2 --min 0`,
+		Args: takes("KEY"),
 	}
-	by := int64(1)
+	by, low, high := int64(1), int64(math.MinInt64), int64(math.MaxInt64)
 	var ttl time.Duration
+	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "amount to add; may be negative (default 1)")
+	cmd.Flags().Var(newFlag(&low, "n", wholeNumber), "min", "minimum of the sum (default no limit)")
+	cmd.Flags().Var(newFlag(&high, "n", wholeNumber), "max", "maximum of the sum (default no limit)")
 	cmd.Flags().Var(newFlag(&ttl, "duration", positiveDuration), "ttl",
 		"time to live of a new key; an existing key keeps its own")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if low > high {
+			return &usageError{fmt.Errorf("--min=%d: is greater than --max, %d", low, high), helpHint(cmd)}
+		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			var opts []kv.IncrOption
+			opts := []kv.IncrOption{kv.Min(low), kv.Max(high)}
 			if cmd.Flags().Changed("ttl") {
 				opts = append(opts, kv.TTL(ttl))
 			}

@@ -181,7 +181,7 @@ the node is busy or restarts, the import waits.`,
 			return &usageError{errors.New("FILE is -, but stdin is not available"), helpHint(cmd)}
 		}
 		if !cmd.Flags().Changed("timeout") { // no limit while there is input
-			f.timeout = math.MaxInt64 / 2
+			f.timeout = forever
 		}
 		progress := &progress{r: in, to: f.Stderr, shown: isTerminal(f.Stderr)}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
