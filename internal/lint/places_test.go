@@ -12,8 +12,8 @@ import (
 // and that a new primitive needs. Programs that load or test floe (cmd/internal/bench,
 // cmd/internal/stress, internal/demo, internal/test) are not part of the product.
 var places = map[string][]string{
-	"kv": {"cmd/internal/cli/bench.go", "cmd/internal/cli/kv.go", "cmd/internal/cli/kv_lock.go", "dashboard/events.go", "dashboard/kv.go", "dashboard/kvwork.go",
-		"dashboard/txn.go", "stream/processing/sink.go"},
+	"kv": {"cmd/internal/cli/bench.go", "cmd/internal/cli/kv.go", "cmd/internal/cli/kv_lock.go", "dashboard/events.go",
+		"dashboard/kv.go", "dashboard/kvwork.go", "dashboard/txn.go", "stream/processing/sink.go"},
 	"queue": {"cmd/internal/cli/queue.go", "cmd/internal/cli/queue_admin.go", "cmd/internal/cli/queue_dlq.go", "dashboard/queues.go",
 		"dashboard/queuework.go", "dashboard/txn.go", "internal/metrics/contents.go", "stream/processing/sink.go"},
 	"stream": {"audit.go", "cmd/internal/cli/group.go", "cmd/internal/cli/stream.go", "cmd/internal/cli/streamrecord.go",

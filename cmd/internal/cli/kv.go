@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,15 @@ func kvSet(f *frame) *cobra.Command {
 or without VALUE. A value that begins with @ can come on stdin, one that begins with a dash
 after --.
 
-If a condition does not hold, nothing is written and the exit code is 4.`,
+If a condition does not hold, nothing is written and the exit code is 4.
+
+With --lines or --ndjson there is no KEY, and many keys are stored in batches. Each batch is
+stored as a whole or not at all; in a spread namespace it is one key.`,
 		Example: `  floe kv set greeting hello
   floe kv set logo @logo.png --ttl 24h
   date | floe kv set lock --if-absent
-  floe kv set balance 90 --if-revision 17`,
-		Args: takes("KEY", "[VALUE]"),
+  floe kv set balance 90 --if-revision 17
+  floe kv set --ndjson @keys.ndjson`,
 	}
 	var ttl time.Duration
 	var revision uint64
@@ -66,7 +70,20 @@ If a condition does not hold, nothing is written and the exit code is 4.`,
 	flags.Var(newFlag(&ttl, "duration", positiveDuration), "ttl", "time to live of the key (default no limit)")
 	absent := flags.Bool("if-absent", false, "only if the key does not exist")
 	flags.Var(newFlag(&revision, "n", parseRevision), "if-revision", "only if the key has this revision; 0: if it does not exist")
+	many := addBulk(cmd, "a key, a tab and a value", "key, value, ttl_ms, key_encoding, value_encoding (base64)")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if many.lines || many.ndjson {
+			return takes("[@FILE]")(cmd, args)
+		}
+		return takes("KEY", "[VALUE]")(cmd, args)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if given, err := many.given(cmd, []string{"if-absent", "if-revision"}, []string{"ttl"}); err != nil || given {
+			if err != nil {
+				return err
+			}
+			return f.setMany(cmd, many, args, ttl)
+		}
 		var opts []kv.PutOption
 		if ttl > 0 {
 			opts = append(opts, kv.TTL(ttl))
@@ -96,6 +113,85 @@ If a condition does not hold, nothing is written and the exit code is 4.`,
 		})
 	}
 	return cmd
+}
+
+// keyLine is a key in bulk input.
+type keyLine struct {
+	Key           *string `json:"key"`
+	KeyEncoding   string  `json:"key_encoding"`
+	Value         *string `json:"value"`
+	ValueEncoding string  `json:"value_encoding"`
+	TTLMillis     *int64  `json:"ttl_ms"`
+}
+
+func (l *keyLine) operation() (op floe.Op, size int, err error) {
+	key, err := unquoted("key", l.Key, l.KeyEncoding)
+	if err != nil {
+		return nil, 0, err
+	}
+	value, err := unquoted("value", l.Value, l.ValueEncoding)
+	if err != nil || l.TTLMillis == nil {
+		return kv.PutOp(string(key), value), len(value), err
+	}
+	if *l.TTLMillis < 1 || *l.TTLMillis > math.MaxInt64/int64(time.Millisecond) {
+		return nil, 0, fmt.Errorf("member \"ttl_ms\" is %d, it takes milliseconds from 1", *l.TTLMillis)
+	}
+	return kv.PutOp(string(key), value, kv.TTL(time.Duration(*l.TTLMillis)*time.Millisecond)), len(value), nil
+}
+
+// keysWritten is the result of storing many keys.
+type keysWritten struct {
+	OK        bool   `json:"ok"`
+	Namespace string `json:"namespace"`
+	Count     int    `json:"count"`
+}
+
+func (f *frame) setMany(cmd *cobra.Command, many *bulk, from []string, ttl time.Duration) error {
+	var opts []kv.PutOption
+	if ttl > 0 {
+		opts = append(opts, kv.TTL(ttl))
+	}
+	spread, known := false, false
+	l := load[floe.Op]{
+		from: from,
+		parse: func(line []byte) (floe.Op, int, error) {
+			if many.ndjson {
+				var l keyLine
+				if err := parseMembers(line, &l); err != nil {
+					return nil, 0, err
+				}
+				return l.operation()
+			}
+			key, value, found := bytes.Cut(line, []byte("\t"))
+			if !found {
+				return nil, 0, errors.New("has no tab between key and value")
+			}
+			return kv.PutOp(string(key), value, opts...), len(value), nil
+		},
+		send: func(ctx context.Context, s *session, batch []floe.Op) (int, error) {
+			if !known {
+				stats, err := s.Namespaces().Get(ctx, s.namespace)
+				if err != nil && !errors.Is(err, floe.ErrNotFound) {
+					return 0, err
+				}
+				spread, known = stats.Spread, true
+			}
+			if !spread {
+				_, err := s.Txn(s.namespace).Do(batch...).Commit(ctx)
+				return allOrNone(len(batch), err)
+			}
+			for i, op := range batch { // the keys are in several shards
+				if _, err := s.Txn(s.namespace).Do(op).Commit(ctx); err != nil {
+					return i, err
+				}
+			}
+			return len(batch), nil
+		},
+		done: func(s *session, n int) error {
+			return s.print(keysWritten{true, s.namespace, n}, table{head: []string{"KEYS"}, rows: [][]string{{decimal(n)}}})
+		},
+	}
+	return l.run(f, cmd)
 }
 
 func parseRevision(v string) (uint64, error) {

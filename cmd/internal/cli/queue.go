@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"time"
 
@@ -40,10 +41,13 @@ func queueEnqueue(f *frame) *cobra.Command {
 		Short: "Enqueue a message, creating the queue if missing",
 		Long: `Enqueue a message, creating the queue if missing. PAYLOAD is the argument itself, the
 content of a file as @FILE, or stdin as - or without PAYLOAD. One that begins with a dash
-follows --.`,
+follows --.
+
+With --lines or --ndjson many messages are enqueued in batches, each as a whole or not at all.`,
 		Example: `  floe queue enqueue mail 'to: ada' --priority 10
   floe queue enqueue reminders @text --delay 24h --header source=web
-  floe queue enqueue invoices '{"order":42}' --dedup order-42`,
+  floe queue enqueue invoices '{"order":42}' --dedup order-42
+  floe queue enqueue mail --lines @addresses.txt`,
 		Args: takes("NAME", "[PAYLOAD]"),
 	}
 	priority, attempts := queue.DefaultPriority, 0
@@ -58,10 +62,18 @@ follows --.`,
 	addHeader := func(v string) (map[string]string, error) { return withHeader(headers, v) }
 	flags.Var(newFlag(&headers, "k=v", addHeader), "header", "header of the message; repeatable")
 	dedup := flags.String("dedup", "", "dedup key: no second message with the same key within the queue's dedup window")
+	many := addBulk(cmd, "a payload", "payload, priority, delay_ms, dedup_key, headers, max_attempts, payload_encoding (base64)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []queue.EnqueueOption{queue.Priority(priority), queue.Delay(delay), queue.Headers(headers)}
 		if attempts > 0 {
 			opts = append(opts, queue.MaxAttempts(attempts))
+		}
+		given, err := many.given(cmd, []string{"dedup"}, []string{"priority", "delay", "max-attempts", "header"})
+		if err != nil {
+			return err
+		}
+		if given {
+			return f.enqueueMany(cmd, many, args, opts)
 		}
 		if flags.Changed("dedup") {
 			opts = append(opts, queue.DedupKey(*dedup))
@@ -83,6 +95,90 @@ follows --.`,
 		})
 	}
 	return f.completing(cmd, queueNames, nil)
+}
+
+// messageLine is a message in bulk input, as in the JSON API.
+type messageLine struct {
+	Payload         *string           `json:"payload"`
+	PayloadEncoding string            `json:"payload_encoding"`
+	Priority        *int              `json:"priority"`
+	DelayMillis     int64             `json:"delay_ms"`
+	DedupKey        string            `json:"dedup_key"`
+	Headers         map[string]string `json:"headers"`
+	MaxAttempts     *int              `json:"max_attempts"`
+}
+
+func (l *messageLine) message() (m queue.NewMessage, err error) {
+	if m.Payload, err = unquoted("payload", l.Payload, l.PayloadEncoding); err != nil {
+		return m, err
+	}
+	if l.DelayMillis < 0 || l.DelayMillis > math.MaxInt64/int64(time.Millisecond) {
+		return m, fmt.Errorf("member \"delay_ms\" is %d, it takes milliseconds from 0", l.DelayMillis)
+	}
+	m.Options = []queue.EnqueueOption{queue.Delay(time.Duration(l.DelayMillis) * time.Millisecond), queue.Headers(l.Headers)}
+	if l.Priority != nil {
+		if _, err := within(0, queue.MaxPriority)(decimal(*l.Priority)); err != nil {
+			return m, fmt.Errorf("member \"priority\" is %d: %w", *l.Priority, err)
+		}
+		m.Options = append(m.Options, queue.Priority(*l.Priority))
+	}
+	if l.MaxAttempts != nil {
+		if _, err := within(1, queue.MaxAttemptsLimit)(decimal(*l.MaxAttempts)); err != nil {
+			return m, fmt.Errorf("member \"max_attempts\" is %d: %w", *l.MaxAttempts, err)
+		}
+		m.Options = append(m.Options, queue.MaxAttempts(*l.MaxAttempts))
+	}
+	if l.DedupKey != "" {
+		if len(l.DedupKey) > queue.MaxDedupKeyBytes {
+			return m, fmt.Errorf("member \"dedup_key\" of %d bytes exceeds %d", len(l.DedupKey), queue.MaxDedupKeyBytes)
+		}
+		m.Options = append(m.Options, queue.DedupKey(l.DedupKey))
+	}
+	return m, nil
+}
+
+// enqueuedMany is the result of enqueuing many messages.
+type enqueuedMany struct {
+	OK         bool   `json:"ok"`
+	Queue      string `json:"queue"`
+	Namespace  string `json:"namespace"`
+	Count      int    `json:"count"`
+	Duplicates int    `json:"duplicates"` // enqueued by earlier calls
+}
+
+func (f *frame) enqueueMany(cmd *cobra.Command, many *bulk, args []string, opts []queue.EnqueueOption) error {
+	name, duplicates := args[0], 0
+	l := load[queue.NewMessage]{
+		from: args[1:],
+		parse: func(line []byte) (queue.NewMessage, int, error) {
+			if !many.ndjson {
+				return queue.NewMessage{Payload: line, Options: opts}, len(line), nil
+			}
+			var l messageLine
+			err := parseMembers(line, &l)
+			if err != nil {
+				return queue.NewMessage{}, 0, err
+			}
+			m, err := l.message()
+			return m, len(m.Payload), err
+		},
+		send: func(ctx context.Context, s *session, batch []queue.NewMessage) (int, error) {
+			all, err := s.Queue(s.namespace).EnqueueMany(ctx, name, batch)
+			for _, e := range all {
+				if e.Duplicate {
+					duplicates++
+				}
+			}
+			return allOrNone(len(batch), err)
+		},
+		done: func(s *session, n int) error {
+			return s.print(
+				enqueuedMany{true, name, s.namespace, n, duplicates},
+				table{head: []string{"QUEUE", "MESSAGES", "DUPLICATES"}, rows: [][]string{{name, decimal(n), decimal(duplicates)}}},
+			)
+		},
+	}
+	return l.run(f, cmd)
 }
 
 // full adds a hint to the error of a call that adds messages to a full queue.

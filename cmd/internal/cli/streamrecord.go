@@ -63,10 +63,14 @@ argument itself, the content of a file as @FILE, or stdin as - or without PAYLOA
 begins with a dash follows --.
 
 Messages with the same key are in one partition, in order. Without --key and --partition
-the partitions take turns.`,
+the partitions take turns.
+
+With --lines or --ndjson many messages are appended in batches, each as a whole or not at all; in
+a spread namespace that holds for each partition.`,
 		Example: `  floe stream append orders '{"id":1}' '{"id":2}' --key ann --header source=web
   floe stream append logs @today.log
-  floe stream append sales 12.50 --dedup till-7:42`,
+  floe stream append sales 12.50 --dedup till-7:42
+  journalctl -f -o cat | floe stream append logs --lines`,
 		Args: atLeast("NAME"),
 	}
 	var message stream.Message
@@ -81,6 +85,7 @@ the partitions take turns.`,
 		"append at most once; n must increase with each append of the producer")
 	flags.Var(newFlag(&lastID, "id", recordID), "if-last",
 		"append only if the last ID of the partition is this one; 0-0: no record so far")
+	many := addBulk(cmd, "a payload", "payload, key, headers, payload_encoding, key_encoding (base64)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.AppendOption
 		if flags.Changed("partition") {
@@ -91,6 +96,13 @@ the partitions take turns.`,
 		}
 		if flags.Changed("if-last") {
 			opts = append(opts, stream.IfLastID(lastID))
+		}
+		given, err := many.given(cmd, []string{"dedup", "if-last"}, []string{"key", "header"})
+		if err != nil {
+			return err
+		}
+		if given {
+			return f.appendMany(cmd, many, args, message, opts)
 		}
 		messages, err := f.messages(cmd, message, args[1:])
 		if err != nil {
@@ -108,6 +120,69 @@ the partitions take turns.`,
 		})
 	}
 	return f.completing(cmd, streamNames, nil)
+}
+
+// recordLine is a message in bulk input, as in the JSON API.
+type recordLine struct {
+	Payload         *string           `json:"payload"`
+	PayloadEncoding string            `json:"payload_encoding"`
+	Key             string            `json:"key"`
+	KeyEncoding     string            `json:"key_encoding"`
+	Headers         map[string]string `json:"headers"`
+}
+
+func (l *recordLine) message() (m stream.Message, err error) {
+	key, err := unquoted("key", &l.Key, l.KeyEncoding)
+	if err != nil {
+		return m, err
+	}
+	if len(key) > stream.MaxKeyBytes {
+		return m, fmt.Errorf("member \"key\" of %d bytes exceeds %d", len(key), stream.MaxKeyBytes)
+	}
+	m.Key, m.Headers = string(key), l.Headers
+	m.Payload, err = unquoted("payload", l.Payload, l.PayloadEncoding)
+	return m, err
+}
+
+// appendedMany is the result of appending many messages.
+type appendedMany struct {
+	OK        bool   `json:"ok"`
+	Stream    string `json:"stream"`
+	Namespace string `json:"namespace"`
+	Count     int    `json:"count"`
+}
+
+func (f *frame) appendMany(cmd *cobra.Command, many *bulk, args []string, like stream.Message, opts []stream.AppendOption) error {
+	name := args[0]
+	l := load[stream.Message]{
+		from: args[1:],
+		parse: func(line []byte) (stream.Message, int, error) {
+			m := like
+			if !many.ndjson {
+				m.Payload = line
+				return m, len(line), nil
+			}
+			var l recordLine
+			err := parseMembers(line, &l)
+			if err == nil {
+				m, err = l.message()
+			}
+			return m, len(m.Payload), err
+		},
+		send: func(ctx context.Context, s *session, batch []stream.Message) (int, error) {
+			appended, err := s.Stream(s.namespace).AppendMany(ctx, name, batch, opts...)
+			if err != nil && len(appended) > 0 {
+				failed := slices.DeleteFunc(appended, func(a stream.Appended) bool { return !a.ID.IsZero() })
+				err = fmt.Errorf("%d of them were not appended: %w", len(failed), err)
+			}
+			return allOrNone(len(batch), err)
+		},
+		done: func(s *session, n int) error {
+			return s.print(appendedMany{true, name, s.namespace, n},
+				table{head: []string{"STREAM", "RECORDS"}, rows: [][]string{{name, decimal(n)}}})
+		},
+	}
+	return l.run(f, cmd)
 }
 
 func withHeader(headers map[string]string, v string) (map[string]string, error) {
