@@ -557,7 +557,7 @@ func actionDelete(f *frame) *cobra.Command {
 			return s.printActionDone("DELETED", args[0])
 		})
 	}
-	return f.completing(cmd, actionNames)
+	return f.completing(f.asking(cmd, "it deletes the action, and cancels its active runs"), actionNames)
 }
 
 // actionNames lists the actions of the namespace for completion.

@@ -739,7 +739,7 @@ func groupList(f *frame) *cobra.Command {
 }
 
 func groupDelete(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
+	return f.completing(f.asking(&cobra.Command{
 		Use:   "delete STREAM GROUP",
 		Short: "Delete a consumer group",
 		Args:  takes("STREAM", "GROUP"),
@@ -751,7 +751,7 @@ func groupDelete(f *frame) *cobra.Command {
 				return s.printGroupDone("DELETED", args[0], args[1])
 			})
 		},
-	}, streamNames, groupNames)
+	}, "it deletes the positions and pending records of the group"), streamNames, groupNames)
 }
 
 // groupNames lists the groups of the stream before it on the command line.

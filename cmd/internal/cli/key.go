@@ -253,7 +253,7 @@ type keyRevoked struct {
 }
 
 func keyRevoke(f *frame) *cobra.Command {
-	return &cobra.Command{
+	return f.asking(&cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke an API key and its sessions",
 		Args:  takes("ID"),
@@ -265,5 +265,5 @@ func keyRevoke(f *frame) *cobra.Command {
 				return s.print(keyRevoked{OK: true, ID: args[0]}, table{head: []string{"REVOKED"}, rows: [][]string{{args[0]}}})
 			})
 		},
-	}
+	}, "it revokes the key and its sessions")
 }

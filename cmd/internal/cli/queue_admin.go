@@ -163,7 +163,7 @@ type queuePurged struct {
 }
 
 func queuePurge(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
+	return f.completing(f.asking(&cobra.Command{
 		Use:   "purge NAME",
 		Short: "Remove all messages, even leased, except dead letters",
 		Args:  takes("NAME"),
@@ -179,7 +179,7 @@ func queuePurge(f *frame) *cobra.Command {
 				)
 			})
 		},
-	}, queueNames)
+	}, "it removes all messages of the queue"), queueNames)
 }
 
 func queuePause(f *frame) *cobra.Command {
@@ -315,8 +315,8 @@ func queueDelete(f *frame) *cobra.Command {
 					return err
 				}
 				if held := q.Ready + q.Delayed + q.Inflight; held+q.Dead > 0 {
-					return &hintedError{fmt.Errorf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead),
-						"--force deletes them too"}
+					text := fmt.Sprintf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead)
+					return &hintedError{&textError{floe.ErrConflict, text}, "--force deletes them too"}
 				}
 			}
 			if err := s.Queue(s.namespace).Delete(ctx, args[0]); err != nil {
@@ -325,5 +325,5 @@ func queueDelete(f *frame) *cobra.Command {
 			return s.printQueueDone("DELETED", args[0])
 		})
 	}
-	return f.completing(cmd, queueNames)
+	return f.completing(f.asking(cmd, "it deletes the queue with all messages and dead letters"), queueNames)
 }

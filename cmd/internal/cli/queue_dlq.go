@@ -183,7 +183,7 @@ func dlqDelete(f *frame) *cobra.Command {
 			return s.printSeqs("DELETED", args[0], n)
 		})
 	}
-	return f.completing(cmd, queueNames, deadSeqs)
+	return f.completing(f.asking(cmd, "it deletes dead letters for good"), queueNames, deadSeqs)
 }
 
 // deleteAll deletes dead letters page by page.

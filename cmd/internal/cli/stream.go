@@ -375,7 +375,7 @@ func streamTrim(f *frame) *cobra.Command {
 			)
 		})
 	}
-	return f.completing(cmd, streamNames)
+	return f.completing(f.asking(cmd, "it removes records for good"), streamNames)
 }
 
 // streamDone is the result of a change to a stream that has no other result.
@@ -408,7 +408,7 @@ func streamDelete(f *frame) *cobra.Command {
 			return s.print(streamDone{true, args[0], s.namespace}, table{head: []string{"DELETED"}, rows: [][]string{{args[0]}}})
 		})
 	}
-	return f.completing(cmd, streamNames)
+	return f.completing(f.asking(cmd, "it deletes the stream with all records and groups"), streamNames)
 }
 
 func streamNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {

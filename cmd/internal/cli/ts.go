@@ -493,7 +493,7 @@ func tsDelete(f *frame) *cobra.Command {
 			return s.print(document, table{head: []string{"MEASUREMENT", "DELETED SERIES"}, rows: [][]string{{args[0], deleted}}})
 		})
 	}
-	return f.completing(cmd, measurementNames)
+	return f.completing(f.asking(cmd, "it deletes points for good"), measurementNames)
 }
 
 func measurementNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {

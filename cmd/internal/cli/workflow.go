@@ -325,7 +325,7 @@ func workflowDelete(f *frame) *cobra.Command {
 			return s.printWorkflowDone("DELETED", args[0])
 		})
 	}
-	return f.completing(cmd, workflowNames)
+	return f.completing(f.asking(cmd, "it deletes the workflow with all versions"), workflowNames)
 }
 
 // workflowNames lists the workflows of the namespace for completion.

@@ -207,7 +207,7 @@ func workflowVersionDefault(f *frame) *cobra.Command {
 }
 
 func workflowVersionRemove(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
+	return f.completing(f.asking(&cobra.Command{
 		Use: "remove NAME VERSION", Short: "Remove a version of a workflow", Args: takes("NAME", "VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -217,7 +217,7 @@ func workflowVersionRemove(f *frame) *cobra.Command {
 				return s.printWorkflowDone("REMOVED", args[0])
 			})
 		},
-	}, workflowNames)
+	}, "it removes the version"), workflowNames)
 }
 
 func workflowScheduleCommand(f *frame) *cobra.Command {
