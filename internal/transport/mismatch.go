@@ -27,12 +27,14 @@ const (
 	tlsHandshake = 0x16
 )
 
-// errClearText and errTLS are the errors of ends with different settings for TLS. errWebServer is
-// the error of a client that calls the port of the dashboard or of another HTTP/1 server.
+// errClearText and errTLS are the errors of ends with different settings for TLS. ErrWebServer is
+// the error of a client that calls the port of the dashboard or of another HTTP server, and
+// errForeign of one that calls a server of another protocol.
 var (
 	errClearText = errors.New("it speaks clear text, TLS is expected")
 	errTLS       = errors.New("it speaks TLS, clear text is expected")
-	errWebServer = errors.New("it is an HTTP/1 server, such as the dashboard, and not the port for clients")
+	ErrWebServer = errors.New("it is an HTTP server, such as the dashboard, and not the port for clients")
+	errForeign   = errors.New("it is no floe node: it speaks another protocol")
 )
 
 // sniffer fails the first read of a connection whose other end speaks TLS where clear text is
@@ -40,6 +42,7 @@ var (
 type sniffer struct {
 	net.Conn
 	secure bool // TLS is expected
+	client bool // the other end is a server
 	heard  bool // first bytes were read; used only by the reading goroutine
 }
 
@@ -52,7 +55,9 @@ func (s *sniffer) Read(b []byte) (int, error) {
 	secure := b[0] == tlsAlert || b[0] == tlsHandshake
 	switch {
 	case !s.secure && bytes.HasPrefix(b[:n], []byte("HTTP/1.")):
-		return 0, errWebServer
+		return 0, ErrWebServer
+	case !s.secure && s.client && !secure && b[0] != 0: // a server of HTTP/2 begins with a short frame
+		return 0, errForeign
 	case secure == s.secure:
 		return n, err
 	case secure:
@@ -81,7 +86,7 @@ func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
 		if conns.met != nil {
 			conns.met(c.RemoteAddr().String())
 		}
-		return &sniffer{Conn: g, secure: secure}, nil
+		return &sniffer{Conn: g, secure: secure, client: true}, nil
 	}
 }
 
@@ -123,8 +128,8 @@ func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var alert *net.OpError
 	var version *versionError
-	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.Is(err, errWebServer) ||
-		errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
+	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.Is(err, ErrWebServer) ||
+		errors.Is(err, errForeign) || errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // finalError is a notSentError that a retry will not change.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -77,6 +78,44 @@ func TestOtherVersion(t *testing.T) {
 	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, engine.ErrUnavailable) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("dial: %v, want ErrUnavailable with %q", err, want)
+	}
+}
+
+// TestOtherServer: a server that is no node is noticed at once, by what it says first.
+func TestOtherServer(t *testing.T) {
+	t.Parallel()
+	says := func(text string) (addr string) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, text)
+				_, _ = io.Copy(io.Discard, c)
+				c.Close()
+			}
+		}()
+		return l.Addr().String()
+	}
+	for addr, want := range map[string]error{
+		serveHTTP2(t, http.NotFound):                  ErrWebServer,
+		says("HTTP/1.1 400 Bad Request\r\n\r\n"):      ErrWebServer,
+		says("<!DOCTYPE html>"):                       errForeign,
+		says("-ERR unknown command\r\n"):              errForeign,
+		says("SSH-2.0-OpenSSH_10.0\r\n"):              errForeign,
+		says(string([]byte{tlsAlert, 3, 3, 0, 2, 2})): errTLS,
+	} {
+		began := time.Now()
+		_, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr})
+		if !errors.Is(err, engine.ErrUnavailable) || !errors.Is(err, want) || time.Since(began) > 2*time.Second {
+			t.Errorf("%v after %v, want %v at once", err, time.Since(began), want)
+		}
 	}
 }
 

@@ -82,7 +82,11 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 			hangUp()
 		}
 	}()
-	if v := resp.Header.Get(versionHeader); v != "" && v != strconv.Itoa(Version) {
+	switch v := resp.Header.Get(versionHeader); {
+	case v == "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed ||
+		resp.StatusCode == http.StatusMisdirectedRequest):
+		return nil, nil, nil, ErrWebServer
+	case v != "" && v != strconv.Itoa(Version):
 		return nil, nil, nil, &versionError{theirs: v}
 	}
 	if resp.StatusCode != http.StatusOK {

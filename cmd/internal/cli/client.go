@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/transport"
 )
 
 // frame is shared by all commands that call a node: flags, payloads and the output of results. A
@@ -192,6 +193,8 @@ func reason(err error, addrs []string) string {
 func dialHint(err error, encrypted bool) string {
 	certificate, call, lookup := (*tls.CertificateVerificationError)(nil), (*os.SyscallError)(nil), (*net.DNSError)(nil)
 	switch {
+	case errors.Is(err, transport.ErrWebServer):
+		return "--addr and FLOE_ADDR take the port for clients, which server start prints first (default 9000)"
 	case errors.As(err, &certificate):
 		return "say with --tls-ca by which authorities the node is to be believed"
 	case errors.As(err, &call) || errors.As(err, &lookup):

@@ -48,7 +48,7 @@ func TestHealth(t *testing.T) {
 	}
 	// The dashboard is no port for clients.
 	code, _, stderr := run(t, nil, "kv", "get", "k", "--addr", "127.0.0.1:"+port(s.url))
-	if code != exitUnavailable || !strings.Contains(stderr, "it is an HTTP/1 server, such as the dashboard, and not the port for clients") {
+	if code != exitUnavailable || !strings.Contains(stderr, "it is an HTTP server, such as the dashboard, and not the port for clients") {
 		t.Errorf("kv get from the dashboard: exit code %d, %s", code, stderr)
 	}
 	if code := s.stop(); code != 0 {
