@@ -113,9 +113,23 @@ was running, 130 interrupted before the work was finished.`
 	for _, command := range commands {
 		root.AddCommand(command(p))
 	}
+	addShorthands(root)
 	root.SetHelpCommand(helpCommand())
 	strictCompletion(root)
 	return root
+}
+
+// shorthands are other names of commands, wherever the command is.
+var shorthands = map[string]string{"list": "ls", "delete": "rm"}
+
+// addShorthands adds the other names of commands.
+func addShorthands(cmd *cobra.Command) {
+	if short := shorthands[cmd.Name()]; short != "" {
+		cmd.Aliases = append(cmd.Aliases, short)
+	}
+	for _, below := range cmd.Commands() {
+		addShorthands(below)
+	}
 }
 
 func flagNames(cmd *cobra.Command) (names []string) {

@@ -35,6 +35,7 @@ type frame struct {
 	output    *output
 	timeout   time.Duration
 	wait      time.Duration // maximum time that the node waits for data, in addition to the timeout
+	completes bool          // the command only completes names
 	tls       clientTLS
 	apiKey    string // as given: the key itself, or @ and a file name
 }
@@ -81,7 +82,13 @@ type session struct {
 func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout+min(f.wait, math.MaxInt64-f.timeout))
 	defer cancel()
-	err := f.connected(ctx, cmd, func(s *session) error { return f.explain(do(ctx, s)) })
+	err := f.connected(ctx, cmd, func(s *session) error {
+		err := do(ctx, s)
+		if err == nil || errors.Is(err, floe.ErrNotFound) {
+			s.noteNamespace(ctx, f, cmd)
+		}
+		return f.explain(err)
+	})
 	if err != nil && cmd.Context().Err() != nil {
 		if f.wait > 0 {
 			return nil
@@ -95,7 +102,10 @@ func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) erro
 func (f *frame) follow(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
-	err := f.connected(ctx, cmd, func(s *session) error { return f.explain(do(cmd.Context(), s)) })
+	err := f.connected(ctx, cmd, func(s *session) error {
+		s.noteNamespace(ctx, f, cmd)
+		return f.explain(do(cmd.Context(), s))
+	})
 	if cmd.Context().Err() != nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ type lister func(ctx context.Context, s *session, before []string, begun string)
 // for none. The last lister also completes further arguments if the last one may be repeated.
 func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
-		f.timeout, f.wait = min(f.timeout, completionPatience), 0
+		f.timeout, f.wait, f.completes = min(f.timeout, completionPatience), 0, true
 		var list lister
 		if len(args) < len(listers) || strings.HasSuffix(cmd.Use, "...") {
 			list = listers[min(len(args), len(listers)-1)]

@@ -47,8 +47,9 @@ func newValueText(value []byte) valueText {
 
 func kvSet(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "set KEY [VALUE]",
-		Short: "Store a value",
+		Use:     "set KEY [VALUE]",
+		Aliases: []string{"put"},
+		Short:   "Store a value",
 		Long: `Store a value. VALUE is the argument itself, the content of a file as @FILE, or stdin as -
 or without VALUE. A value that begins with @ can come on stdin, one that begins with a dash
 after --.

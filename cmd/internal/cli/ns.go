@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,5 +129,25 @@ func summarizeNamespace(info floe.NamespaceStats) namespaceSummary {
 		IsSystem:        strings.HasPrefix(info.Name, "_"),
 		Spread:          info.Spread,
 		CreatedAt:       info.CreatedAt.UnixMilli(),
+	}
+}
+
+// readers are the names of commands that read a namespace, and so do not create it.
+var readers = strings.Fields("dequeue get history info lag last list members peek pending query read runs series stats status watch")
+
+// noteNamespace prints a note if a command has read a namespace that does not exist: what it found
+// looks the same as in an empty one.
+func (s *session) noteNamespace(ctx context.Context, f *frame, cmd *cobra.Command) {
+	switch {
+	case f.completes, s.namespace == "default", strings.HasPrefix(s.namespace, "_"), !slices.Contains(readers, cmd.Name()):
+		return
+	case slices.Contains([]string{"cluster", "key", "ns", "server"}, cmd.Parent().Name()): // they are about no namespace
+		return
+	}
+	if stale := cmd.Flags().Lookup("stale"); stale != nil && stale.Changed {
+		return // the namespaces need a leader
+	}
+	if _, err := s.Namespaces().Get(ctx, s.namespace); errors.Is(err, floe.ErrNotFound) {
+		fmt.Fprintf(f.Stderr, "floe: note: namespace %q does not exist\n", s.namespace)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 const commandsIntro = "# Command line\n\n" +
 	"Results go to stdout, errors and hints to stderr. A duration is `500ms`, `1h30m` or `7d`, a size `64KiB` or `1MiB`. " +
-	"`floe completion SHELL` prints a completion script.\n"
+	"`floe completion SHELL` prints a completion script. `ls` is another name of each `list`, and `rm` of each `delete`.\n"
 
 // exitDocs describes the exit codes.
 var exitDocs = [][]string{
@@ -60,6 +60,9 @@ func commandDocs(cmd *cobra.Command, usual *pflag.FlagSet) (page string) {
 	if !cmd.HasSubCommands() {
 		page = fmt.Sprintf("\n### `%s`\n\n%s.\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.Short)
 		for _, same := range cmd.Aliases {
+			if same == shorthands[cmd.Name()] {
+				continue
+			}
 			page += fmt.Sprintf("Also `%s`.\n", same)
 		}
 		if cmd.Flags().Lookup("data-dir") != nil && cmd.Flags().Lookup("config") != nil {
