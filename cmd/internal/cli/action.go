@@ -308,6 +308,9 @@ func actionRuns(f *frame) *cobra.Command {
 		"only runs with this source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>; "+
 			"repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := ordered(cmd, "from", from, "to", to); err != nil {
+			return err
+		}
 		opts := []action.RunOption{action.Limit(int(min(limit, action.MaxPageItems))), action.InvokedBetween(from, to)}
 		if status != 0 {
 			opts = append(opts, action.InState(status))

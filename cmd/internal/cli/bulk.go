@@ -98,7 +98,7 @@ func (l *load[T]) run(f *frame, cmd *cobra.Command) error {
 			return l.done(s, written)
 		}
 		if cmd.Context().Err() != nil {
-			err = fmt.Errorf("%w: %w", errInterrupted, err)
+			err = interrupted(err)
 		}
 		return err
 	})

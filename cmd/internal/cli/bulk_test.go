@@ -88,7 +88,7 @@ func TestBulkFollows(t *testing.T) {
 	}
 	cancel()
 	// The record may be there before the append returns.
-	said := regexp.MustCompile(`^floe: error: interrupted: .*\nfloe: hint: (lines 1 to 2 were|line 1 was) written`)
+	said := regexp.MustCompile(`^floe: error: interrupted(: line.*)?\nfloe: hint: (lines 1 to 2 were|line 1 was) written`)
 	if code := <-exited; code != exitInterrupted || !said.MatchString(stderr.String()) {
 		t.Errorf("interrupted: exit code %d, stderr\n%s", code, stderr.String())
 	}

@@ -93,7 +93,7 @@ func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) erro
 		if f.wait > 0 {
 			return nil
 		}
-		err = fmt.Errorf("%w: %w", errInterrupted, err)
+		err = interrupted(err)
 	}
 	return coded(err)
 }
@@ -149,6 +149,9 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 		opts = append(opts, floe.APIKey(key))
 	}
 	client, err := floe.Dial(ctx, addrs, opts...)
+	if err != nil && cmd.Context().Err() != nil {
+		return nil, errInterrupted
+	}
 	if errors.Is(err, floe.ErrUnauthorized) {
 		text := fmt.Sprintf("the node at %s: %s", strings.Join(addrs, ", "), reason(err, addrs))
 		return nil, &hintedError{&textError{err, text}, keyHint}
@@ -270,7 +273,7 @@ func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte,
 	case r := <-done:
 		return r.b, r.err
 	case <-cmd.Context().Done():
-		return nil, coded(fmt.Errorf("%w: %w", errInterrupted, cmd.Context().Err()))
+		return nil, coded(errInterrupted)
 	}
 }
 
@@ -410,6 +413,14 @@ func exclusive(cmd *cobra.Command, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// ordered returns an error if both flags are given and the first time is not before the second.
+func ordered(cmd *cobra.Command, first string, from time.Time, second string, to time.Time) error {
+	if !cmd.Flags().Changed(first) || !cmd.Flags().Changed(second) || from.Before(to) {
+		return nil
+	}
+	return &usageError{fmt.Errorf("--%s=%s: is not before --%s, %s", first, shownTime(from), second, shownTime(to)), helpHint(cmd)}
 }
 
 // parseTime parses a time in the format of all commands: ms since the epoch, RFC 3339, now, or a

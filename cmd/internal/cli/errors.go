@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/floedb/floe"
 )
@@ -42,6 +43,19 @@ var exitCodes = []struct {
 
 // errInterrupted is the error of a command that was interrupted before it finished.
 var errInterrupted = errors.New("interrupted")
+
+// interrupted is the error of a command that was interrupted while it failed with err: one line,
+// with what is known about the outcome.
+func interrupted(err error) error {
+	if errors.Is(err, errInterrupted) {
+		return err
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(err.Error(), context.Canceled.Error()), ": ")
+	if text != "" {
+		text = ": " + strings.ReplaceAll(text, "\n", "; ")
+	}
+	return &textError{fmt.Errorf("%w: %w", errInterrupted, err), errInterrupted.Error() + text}
+}
 
 // exitError is an error with its exit code.
 type exitError struct {

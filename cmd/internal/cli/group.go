@@ -274,7 +274,7 @@ func (s *session) printDelivery(d stream.Delivery) (err error) {
 	case formatJSON:
 		return s.encode(newDeliveryText(d), "")
 	case formatRaw:
-		_, err = fmt.Fprintf(s.w, "%v\t%d\t%d\t%s\t%s\t%s\n", d.ID, d.Partition, d.Attempt, d.Key, shownHeaders(d.Headers), d.Payload)
+		err = s.writeRaw(d.ID.String(), decimal(d.Partition), decimal(d.Attempt), d.Key, shownHeaders(d.Headers), string(d.Payload))
 	default:
 		_, err = fmt.Fprintf(s.w, "%-17v  %4d  %2d  %s  %s  %s\n",
 			d.ID, d.Partition, d.Attempt, printable(d.Key), printable(shownHeaders(d.Headers)), printable(shortened(d.Payload)))

@@ -105,7 +105,7 @@ stored as a whole or not at all; in a spread namespace it is one key.`,
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			written, err := s.KV(s.namespace).Put(ctx, args[0], value, opts...)
 			if errors.Is(err, floe.ErrConflict) {
-				return &hintedError{err, "nothing was written; floe kv get KEY -o json shows the current value, with its revision as lsn"}
+				return &hintedError{err, "nothing was written; floe kv get KEY -o json shows the current value and revision"}
 			}
 			if err != nil {
 				return err
@@ -209,12 +209,20 @@ type keyWritten struct {
 	keyText
 	Namespace string `json:"namespace"`
 	Version   uint64 `json:"version"` // number of versions that the key has had
-	LSN       uint64 `json:"lsn"`     // the revision
+	revisionText
 }
+
+// revisionText is a revision in JSON.
+type revisionText struct {
+	Revision uint64 `json:"revision"`
+	LSN      uint64 `json:"lsn"` // older name
+}
+
+func newRevisionText(r uint64) revisionText { return revisionText{r, r} }
 
 func (s *session) printWritten(key string, w kv.Written) error {
 	return s.print(
-		keyWritten{OK: true, keyText: newKeyText(key), Namespace: s.namespace, Version: w.Version, LSN: w.Revision},
+		keyWritten{OK: true, keyText: newKeyText(key), Namespace: s.namespace, Version: w.Version, revisionText: newRevisionText(w.Revision)},
 		table{head: []string{"KEY", "VERSION", "REVISION"}, rows: [][]string{{key, decimal(w.Version), decimal(w.Revision)}}},
 	)
 }
@@ -225,9 +233,9 @@ type keyDetail struct {
 	keyText
 	Namespace string `json:"namespace"`
 	valueText
-	Version   uint64 `json:"version"` // number of versions that the key has had
-	LSN       uint64 `json:"lsn"`     // the revision
-	Size      int    `json:"size"`    // bytes of the value
+	Version uint64 `json:"version"` // number of versions that the key has had
+	revisionText
+	Size      int    `json:"size"` // bytes of the value
 	UpdatedAt int64  `json:"updated_at"`
 	TTLMillis *int64 `json:"ttl_ms"` // remaining time; nil: does not expire
 }
@@ -247,7 +255,7 @@ func kvGet(f *frame) *cobra.Command {
 			}
 			detail := keyDetail{
 				Found: true, keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
-				Version: e.Version, LSN: e.Revision, Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
+				Version: e.Version, revisionText: newRevisionText(e.Revision), Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
 			}
 			if !e.ExpiresAt.IsZero() {
 				detail.TTLMillis = new(max(0, time.Until(e.ExpiresAt).Milliseconds()))
@@ -300,8 +308,9 @@ type keyList struct {
 // scanItem is a key in a listing.
 type scanItem struct {
 	keyText
-	Size    int    `json:"size"`
-	Version uint64 `json:"version"` // the revision, as in the JSON API
+	Size     int    `json:"size"`
+	Version  uint64 `json:"version"`
+	Revision uint64 `json:"revision"`
 }
 
 func kvList(f *frame) *cobra.Command {
@@ -318,7 +327,9 @@ func kvList(f *frame) *cobra.Command {
 
 func (s *session) listKeys(ctx context.Context, store *kv.Store, prefix string) error {
 	row := func(item kv.Item) []string { return []string{item.Key, decimal(item.Size), decimal(item.Revision)} }
-	document := func(item kv.Item) scanItem { return scanItem{newKeyText(item.Key), item.Size, item.Revision} }
+	document := func(item kv.Item) scanItem {
+		return scanItem{newKeyText(item.Key), item.Size, item.Version, item.Revision}
+	}
 	items := store.All(ctx, kv.Prefix(prefix), kv.NoValues(), kv.Limit(kv.MaxPageItems))
 	keys, err := printEach(s.output, items, []string{"KEY", "SIZE", "REVISION"}, document, row)
 	if err != nil || s.format != formatJSON {
@@ -336,8 +347,8 @@ type keyHistory struct {
 }
 
 type keyVersion struct {
-	Version         uint64 `json:"version"`
-	LSN             uint64 `json:"lsn"` // the revision
+	Version uint64 `json:"version"`
+	revisionText
 	Term            uint64 `json:"term"`
 	TimestampMillis int64  `json:"timestamp_ms"`
 	Size            int    `json:"size"`
@@ -367,7 +378,7 @@ func (s *session) printHistory(key string, versions []kv.Version) error {
 	t := table{head: []string{"VERSION", "REVISION", "TIME", "SIZE", "CHANGE"}}
 	for _, v := range versions {
 		h.Versions = append(h.Versions, keyVersion{
-			Version: v.Version, LSN: v.Revision, Term: v.Term, TimestampMillis: v.Time.UnixMilli(), Size: v.Size,
+			Version: v.Version, revisionText: newRevisionText(v.Revision), Term: v.Term, TimestampMillis: v.Time.UnixMilli(), Size: v.Size,
 			Tombstone: v.Tombstone, Expired: v.Expired,
 		})
 		change := kv.EventPut
@@ -433,10 +444,10 @@ type keyEvent struct {
 	keyText
 	Namespace string `json:"namespace"`
 	valueText
-	Version         uint64 `json:"version"`
-	LSN             uint64 `json:"lsn"` // the revision
-	Size            int    `json:"size"`
-	TimestampMillis int64  `json:"timestamp_ms"`
+	Version uint64 `json:"version"`
+	revisionText
+	Size            int   `json:"size"`
+	TimestampMillis int64 `json:"timestamp_ms"`
 }
 
 func kvWatch(f *frame) *cobra.Command {
@@ -469,10 +480,10 @@ func (s *session) printEvent(e kv.Event) (err error) {
 	case formatJSON:
 		return s.encode(keyEvent{
 			Type: e.Type.String(), keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
-			Version: e.Version, LSN: e.Revision, Size: len(e.Value), TimestampMillis: e.Time.UnixMilli(),
+			Version: e.Version, revisionText: newRevisionText(e.Revision), Size: len(e.Value), TimestampMillis: e.Time.UnixMilli(),
 		}, "")
 	case formatRaw:
-		_, err = fmt.Fprintf(s.w, "%v\t%d\t%s\t%s\n", e.Type, e.Revision, e.Key, e.Value)
+		err = s.writeRaw(e.Type.String(), decimal(e.Revision), e.Key, string(e.Value))
 	default:
 		_, err = fmt.Fprintf(s.w, "%-9v  %8d  %s  %s\n", e.Type, e.Revision, printable(e.Key), printable(shortened(e.Value)))
 	}

@@ -191,7 +191,7 @@ command. FLOE_LOCK_TOKEN in its environment is the fencing token.`,
 			return f.explain(s.runLocked(cmd.Context(), f.Process, args[0], *ttl, wait, args[1:]))
 		})
 		if own := (*exitError)(nil); !errors.As(err, &own) && err != nil && cmd.Context().Err() != nil {
-			err = fmt.Errorf("%w: %w", errInterrupted, err)
+			err = interrupted(err)
 		}
 		return coded(err)
 	}

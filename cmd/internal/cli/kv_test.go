@@ -24,9 +24,9 @@ func TestWatch(t *testing.T) {
 		{"table", []string{"put               1  w/old  before", "put               3  w/new  after", "delete            4  w/new  "}},
 		{"raw", []string{"put\t1\tw/old\tbefore", "put\t6\tw/new\tafter", "delete\t7\tw/new\t"}},
 		{"json", []string{
-			`{"type":"put","key":"w/old","namespace":"default","value":"before","version":1,"lsn":1,"size":6,"timestamp_ms":N}`,
-			`{"type":"put","key":"w/new","namespace":"default","value":"after","version":5,"lsn":9,"size":5,"timestamp_ms":N}`,
-			`{"type":"delete","key":"w/new","namespace":"default","value":"","version":6,"lsn":10,"size":0,"timestamp_ms":N}`,
+			`{"type":"put","key":"w/old","namespace":"default","value":"before","version":1,"revision":1,"lsn":1,"size":6,"timestamp_ms":N}`,
+			`{"type":"put","key":"w/new","namespace":"default","value":"after","version":5,"revision":9,"lsn":9,"size":5,"timestamp_ms":N}`,
+			`{"type":"delete","key":"w/new","namespace":"default","value":"","version":6,"revision":10,"lsn":10,"size":0,"timestamp_ms":N}`,
 		}},
 	} {
 		if tc.format == "table" {

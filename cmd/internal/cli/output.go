@@ -20,7 +20,7 @@ import (
 // The output formats.
 const (
 	formatTable = "table" // for people
-	formatRaw   = "raw"   // for scripts: no headers, one tab between columns, bytes unchanged
+	formatRaw   = "raw"   // for scripts: no headers, one tab between columns; see writeRaw
 	formatJSON  = "json"  // one document
 )
 
@@ -39,7 +39,7 @@ type output struct {
 func addOutput(cmd *cobra.Command, p Process) *output {
 	o := &output{w: p.Stdout, format: formatTable}
 	cmd.PersistentFlags().VarP(newFlag(&o.format, "format", outputFormat), "output", "o",
-		"output format: table, json, or raw without headers and alignment (default table)")
+		"output format: table, json, or raw: columns between tabs, with \\t and \\n in values escaped (default table)")
 	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
 	// The only error is an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", formats)
@@ -149,12 +149,26 @@ func (o *output) printRaw(tables []table) error {
 			if len(tables) > 1 {
 				row = slices.Concat([]string{t.name}, row)
 			}
-			if _, err := fmt.Fprintln(o.w, strings.Join(row, "\t")); err != nil {
+			if err := o.writeRaw(row...); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// rawEscapes are the escapes of raw rows.
+var rawEscapes = strings.NewReplacer("\t", `\t`, "\n", `\n`, "\r", `\r`)
+
+// writeRaw writes a row for scripts. Tabs and line breaks in a cell are escaped, so that each row is
+// a line and has its columns.
+func (o *output) writeRaw(cells ...string) error {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = rawEscapes.Replace(cell)
+	}
+	_, err := fmt.Fprintln(o.w, strings.Join(row, "\t"))
+	return err
 }
 
 func (o *output) printTable(t table) error {

@@ -28,7 +28,10 @@ func processingCommand(p Process) *cobra.Command {
 
 // pipeline reads the pipeline named by --file or an argument.
 func (f *frame) pipeline(cmd *cobra.Command, file string, args []string) ([]byte, error) {
-	if file == "" && len(args) > 0 {
+	if len(args) > 0 {
+		if file != "" {
+			return nil, &usageError{fmt.Errorf("FILE %q: contradicts --file", args[0]), helpHint(cmd)}
+		}
 		file = args[0]
 	}
 	return f.definition(cmd, file)
@@ -131,10 +134,26 @@ The namespace is that of --namespace, else that of the definition.`,
 			if err != nil {
 				return jobMistakes(err)
 			}
+			s.noteNamesake(ctx, f, made)
 			return s.printJob(made.Job, made.Status.String())
 		})
 	}
 	return f.completing(cmd)
+}
+
+// noteNamesake prints a note if another job has the name of a submitted one: it was often meant to
+// be changed.
+func (s *session) noteNamesake(ctx context.Context, f *frame, made processing.Submitted) {
+	for j, err := range s.Processing(s.namespace).All(ctx, processing.Named(made.Name)) {
+		if err != nil {
+			return
+		}
+		if j.ID != made.Job && j.Status == processing.Running {
+			fmt.Fprintf(f.Stderr, "floe: note: job %s with the name %q runs too; floe processing apply changes a job instead of adding one\n",
+				j.ID, made.Name)
+			return
+		}
+	}
 }
 
 func processingValidate(f *frame) *cobra.Command {

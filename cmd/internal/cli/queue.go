@@ -331,7 +331,7 @@ func (s *session) printMessage(m queue.Message) (err error) {
 	case formatJSON:
 		return s.encode(newMessageText(m), "")
 	case formatRaw:
-		_, err = fmt.Fprintf(s.w, "%s\t%d\t%d\t%d\t%s\t%s\n", m.Receipt, m.Seq, m.Priority, m.Attempts, shownHeaders(m.Headers), m.Payload)
+		err = s.writeRaw(string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), shownHeaders(m.Headers), string(m.Payload))
 	default:
 		_, err = fmt.Fprintf(s.w, "%-15s  %6d  %3d  %2d  %s  %s\n",
 			m.Receipt, m.Seq, m.Priority, m.Attempts, printable(shownHeaders(m.Headers)), printable(shortened(m.Payload)))

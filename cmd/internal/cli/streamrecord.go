@@ -483,7 +483,7 @@ func (s *session) printRecord(r stream.Record) (err error) {
 	case formatJSON:
 		return s.encode(newRecordText(r), "")
 	case formatRaw:
-		_, err = fmt.Fprintf(s.w, "%v\t%d\t%s\t%s\t%s\n", r.ID, r.Partition, r.Key, shownHeaders(r.Headers), r.Payload)
+		err = s.writeRaw(r.ID.String(), decimal(r.Partition), r.Key, shownHeaders(r.Headers), string(r.Payload))
 	default:
 		_, err = fmt.Fprintf(s.w, "%-17v  %4d  %s  %s  %s\n", r.ID, r.Partition, printable(r.Key), printable(shownHeaders(r.Headers)),
 			printable(shortened(r.Payload)))

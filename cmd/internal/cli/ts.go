@@ -466,6 +466,9 @@ func tsDelete(f *frame) *cobra.Command {
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
 		"delete only series that match these FloQL filters")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := ordered(cmd, "from", from, "to", to); err != nil {
+			return err
+		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document, deleted := tsDeleted{OK: true, Measurement: args[0], Namespace: s.namespace}, "all"
 			if cmd.Flags().Changed("match") && len(match) == 0 {

@@ -123,6 +123,9 @@ func tsRead(f *frame) *cobra.Command {
 	flags.Var(newFlag(&end, "time", parseTime), "to", "only points before this time")
 	flags.Var(newFlag(&limit, "n", count(0)), "limit", "maximum number of points, the newest; 0: no limit (default 1000)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := ordered(cmd, "from", begin, "to", end); err != nil {
+			return err
+		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
 			name, err := readField(ctx, store, args[0], *field)
@@ -176,6 +179,9 @@ func tsLast(f *frame) *cobra.Command {
 	flags.Var(newFlag(&begin, "time", parseTime), "from", "only points at or after this time: ms since the epoch, RFC 3339, now or -1h")
 	flags.Var(newFlag(&end, "time", parseTime), "to", "only points before this time")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := ordered(cmd, "from", begin, "to", end); err != nil {
+			return err
+		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
 			fields, err := fieldNames(ctx, store, args[0])

@@ -426,6 +426,9 @@ whose compensation failed, so that their effects remain.`,
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
 		[]string{"pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := ordered(cmd, "since", since, "until", until); err != nil {
+			return err
+		}
 		opts := []workflow.RunOption{workflow.Limit(int(min(limit, workflow.MaxPageItems)))}
 		if flags.Changed("workflow") {
 			opts = append(opts, workflow.Of(*of))
