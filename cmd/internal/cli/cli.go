@@ -23,6 +23,7 @@ type Process struct {
 	Stdout    io.Writer
 	Stderr    io.Writer
 	LookupEnv func(name string) (value string, given bool)
+	Environ   []string         // NAME=VALUE: variables that are checked for spelling
 	Hangups   <-chan os.Signal // each makes a server reload its certificates; nil: none
 }
 
@@ -61,7 +62,8 @@ func Main() int {
 		<-signals
 		os.Exit(exitInterrupted)
 	}()
-	p := Process{Args: takeArgs(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	p := Process{Args: takeArgs(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv,
+		Environ: os.Environ()}
 	if len(p.Args) > 1 && p.Args[0] == "server" && p.Args[1] == "start" { // any other command ends when its terminal closes
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
@@ -72,7 +74,12 @@ func Main() int {
 
 // Run executes one command line and returns the exit code. When ctx is done, a command that runs
 // until stopped shuts down gracefully, and any other is aborted.
-func Run(ctx context.Context, p Process) int { return report(p.Stderr, newRoot(p).ExecuteContext(ctx)) }
+func Run(ctx context.Context, p Process) int {
+	if len(p.Args) == 0 || !strings.HasPrefix(p.Args[0], cobra.ShellCompRequestCmd) {
+		noteMisspelt(p.Stderr, p.Environ)
+	}
+	return report(p.Stderr, newRoot(p).ExecuteContext(ctx))
+}
 
 // newRoot returns the command floe with all commands below it.
 func newRoot(p Process) *cobra.Command {
@@ -85,6 +92,7 @@ no disk space), 6 missing or insufficient credentials, 7 data directory removed 
 was running, 130 interrupted before the work was finished.`
 	root.Version = floe.Version
 	root.SetVersionTemplate(versionLine() + "\n")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return useEnv(cmd, p) }
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would mean the arguments of the process
 	root.SetOut(p.Stdout)

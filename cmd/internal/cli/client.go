@@ -58,13 +58,14 @@ func (f *frame) equip(cmd *cobra.Command) {
 	flags.Var(newFlag(&f.addrs, "host:port,...", addAddrs), "addr",
 		"addresses of one or more nodes; also FLOE_ADDR (default "+defaultAddr+")")
 	flags.VarP(newFlag(&f.namespace, "name", func(v string) (string, error) { return v, notEmpty(v) }), "namespace", "n",
-		"namespace (default default)")
+		"namespace; also FLOE_NAMESPACE (default default)")
 	f.output = addOutput(cmd, f.Process)
-	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "timeout of a call (default 10s)")
+	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "timeout of a call; also FLOE_TIMEOUT (default 10s)")
 	// The flag does not parse it, because the flag's errors quote the value.
 	flags.StringVar(&f.apiKey, "api-key", "", "API `key`, or @file to read it from a file; also FLOE_API_KEY")
 	f.tls.equip(cmd)
-	for _, name := range []string{"addr", "namespace", "timeout"} {
+	_ = cmd.RegisterFlagCompletionFunc("namespace", f.completeNamespace)
+	for _, name := range []string{"addr", "timeout"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is an unknown flag
 	}
 	withoutFiles(cmd)

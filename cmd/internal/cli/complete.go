@@ -19,6 +19,9 @@ type lister func(ctx context.Context, s *session, before []string, begun string)
 // for none. The last lister also completes further arguments if the last one may be repeated.
 func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+		if useEnv(cmd, f.Process) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		f.timeout, f.wait, f.completes = min(f.timeout, completionPatience), 0, true
 		var list lister
 		if len(args) < len(listers) || strings.HasSuffix(cmd.Use, "...") {
@@ -40,6 +43,27 @@ func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
+}
+
+// completeNamespace completes the value of --namespace.
+func (f *frame) completeNamespace(cmd *cobra.Command, _ []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+	if cmd.Context() == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	f.timeout, f.wait, f.completes = min(f.timeout, completionPatience), 0, true
+	// A failed completion offers nothing: the shell has no place for an error.
+	_ = f.call(cmd, func(ctx context.Context, s *session) error {
+		for n, err := range s.Namespaces().All(ctx) {
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(n.Name, begun) {
+				names = append(names, n.Name)
+			}
+		}
+		return nil
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // withoutFiles disables file completion for the arguments of a command and its subcommands, unless

@@ -39,7 +39,7 @@ type output struct {
 func addOutput(cmd *cobra.Command, p Process) *output {
 	o := &output{w: p.Stdout, format: formatTable}
 	cmd.PersistentFlags().VarP(newFlag(&o.format, "format", outputFormat), "output", "o",
-		"output format: table, json, or raw: columns between tabs, with \\t and \\n in values escaped (default table)")
+		"output format: table, json, or raw: columns between tabs, with \\t and \\n in values escaped; also FLOE_OUTPUT (default table)")
 	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
 	// The only error is an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", formats)
