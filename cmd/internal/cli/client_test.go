@@ -123,7 +123,7 @@ func (c *console) typed(line string) string {
 	if code != 0 {
 		shown += fmt.Sprintf("exit code %d\n", code)
 	}
-	if slices.Contains(args, "json") && code == 0 {
+	if strings.Contains(line, "-o json") && code == 0 {
 		if err := oneDocument(stdout); err != nil {
 			c.t.Errorf("floe %s: %v\n%s", line, err, stdout)
 		}

@@ -67,6 +67,7 @@ func confirm(ctx context.Context, in io.Reader, out io.Writer, prompt string) er
 		}
 		return &hintedError{errors.New("not confirmed: nothing was changed"), "--force does not ask"}
 	case <-ctx.Done():
+		_, _ = io.WriteString(out, "\n") // behind the prompt
 		return errInterrupted
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 func kvCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("kv", "Read and write keys", kvSet(f), kvGet(f), kvDelete(f), kvList(f), kvHistory(f), kvIncr(f), kvWatch(f),
-		lockCommand(f))
+	cmd := group("kv", "Read and write keys", kvSet(f), kvGet(f), kvDelete(f), kvList(f), kvHistory(f), kvTouch(f), kvIncr(f),
+		kvWatch(f), jsonCommand(f), lockCommand(f))
 	f.equip(cmd)
 	return cmd
 }

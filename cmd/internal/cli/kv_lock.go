@@ -136,13 +136,6 @@ func lockRenew(f *frame) *cobra.Command {
 	return cmd
 }
 
-// lockReleased is the result of releasing a lock.
-type lockReleased struct {
-	OK bool `json:"ok"`
-	keyText
-	Namespace string `json:"namespace"`
-}
-
 func lockRelease(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release KEY TOKEN",
@@ -157,7 +150,7 @@ func lockRelease(f *frame) *cobra.Command {
 				if _, err := s.KV(s.namespace).Delete(ctx, args[0], kv.IfRevision(token)); err != nil {
 					return lockLost(args[0], err)
 				}
-				return s.print(lockReleased{true, newKeyText(args[0]), s.namespace},
+				return s.print(keyDone{true, newKeyText(args[0]), s.namespace},
 					table{head: []string{"RELEASED"}, rows: [][]string{{args[0]}}})
 			})
 		},

@@ -18,7 +18,7 @@ import (
 func queueCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("queue", "Enqueue and consume messages",
-		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueGet(f), queueRemove(f),
+		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queueRelease(f), queuePeek(f), queueGet(f), queueRemove(f),
 		queueStats(f), queueList(f), queuePurge(f),
 		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
 	f.equip(cmd)
@@ -426,6 +426,29 @@ func queueNack(f *frame) *cobra.Command {
 		})
 	}
 	return f.completing(cmd, queueNames, nil)
+}
+
+func queueRelease(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "release NAME RECEIPT...",
+		Short: "Return messages as if they had not been delivered",
+		Long: `Return messages to a queue as if they had not been delivered: they are ready at once, and the
+delivery does not count as an attempt. Messages whose leases have ended are skipped.`,
+		Args: atLeast("NAME", "RECEIPT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var receipts []queue.Receipt
+			for _, arg := range args[1:] {
+				receipts = append(receipts, queue.Receipt(arg))
+			}
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				n, err := s.Queue(s.namespace).Release(ctx, args[0], receipts...)
+				if err != nil {
+					return err
+				}
+				return s.printSeqs("RELEASED", args[0], n)
+			})
+		},
+	}, queueNames, nil)
 }
 
 // leaseExtended is the new end of a message's lease.
