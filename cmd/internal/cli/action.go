@@ -152,6 +152,9 @@ the run is completed.`,
 			opts = append(opts, action.IdempotencyKey(*key))
 		}
 		if flags.Changed("expire") {
+			if expire <= delay {
+				return &usageError{fmt.Errorf("--expire=%v: ends before --delay, %v", expire, delay), helpHint(cmd)}
+			}
 			opts = append(opts, action.Expire(expire))
 		}
 		if flags.Changed("attempt-timeout") {
@@ -378,7 +381,6 @@ func maxAttempts(cmd *cobra.Command, n *int, absent string) {
 	}
 	flags.Var(newFlag(n, "n", retries), "max-retries", "")
 	_ = flags.MarkHidden("max-retries")
-	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-retries")
 }
 
 // runsOf counts runs by state.

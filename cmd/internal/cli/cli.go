@@ -92,7 +92,14 @@ no disk space), 6 missing or insufficient credentials, 7 data directory removed 
 was running, 130 interrupted before the work was finished.`
 	root.Version = floe.Version
 	root.SetVersionTemplate(versionLine() + "\n")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return useEnv(cmd, p) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, older := range []string{"max-deliver", "max-retries"} {
+			if err := exclusive(cmd, "max-attempts", older); err != nil {
+				return err
+			}
+		}
+		return useEnv(cmd, p)
+	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would mean the arguments of the process
 	root.SetOut(p.Stdout)

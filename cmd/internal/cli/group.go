@@ -93,7 +93,6 @@ func maxDeliveries(cmd *cobra.Command, n *int, absent string) {
 	flags.Var(flag, "max-attempts", "maximum number of deliveries before the dead-letter stream; 0: no limit"+absent)
 	flags.Var(flag, "max-deliver", "")
 	_ = flags.MarkHidden("max-deliver")
-	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-deliver")
 }
 
 // backoff returns the minimum and maximum back-off from the flags. If only one flag is given, the

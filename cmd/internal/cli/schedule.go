@@ -60,6 +60,9 @@ of every hour follow real time.`,
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flags.Changed("catch-up-limit") && spec.CatchUp != action.CatchUpAll {
+			return &usageError{errors.New("--catch-up-limit: is only for --catch-up all"), helpHint(cmd)}
+		}
 		opts := []action.ScheduleOption{action.Priority(priority), action.Labels(labels)}
 		if flags.Changed("concurrency-key") {
 			opts = append(opts, action.ConcurrencyKey(*concurrency))
