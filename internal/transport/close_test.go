@@ -104,6 +104,17 @@ func TestSomethingElseAnswers(t *testing.T) {
 	}
 }
 
+// TestDashboardAnswers dials a port that says that it does not speak the protocol: it is not tried
+// again.
+func TestDashboardAnswers(t *testing.T) {
+	t.Parallel()
+	addr := serveHTTP2(t, Unspoken(http.HandlerFunc(http.NotFound)).ServeHTTP)
+	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, errWebServer) ||
+		!errors.Is(err, engine.ErrUnavailable) {
+		t.Errorf("dial: %v, want %q", err, errWebServer)
+	}
+}
+
 // TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is
 // committed. Until then the call counts.
 func TestCallsCountUntilTheyEnd(t *testing.T) {

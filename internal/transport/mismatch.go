@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -36,6 +38,20 @@ var (
 	ErrWebServer = errors.New("it is an HTTP server, such as the dashboard, and not the port for clients")
 	errForeign   = errors.New("it is no floe node: it speaks another protocol")
 )
+
+// webVersion is the version of the protocol on ports that do not speak it.
+const webVersion = "none"
+
+// Unspoken returns a handler for a port that does not speak the protocol, so that clients and nodes
+// get ErrWebServer.
+func Unspoken(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains([]string{pathDoor, pathRaft, pathPulse, pathSnapshot}, r.URL.Path) {
+			w.Header().Set(versionHeader, webVersion)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
 
 // sniffer fails the first read of a connection whose other end speaks TLS where clear text is
 // expected, or the reverse.

@@ -83,7 +83,7 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 		}
 	}()
 	switch v := resp.Header.Get(versionHeader); {
-	case v == "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed ||
+	case v == webVersion, v == "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed ||
 		resp.StatusCode == http.StatusMisdirectedRequest):
 		return nil, nil, nil, ErrWebServer
 	case v != "" && v != strconv.Itoa(Version):

@@ -98,7 +98,7 @@ func listen(addr string, p protocol, encryption *tls.Config, log *slog.Logger) (
 	s := &site{crowd: newCrowd(log), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1),
 		ended: make(chan struct{})}
 	s.server = &http.Server{
-		Handler:           deadlines{body: transferTimeout, rest: restTimeout, write: transferTimeout}.wrap(s.crowd.wrap(s.gate)),
+		Handler:           deadlines{body: transferTimeout, rest: restTimeout, write: transferTimeout}.wrap(s.crowd.wrap(transport.Unspoken(s.gate))),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
