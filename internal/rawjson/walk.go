@@ -329,7 +329,7 @@ func skipPlain(raw []byte, i int) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(raw); i += 8 {
 		w := binary.LittleEndian.Uint64(raw[i:])
-		// The high bit of the first byte that is not plain becomes 1. Bytes behind it do not matter.
+		// The first byte that is not plain gets the high bit. Bytes behind it do not matter.
 		if (w|(w-ones*' ')|((w^ones*'"')-ones)|((w^ones*'\\')-ones))&high != 0 {
 			break
 		}

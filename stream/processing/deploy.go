@@ -43,8 +43,8 @@ func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOpt
 const maxApplies = 20
 
 // PlanApply returns what Apply with the same arguments would do. It changes nothing. If state would
-// be lost, Plan says which, and Apply needs DropState. The Status is that of the job now, 0 if Apply
-// would submit it.
+// be lost, Plan says which, and Apply needs DropState. The Status is that of the job now, 0 if
+// Apply would submit it.
 //
 // Options and errors: those of Apply, except that lost state is no error.
 func (s *Store) PlanApply(ctx context.Context, definition []byte, opts ...RestoreOption) (Applied, error) {

@@ -32,8 +32,8 @@ type setup struct {
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards. A node with
-// a slower disk has only keys and queues, a node behind a connection has streams too, and a cluster has
-// only keys.
+// a slower disk has only keys and queues, a node behind a connection has streams too, and a cluster
+// has only keys.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store

@@ -97,8 +97,9 @@ func listen(addr string, p protocol, encryption *tls.Config, log *slog.Logger) (
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &site{crowd: newCrowd(log), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1),
 		ended: make(chan struct{})}
+	limits := deadlines{body: transferTimeout, rest: restTimeout, write: transferTimeout}
 	s.server = &http.Server{
-		Handler:           deadlines{body: transferTimeout, rest: restTimeout, write: transferTimeout}.wrap(s.crowd.wrap(transport.Unspoken(s.gate))),
+		Handler:           limits.wrap(s.crowd.wrap(transport.Unspoken(s.gate))),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
