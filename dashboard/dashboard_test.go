@@ -532,7 +532,7 @@ func TestHost(t *testing.T) {
 				t.Errorf("%s with Host %q = %v, want %d", request, tt.host, got, status)
 			}
 			if status == 421 {
-				checkError(t, "Host "+tt.host, got, 421, "not served here")
+				checkError(t, "Host "+tt.host, got, 421, "unknown host")
 			}
 		}
 	}

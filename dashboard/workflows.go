@@ -28,6 +28,8 @@ var workflowRoutes = []route{
 		"Make a version the default one: new runs use it, and the workflow has its schedule, trigger and retention."),
 	endpoint("DELETE "+definitionsPath+"/:name/versions/:version", (*handler).removeDefinitionVersion,
 		"Remove a version of a workflow. Its runs continue."),
+	endpoint("DELETE "+definitionsPath+"/:name", (*handler).deleteDefinition,
+		"Delete a workflow with all versions. One with active runs, which continue, requires force=true."),
 	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Enable a disabled workflow."),
 	endpoint("PUT "+definitionsPath+"/:name/disable", (*handler).disableDefinition,
 		"Disable a workflow: starts are rejected, its runs continue."),
@@ -166,6 +168,31 @@ type definitionRequest struct{ namespace, name string }
 func (q *definitionRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.name = in.segment("name")
+}
+
+// deleteDefinitionRequest names a workflow to delete, with force also with active runs.
+type deleteDefinitionRequest struct {
+	definitionRequest
+	force bool
+}
+
+func (q *deleteDefinitionRequest) parse(in *input) {
+	q.definitionRequest.parse(in)
+	q.force = in.boolean("force")
+}
+
+// definitionDeleted is the response to DELETE.
+type definitionDeleted struct {
+	OK   bool   `json:"ok"`
+	Name string `json:"name"`
+}
+
+func (h *handler) deleteDefinition(ctx context.Context, q deleteDefinitionRequest) (definitionDeleted, error) {
+	var opts []workflow.DeleteOption
+	if q.force {
+		opts = append(opts, workflow.Force())
+	}
+	return definitionDeleted{true, q.name}, h.backend.Workflow(q.namespace).Delete(ctx, q.name, opts...)
 }
 
 // definitionDetail is the body of /workflow/definitions/:name.

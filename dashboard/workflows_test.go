@@ -58,6 +58,7 @@ const (
 	enableRoute      = "PUT /api/v1/workflow/definitions/:name/enable"
 	disableRoute     = "PUT /api/v1/workflow/definitions/:name/disable"
 	versionsRoute    = "GET /api/v1/workflow/definitions/:name/versions"
+	deleteFlowRoute  = "DELETE /api/v1/workflow/definitions/:name"
 	versionRoute     = "DELETE /api/v1/workflow/definitions/:name/versions/:version"
 	defaultRoute     = "PUT /api/v1/workflow/definitions/:name/versions/:version/default"
 	flowRunsRoute    = "GET /api/v1/workflow/runs"
@@ -151,6 +152,11 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{createRoute, "/api/v1/workflow/definitions", orderFlow, 200, madeOf("order", "created")},
 	{createRoute, "/api/v1/workflow/definitions?name=x", orderFlow, 400, failure},
 	{createRoute, "/api/v1/workflow/definitions", "namespace: named\n" + orderFlow, 200, madeOf("order", "created")},
+	{createRoute, "/api/v1/workflow/definitions?namespace=gone", strings.Replace(orderFlow, "namespace: shop", "", 1), 200,
+		madeOf("order", "created")},
+	{deleteFlowRoute, "/api/v1/workflow/definitions/nothing?namespace=gone", "", 404, failure},
+	{deleteFlowRoute, "/api/v1/workflow/definitions/order?namespace=gone&force", "", 200, fields{"ok": is{true}, "name": is{"order"}}},
+	{deleteFlowRoute, "/api/v1/workflow/definitions/order?namespace=gone", "", 404, failure},
 	{createRoute, "/api/v1/workflow/definitions?namespace=named", "namespace: named\n" + orderFlow, 200, madeOf("order", "unchanged")},
 	{createRoute, "/api/v1/workflow/definitions?namespace=shop", "namespace: named\n" + orderFlow, 400, failure},
 	{createRoute, "/api/v1/workflow/definitions", "namespace: _system\n" + orderFlow, 400, failure},

@@ -109,9 +109,9 @@ func TestSomethingElseAnswers(t *testing.T) {
 func TestDashboardAnswers(t *testing.T) {
 	t.Parallel()
 	addr := serveHTTP2(t, Unspoken(http.HandlerFunc(http.NotFound)).ServeHTTP)
-	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, errWebServer) ||
+	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, ErrWebServer) ||
 		!errors.Is(err, engine.ErrUnavailable) {
-		t.Errorf("dial: %v, want %q", err, errWebServer)
+		t.Errorf("dial: %v, want %q", err, ErrWebServer)
 	}
 }
 

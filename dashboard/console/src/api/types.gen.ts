@@ -152,6 +152,11 @@ export interface DefinitionCreated {
   status: string
 }
 
+export interface DefinitionDeleted {
+  ok: boolean
+  name: string
+}
+
 export interface DefinitionDetail {
   name: string
   version: string
@@ -1451,6 +1456,8 @@ export interface Routes {
   'PUT /api/v1/workflow/definitions/:name/versions/:version/default': VersionChanged
   /** Remove a version of a workflow. Its runs continue. */
   'DELETE /api/v1/workflow/definitions/:name/versions/:version': VersionChanged
+  /** Delete a workflow with all versions. One with active runs, which continue, requires force=true. */
+  'DELETE /api/v1/workflow/definitions/:name': DefinitionDeleted
   /** Enable a disabled workflow. */
   'PUT /api/v1/workflow/definitions/:name/enable': DefinitionEnabled
   /** Disable a workflow: starts are rejected, its runs continue. */
