@@ -323,6 +323,17 @@ func TestClockLeap(t *testing.T) {
 	}
 }
 
+// TestSessionElsewhere: a session is not found from a namespace that does not exist.
+func TestSessionElsewhere(t *testing.T) {
+	w, session := plain(t, defaultSpec)
+	for _, namespace := range []string{"other", "n"} {
+		err := w.r.Query(t.Context(), 0, &heartbeatQuery{namespace: namespace, session: session, reconcile: true})
+		if (err == nil) != (namespace == "n") {
+			t.Errorf("a heartbeat from namespace %q: %v", namespace, err)
+		}
+	}
+}
+
 // TestHalt: a node that stood still, as on a halted machine, does not count a process as silent
 // that could not reach it meanwhile. One that is silent from then on loses its runs a lease later.
 func TestHalt(t *testing.T) {

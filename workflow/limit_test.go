@@ -67,6 +67,27 @@ func TestEndlessLoop(t *testing.T) {
 	}
 }
 
+// TestLoopAfterCall: a call that begins starts the count of steps in a row anew.
+func TestLoopAfterCall(t *testing.T) {
+	w := workflowtest.New(t)
+	spin := named("spin", does(calling("@actions/x"), "success", "spin"))
+	spin.When = "false"
+	w.Create(startsWith("after", does(calling("@actions/x"), "success", "spin"), spin))
+	w.Return("x", nil, nil)
+	run, n := w.Run("after", "1"), 0
+	for e, err := range w.Workflows().History(run.ID).All(t.Context(), workflow.Limit(1000)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == workflow.StepSkipped {
+			n++
+		}
+	}
+	if run.Code != "too_many_steps" || n != 10_000 {
+		t.Errorf("stopped by %q, %s, after %d steps, want 10,000", run.Code, run.Error, n)
+	}
+}
+
 // TestLoopOverRefusals: a loop of steps that return at once is stopped, whatever they are; steps
 // that start work count too. Meanwhile the shard serves others.
 func TestLoopOverRefusals(t *testing.T) {

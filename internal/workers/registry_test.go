@@ -97,6 +97,22 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestManyFallSilent: a command notes at most MaxBatch workers, and the next one the rest.
+func TestManyFallSilent(t *testing.T) {
+	for n, commands := range map[int]uint64{workers.MaxBatch: 1, workers.MaxBatch + 1: 2} {
+		g := newGround(t, 1, false)
+		for i := range n {
+			g.mustPropose(workers.JoinOp(7, named(fmt.Sprint("w", i))))
+		}
+		g.Advance(0)
+		before := g.entries()
+		g.Advance(workers.SilentMillis)
+		if got := g.entries() - before; got != commands {
+			t.Errorf("%d workers are noted as silent by %d commands, want %d", n, got, commands)
+		}
+	}
+}
+
 // TestFailover: a new leader has no heartbeats, and changes no worker's health.
 func TestFailover(t *testing.T) {
 	g := newGround(t, 1, false)
