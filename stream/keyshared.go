@@ -42,8 +42,8 @@ func (k *busyKey) first() uint64 {
 	return k.out[0]
 }
 
-// freeSlot is a lower bound for a scan of a slot's free keys: no first held record of such a key is
-// before from; with empty there are no such keys.
+// freeSlot bounds a scan of a slot's free keys. The first held record of each of them is at from or
+// later. If empty is set, the slot has no free keys.
 type freeSlot struct {
 	from  uint64
 	empty bool

@@ -185,7 +185,7 @@ func (n *content) wholeFrom(id tierID) int64 {
 	return minTime
 }
 
-// lose records the removal of points before a time, from which a tier has been computed.
+// lose records that points before a time were removed. A tier has been computed from them.
 func (n *content) lose(t *tier, before int64) { n.lost = raise(n.lost, t, before) }
 
 // raise moves the time of a tier to the first bucket that begins at or after a time, unless it is

@@ -60,8 +60,9 @@ type Sharer interface {
 // Maker is a Machine with commands that produce something to take.
 type Maker interface {
 	// Makes calls made for each topic on which a command may produce items, with their maximum
-	// number. It is a function of the command: Apply notifies the items that did become available.
-	// For items that its follow-ups may produce it names the cause, see Tx.Cause.
+	// number. It depends on the command alone: Apply notifies the topics of the items that became
+	// available. For items that follow-ups of the command may produce, Made names the cause, see
+	// Tx.Cause.
 	Makes(cmd Command, made func(Made))
 }
 

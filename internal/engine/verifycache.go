@@ -39,8 +39,8 @@ func (b *rowBucket) rowsOf(of *shardRows) (rows []cachedRow) {
 	return rows
 }
 
-// verifyFresh reports rows that Apply would not find as they are: it searches only the tables,
-// unless the rows are known to have been written since the last flush.
+// verifyFresh reports rows of which Apply would find an old version. Apply searches only the
+// tables, except for rows that are known to have been written since the last flush.
 func (a *Audit) verifyFresh() error {
 	if err := a.x.committed.openTables(); err != nil {
 		return err

@@ -67,8 +67,8 @@ func (it *item) at(p *expression.Path) gjson.Result {
 	return p.Of(json)
 }
 
-// paidAt is at with a cost limit, for paths of which a definition may have a thousand. It fails if
-// the total work on the record takes too long.
+// paidAt is at with a cost limit: a definition may have a thousand paths. It fails if the total
+// work on the record takes too long.
 func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, error) {
 	if err := m.Pay(len(it.Value)); err != nil {
 		return gjson.Result{}, err

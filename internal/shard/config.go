@@ -171,9 +171,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// fit fills in the sizes that depend on the size of the data's volume, 0 if it is unknown. Unflushed
-// data, up to four memtables, takes at most half of the space that is kept free, because a
-// compaction or another process may use that space too.
+// fit fills in the sizes that depend on the size of the data's volume, 0 if it is unknown.
+// Unflushed data, up to four memtables, takes at most half of the space that is kept free, because
+// a compaction or another process may use that space too.
 func (c *Config) fit(volume, minFree int64) {
 	share := func(n, available int64) int64 {
 		if volume == 0 {

@@ -17,9 +17,9 @@
 //
 // and, for some bars, floe's own put, a bare Pebble over the tables of the same node, a node
 // embedded in its caller (for clients) and a single node (for clusters). The rows "recycled"
-// compare L1 on a file that is overwritten, block by block, with L1 on a growing one: the share of
-// file growth in the limit. The rows "threefold" compare L1 into three files with L1 into one: the
-// share of the disk in the cost of a cluster on one machine. The rows "overwrite" use 100,000
+// compare L1 on an overwritten file with L1 on a growing one, which shows the cost of file growth.
+// The rows "threefold" compare L1 into three files with L1 into one, which shows the disk's share
+// in the cost of a cluster on one machine. The rows "overwrite" use 100,000
 // existing keys, chosen at random, in one namespace of a node with 16 shards. With a redis-server
 // on the PATH they are also compared with Redis. The rows "rest" have bars in requests per second,
 // because the design has.
