@@ -148,7 +148,8 @@ sinks: [{name: out, stream: {name: out}}]
 				}
 				for p, id := range jobs {
 					want := processing.Failure{
-						Operator: "positive", Source: "orders", Stream: fmt.Sprint("in", p), Partition: p, RecordID: bad[p].ID, Offset: bad[p].Offset,
+						Operator: "positive", Source: "orders", Stream: fmt.Sprint("in", p), Partition: p,
+						RecordID: bad[p].ID, Offset: bad[p].Offset,
 					}
 					for _, j := range append(page.Items[p:p+1:p+1], s.job(id)) {
 						if j.Failure == nil || j.Status != processing.Failed || j.Reason != "positive: "+j.Failure.Reason {
@@ -170,7 +171,8 @@ sinks: [{name: out, stream: {name: out}}]
 				t.Errorf("restored: %+v", j)
 			}
 			if !c.spread {
-				machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{}, machinetest.Replica{Name: "restarts", Commit: 1, Restart: 3})
+				machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{},
+					machinetest.Replica{Name: "restarts", Commit: 1, Restart: 3})
 			}
 		})
 	}

@@ -49,7 +49,9 @@ func TestFractionsOfLatencies(t *testing.T) {
 // TestFailureAtTheEnd: rows and commands append a failure to their earlier layout, whatever else
 // they append, and are without one what they were before.
 func TestFailureAtTheEnd(t *testing.T) {
-	failed := &Failure{Operator: "o", Reason: "r", Source: "s", Stream: "in", Partition: 3, RecordID: stream.ID{Millis: 5, Seq: 6}, Offset: 7}
+	failed := &Failure{
+		Operator: "o", Reason: "r", Source: "s", Stream: "in", Partition: 3, RecordID: stream.ID{Millis: 5, Seq: 6}, Offset: 7,
+	}
 	for _, other := range []int64{0, 1} {
 		job, tick := jobRow{status: Failed, began: other}, tickCommand{status: Failed, task: taskRow{latencySum: other}}
 		report := reportCommand{status: Failed}

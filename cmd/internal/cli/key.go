@@ -150,7 +150,8 @@ func (s *session) createKey(ctx context.Context, file string, role floe.Role, op
 		err = s.printKey(k, secret)
 	}
 	if err != nil {
-		return k, &hintedError{fmt.Errorf("key %s was created, but could not be shown: %w", k.ID, err), "revoke it with floe key revoke " + k.ID}
+		return k, &hintedError{fmt.Errorf("key %s was created, but could not be shown: %w", k.ID, err),
+			"revoke it with floe key revoke " + k.ID}
 	}
 	return k, nil
 }

@@ -242,7 +242,9 @@ func textOfFailure(f *processing.Failure) *jobFailure {
 // tableOfFailure has the position of the record that failed a job.
 func tableOfFailure(f *processing.Failure) table {
 	return table{name: "failure", head: []string{"FAILED AT", "SOURCE", "INPUT", "PARTITION", "OFFSET", "RECORD"},
-		rows: [][]string{{f.Operator, f.Source, cmp.Or(f.Stream, f.Measurement), decimal(f.Partition), decimal(f.Offset), f.RecordID.String()}}}
+		rows: [][]string{{
+			f.Operator, f.Source, cmp.Or(f.Stream, f.Measurement), decimal(f.Partition), decimal(f.Offset), f.RecordID.String(),
+		}}}
 }
 
 func textOfJob(j processing.Job) jobText {

@@ -45,7 +45,10 @@ function FailedRecord({ f }: { f: JobFailure }) {
     <p data-test="failed-record">
       <Sentence
         of={say.failedRecord(f.partition, f.offset)}
-        put={{ stream: <a href={link('streams', [f.stream], { p: String(f.partition), msg: f.record_id })}>{f.stream}</a>, id: <b class="mono">{f.record_id}</b> }}
+        put={{
+          stream: <a href={link('streams', [f.stream], { p: String(f.partition), msg: f.record_id })}>{f.stream}</a>,
+          id: <b class="mono">{f.record_id}</b>,
+        }}
       />
     </p>
   )
