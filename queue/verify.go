@@ -153,7 +153,7 @@ func (v *verifier) timers() error {
 				v.Reportf("queue: a timer for the keys of queue %x, which was not deleted", token[1:])
 			}
 		default:
-			v.Reportf("queue: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
+			v.Reportf("queue: namespace %s: timer with unknown token %q", v.name(ns), token)
 		}
 		return nil
 	})

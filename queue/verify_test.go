@@ -128,7 +128,7 @@ func TestVerifyReports(t *testing.T) {
 		"leases counted wrongly": {func(r damaged) { r.change("i", last) }, "messages are leased, row 69 counts"},
 		"leases not counted":     {func(r damaged) { r.remove("i") }, "no row counts them"},
 		"timer of nobody":        {func(r damaged) { r.timer("qnobody") }, `queue "nobody": has a timer`},
-		"timer without meaning":  {func(r damaged) { r.timer("z") }, "which means nothing"},
+		"timer without meaning":  {func(r damaged) { r.timer("z") }, "timer with unknown token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)
