@@ -16,21 +16,27 @@ var consoleRoutes = []route{
 	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "Get the activity of the node per second, for the last five minutes."),
 	endpoint("GET /api/v1/console/shards", (*handler).shards, "List the shards with their leaders."),
 	endpoint("GET /api/v1/console/problems", (*handler).problems, "List the problems of a namespace that need attention."),
+	endpoint("GET "+keysPath, (*handler).keyList, "List the API keys, without their secrets. It requires the role admin."),
 	endpoint("GET /api/v1/console/queues/:name", (*handler).queueState,
-		"Get whether a queue is paused, its bounds, and the reasons of its dead letters."),
+		"Get whether a queue is paused, its settings, and the reasons of its dead letters."),
+	endpoint("GET /api/v1/console/streams/:name", (*handler).streamState, "Get the retention of a stream."),
 	endpoint("GET /api/v1/console/processing/jobs/:id", (*handler).jobWork,
 		"Get the counters of a job's operators, and why it waits or has failed."),
 	endpoint("POST "+validatePath, (*handler).validate, "Validate a definition, which is the body, and return its problems and graph."),
 }
 
-const validatePath = "/api/v1/console/validate"
+const (
+	validatePath = "/api/v1/console/validate"
+	keysPath     = "/api/v1/console/keys"
+)
 
 // caller describes the permissions of a request's caller.
 type caller struct {
-	Role       string    `json:"role"`       // admin, write or read
-	Namespaces *[]string `json:"namespaces"` // null: all
-	ExpiresAt  *int64    `json:"expires_at"` // of the session, ms; null: never
-	ReadOnly   bool      `json:"read_only"`  // the dashboard rejects all changes
+	Role       string    `json:"role"`        // admin, write or read
+	Namespaces *[]string `json:"namespaces"`  // null: all
+	ExpiresAt  *int64    `json:"expires_at"`  // of the session, ms; null: never
+	ReadOnly   bool      `json:"read_only"`   // the dashboard rejects all changes
+	ClientAddr string    `json:"client_addr"` // on which the node listens for clients; "": unknown
 }
 
 func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
@@ -39,7 +45,7 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 		return caller{}, err
 	}
 	key := who.Key()
-	c := caller{Role: string(key.Role), ReadOnly: h.readOnly}
+	c := caller{Role: string(key.Role), ReadOnly: h.readOnly, ClientAddr: h.clientAddr}
 	if key.Namespaces != nil {
 		c.Namespaces = &key.Namespaces
 	}
@@ -47,6 +53,32 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 		c.ExpiresAt = new(ends.UnixMilli())
 	}
 	return c, nil
+}
+
+// keyRecord is an item of /console/keys: an API key without its secret.
+type keyRecord struct {
+	ID         string   `json:"id"`
+	Name       string   `json:"name"`
+	Role       string   `json:"role"`
+	Namespaces []string `json:"namespaces"` // null: all
+	CreatedAt  int64    `json:"created_at"`
+	ExpiresAt  *int64   `json:"expires_at"`   // null: never
+	LastUsedAt *int64   `json:"last_used_at"` // accurate to about five minutes; null: never
+}
+
+func (h *handler) keyList(ctx context.Context, q namespacesRequest) (listing[keyRecord], error) {
+	if enabled, err := h.backend.Keys().Enabled(ctx); err != nil || !enabled {
+		return listing[keyRecord]{items: []keyRecord{}}, err
+	}
+	page := func(after string, n int) ([]floe.Key, string, error) {
+		p, err := h.backend.Keys().Page(ctx, floe.Cursor(after), floe.Limit(n))
+		return p.Items, p.Cursor, err
+	}
+	convert := func(k floe.Key) keyRecord {
+		return keyRecord{k.ID, k.Name, string(k.Role), k.Namespaces, k.CreatedAt.UnixMilli(), givenMillis(k.ExpiresAt),
+			givenMillis(k.LastUsedAt)}
+	}
+	return collect(q.after, q.limit, page, convert, nil)
 }
 
 // reading are the endpoints that change nothing although their method is not GET.

@@ -2,24 +2,30 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe"
 )
 
 const (
-	meRoute         = "GET /api/v1/console/me"
-	validateRoute   = "POST /api/v1/console/validate"
-	ratesRoute      = "GET /api/v1/console/rates"
-	shardsRoute     = "GET /api/v1/console/shards"
-	problemsRoute   = "GET /api/v1/console/problems"
-	jobWorkRoute    = "GET /api/v1/console/processing/jobs/:id"
-	queueStateRoute = "GET /api/v1/console/queues/:name"
-	activityRoute   = "GET /api/v1/console/streams/:name/activity"
+	meRoute          = "GET /api/v1/console/me"
+	validateRoute    = "POST /api/v1/console/validate"
+	ratesRoute       = "GET /api/v1/console/rates"
+	shardsRoute      = "GET /api/v1/console/shards"
+	problemsRoute    = "GET /api/v1/console/problems"
+	jobWorkRoute     = "GET /api/v1/console/processing/jobs/:id"
+	queueStateRoute  = "GET /api/v1/console/queues/:name"
+	streamStateRoute = "GET /api/v1/console/streams/:name"
+	keyListRoute     = "GET /api/v1/console/keys"
+	activityRoute    = "GET /api/v1/console/streams/:name/activity"
 )
 
 var consoleContract = []contractRow{
 	{meRoute, "/api/v1/console/me", "", 200, fields{"role": is{"admin"}, "namespaces": is{nil}, "expires_at": is{nil},
-		"read_only": is{false}}},
+		"read_only": is{false}, "client_addr": text}},
+	{keyListRoute, "/api/v1/console/keys", "", 200, items{}},
 	{validateRoute, "/api/v1/console/validate?kind=workflow", orderFlow, 200, fields{
 		"problems": items{},
 		"graph": fields{
@@ -78,12 +84,17 @@ var consoleContract = []contractRow{
 	{messagesRoute, mailPath + "/messages?namespace=shop&limit=1&after=10-4&max_payload=4", "", 200,
 		items{messageOf(3, 100, "ready", 0, is{0}, 9, "to: ")}},
 	{queueStateRoute, "/api/v1/console/queues/mail?namespace=shop", "", 200, fields{
-		"name": is{"mail"}, "paused": is{false}, "max_len": integer, "max_attempts": integer, "truncated": is{false},
+		"name": is{"mail"}, "paused": is{false}, "max_len": integer, "max_bytes": integer, "max_attempts": integer,
+		"backoff_min_ms": integer, "backoff_max_ms": integer, "dead_retention_ms": integer, "dedup_window_ms": integer, "truncated": is{false},
 		"dead": items{fields{"seq": is{1}, "reason": is{"no such address"}, "died_at": integer},
 			fields{"seq": is{2}, "reason": text, "died_at": integer}},
 		"reasons": list{fields{"reason": text, "count": integer}},
 	}},
 	{queueStateRoute, "/api/v1/console/queues/mail", "", 404, failure},
+	{streamStateRoute, "/api/v1/console/streams/orders?namespace=shop", "", 200, fields{
+		"name": is{"orders"}, "retention": fields{"max_age_ms": integer, "max_len": integer, "max_bytes": integer},
+	}},
+	{streamStateRoute, "/api/v1/console/streams/none", "", 404, failure},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&partition=1&max_payload=2&fields=all", "", 200,
 		items{recordOf(1, 3, "", fields{}, "tw")}},
 }
@@ -136,6 +147,27 @@ func TestConsole(t *testing.T) {
 	bare := send(t, "GET "+serve(t, mounts[1].mount(New(node, Options{})))+mounts[1].prefix, "")
 	if bare.status != 308 || bare.header.Get("Location") != "./floe/" {
 		t.Errorf("GET %s = %v, Location %q", mounts[1].prefix, bare, bare.header.Get("Location"))
+	}
+}
+
+// TestKeyList: an admin reads all keys, without their secrets.
+func TestKeyList(t *testing.T) {
+	node := openNode(t)
+	h := New(node, Options{})
+	admin := bootstrap(t, node)
+	id, _ := newKey(t, node, floe.RoleWrite, floe.KeyName("till"), floe.ForNamespaces("shop"))
+	got := record(h, request("GET", keysPath+"?limit=2", "", login(t, h, admin)))
+	record := func(id, name, role, namespaces shape) fields {
+		return fields{"id": id, "name": name, "role": role, "namespaces": namespaces, "created_at": integer, "expires_at": is{nil},
+			"last_used_at": optional{integer}}
+	}
+	row := contractRow{status: 200, want: items{record(text, is{""}, is{"admin"}, is{nil}), record(is{id}, is{"till"}, is{"write"},
+		items{is{"shop"}})}}
+	if !strings.HasPrefix(string(got.body), `[{"id":"`+admin[len("floe_sk_"):][:16]) {
+		slices.Reverse(row.want.(items)) // they are in the order of their ids
+	}
+	for _, diff := range row.diffs(got) {
+		t.Errorf("%s\n%v", diff, got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -48,7 +49,8 @@ type handler struct {
 	crossOrigin *http.CrossOriginProtection
 	console     *console.Site
 	readOnly    bool
-	localUntil  bool // only this machine may call, until there are keys
+	clientAddr  string // of the node, for clients; "" if the backend is in another process or does not listen
+	localUntil  bool   // only this machine may call, until there are keys
 	router      *httprouter.Router
 	exact       map[string]route // by method and path: routes that collide with a parameter of another route
 	now         func() time.Time
@@ -92,6 +94,9 @@ func newHandler(backend floe.DB, o Options) *handler {
 	h.waiters = &waiters{most: waitingOf * max(h.slots.limit, defaultConcurrent), mostBytes: maxWaitingBytes, by: make(map[string]int)}
 	if node, ok := backend.(counter); ok {
 		h.traffic.node = node
+	}
+	if node, ok := backend.(interface{ Addr() net.Addr }); ok && node.Addr() != nil {
+		h.clientAddr = node.Addr().String()
 	}
 	for _, origin := range o.CORSOrigins {
 		if err := h.crossOrigin.AddTrustedOrigin(origin); err != nil {

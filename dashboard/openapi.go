@@ -136,6 +136,9 @@ func (rt route) needs() string {
 	if rt.path != metricsPath && !strings.HasPrefix(rt.path, apiPath) || strings.HasPrefix(rt.path, authPath) {
 		return "public"
 	}
+	if rt.path == keysPath {
+		return string(floe.RoleAdmin)
+	}
 	return string(rt.role())
 }
 

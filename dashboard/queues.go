@@ -314,13 +314,18 @@ func (h *handler) deleteDead(ctx context.Context, q seqRequest) (queueSeq, error
 
 // queueState is the body of /console/queues/:name: the fields missing in the specified summary.
 type queueState struct {
-	Name        string       `json:"name"`
-	Paused      bool         `json:"paused"`
-	MaxLen      int64        `json:"max_len"` // 0: no limit
-	MaxAttempts int          `json:"max_attempts"`
-	Dead        []deadLetter `json:"dead"`      // the first 1,000
-	Reasons     []deadReason `json:"reasons"`   // dead-letter reasons of these, the most frequent first
-	Truncated   bool         `json:"truncated"` // there are more
+	Name          string       `json:"name"`
+	Paused        bool         `json:"paused"`
+	MaxLen        int64        `json:"max_len"`   // 0: no limit
+	MaxBytes      int64        `json:"max_bytes"` // 0: no limit
+	MaxAttempts   int          `json:"max_attempts"`
+	BackoffMin    int64        `json:"backoff_min_ms"`
+	BackoffMax    int64        `json:"backoff_max_ms"`
+	DeadRetention int64        `json:"dead_retention_ms"` // 0: no limit
+	DedupWindow   int64        `json:"dedup_window_ms"`
+	Dead          []deadLetter `json:"dead"`      // the first 1,000
+	Reasons       []deadReason `json:"reasons"`   // dead-letter reasons of these, the most frequent first
+	Truncated     bool         `json:"truncated"` // there are more
 }
 
 // deadLetter is a dead letter with its reason.
@@ -342,7 +347,10 @@ func (h *handler) queueState(ctx context.Context, q queueRequest) (queueState, e
 	if err != nil {
 		return queueState{}, err
 	}
-	state := queueState{Name: s.Name, Paused: s.Paused, MaxLen: s.Settings.MaxLen, MaxAttempts: s.Settings.MaxAttempts,
+	set := s.Settings
+	state := queueState{Name: s.Name, Paused: s.Paused, MaxLen: set.MaxLen, MaxBytes: set.MaxBytes, MaxAttempts: set.MaxAttempts,
+		BackoffMin: set.BackoffMin.Milliseconds(), BackoffMax: set.BackoffMax.Milliseconds(),
+		DeadRetention: set.DeadRetention.Milliseconds(), DedupWindow: set.DedupWindow.Milliseconds(),
 		Dead: []deadLetter{}, Reasons: []deadReason{}}
 	if s.Dead == 0 {
 		return state, nil

@@ -272,6 +272,28 @@ func (h *handler) streamActivity(ctx context.Context, q activityRequest) (stream
 	return streamActivity{From: from, To: from + step*int64(q.span.Parts), StepMillis: step, Records: a.Records, Bytes: a.Bytes}, err
 }
 
+// streamState is the body of /console/streams/:name: the retention, as PUT takes it. 0 means no
+// limit.
+type streamState struct {
+	Name      string          `json:"name"`
+	Retention streamRetention `json:"retention"`
+}
+
+type streamRetention struct {
+	MaxAge   int64 `json:"max_age_ms"`
+	MaxLen   int64 `json:"max_len"`   // records of a partition
+	MaxBytes int64 `json:"max_bytes"` // of a partition
+}
+
+func (h *handler) streamState(ctx context.Context, q streamRequest) (streamState, error) {
+	s, err := h.backend.Stream(q.namespace).Get(ctx, q.name)
+	if err != nil {
+		return streamState{}, err
+	}
+	r := s.Retention
+	return streamState{s.Name, streamRetention{r.MaxAge.Milliseconds(), r.MaxLen, r.MaxBytes}}, nil
+}
+
 // trimRequest defines which records to remove from a stream.
 type trimRequest struct {
 	streamRequest

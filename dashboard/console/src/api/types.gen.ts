@@ -102,6 +102,7 @@ export interface Caller {
   namespaces: string[] | null
   expires_at: number | null
   read_only: boolean
+  client_addr: string
 }
 
 export interface ClusterStats {
@@ -607,6 +608,16 @@ export interface KeyPatched {
   lsn: number
 }
 
+export interface KeyRecord {
+  id: string
+  name: string
+  role: string
+  namespaces: string[]
+  created_at: number
+  expires_at: number | null
+  last_used_at: number | null
+}
+
 export interface KeyRow {
   key: string
   size: number
@@ -863,7 +874,12 @@ export interface QueueState {
   name: string
   paused: boolean
   max_len: number
+  max_bytes: number
   max_attempts: number
+  backoff_min_ms: number
+  backoff_max_ms: number
+  dead_retention_ms: number
+  dedup_window_ms: number
   dead: DeadLetter[]
   reasons: DeadReason[]
   truncated: boolean
@@ -1105,6 +1121,17 @@ export interface StreamRecord {
   headers: Record<string, string>
   payload: string
   at_ms: number
+}
+
+export interface StreamRetention {
+  max_age_ms: number
+  max_len: number
+  max_bytes: number
+}
+
+export interface StreamState {
+  name: string
+  retention: StreamRetention
 }
 
 export interface StreamSummary {
@@ -1438,8 +1465,12 @@ export interface Routes {
   'GET /api/v1/console/shards': ShardState[]
   /** List the problems of a namespace that need attention. */
   'GET /api/v1/console/problems': ProblemList
-  /** Get whether a queue is paused, its bounds, and the reasons of its dead letters. */
+  /** List the API keys, without their secrets. It requires the role admin. */
+  'GET /api/v1/console/keys': KeyRecord[]
+  /** Get whether a queue is paused, its settings, and the reasons of its dead letters. */
   'GET /api/v1/console/queues/:name': QueueState
+  /** Get the retention of a stream. */
+  'GET /api/v1/console/streams/:name': StreamState
   /** Get the counters of a job's operators, and why it waits or has failed. */
   'GET /api/v1/console/processing/jobs/:id': JobWork
   /** Validate a definition, which is the body, and return its problems and graph. */
