@@ -35,11 +35,11 @@ export function hold(): () => void {
   }
 }
 
-/** Notices that text is being selected, which a redraw would undo. */
+/** Notices that text is being selected, which a redraw would undo. Fields and editors keep their own selection. */
 export function watchSelection() {
   document.addEventListener('selectionchange', () => {
     const s = document.getSelection()
-    selecting.set(!!s && !s.isCollapsed && s.toString().length > 0 && !(document.activeElement instanceof HTMLInputElement))
+    selecting.set(!!s && !s.isCollapsed && s.toString().length > 0 && !document.activeElement?.matches('input, textarea, [data-editor]'))
   })
 }
 

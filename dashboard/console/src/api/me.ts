@@ -3,9 +3,10 @@ import { useEffect } from 'preact/hooks'
 import { call, serverNow, sessionOver } from './client'
 import type { Me } from './routes'
 import { token } from './session'
+import { addrOf, clientAddr } from '../lib/snippets'
 import { strings } from '../strings'
 
-const anyone: Me = { role: 'admin', namespaces: [], expires_at: null, read_only: false }
+const anyone: Me = { role: 'admin', namespaces: [], expires_at: null, read_only: false, client_addr: '' }
 
 /** What the key and the mount allow. A node that does not say allows all; the API refuses for itself. */
 export function useMe(): Me {
@@ -13,7 +14,9 @@ export function useMe(): Me {
     queryKey: ['GET /api/v1/console/me'],
     queryFn: async ({ signal }) => {
       try {
-        return (await call('GET /api/v1/console/me', {}, { signal })).data
+        const { data } = await call('GET /api/v1/console/me', {}, { signal })
+        clientAddr.set(addrOf(data.client_addr, location.hostname))
+        return data
       } catch (e) {
         if ((e as Error).name === 'AbortError') throw e
         return anyone

@@ -5,7 +5,7 @@ import { hold } from '../api/hooks'
 import { strings } from '../strings'
 import { Icon } from './Icon'
 
-/** A modal dialog. Nothing behind it is refreshed while it is open; the focus returns to where it was. */
+/** A modal dialog. Nothing behind it is refreshed while it is open. The focus goes to its first field, and back to where it was at the end. */
 export function Dialog({
   title,
   close,
@@ -27,6 +27,9 @@ export function Dialog({
     const before = document.activeElement
     const d = ref.current!
     d.showModal()
+    // An editor that is not loaded yet takes the focus itself.
+    const first = d.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea, .skeleton, [data-editor])')
+    ;(first?.shadowRoot?.querySelector<HTMLElement>('.cm-content') ?? first)?.focus()
     const free = hold()
     return () => {
       free()
@@ -59,12 +62,12 @@ export function Dialog({
       >
         <header>
           <h2 id={id}>{title}</h2>
-          <button type="button" class="btn quiet push" aria-label={strings.close} onClick={close}>
-            <Icon name="close" />
-          </button>
         </header>
         <div class="dialog-body">{children}</div>
         {footer && <footer>{footer}</footer>}
+        <button type="button" class="btn quiet dialog-close" aria-label={strings.close} onClick={close}>
+          <Icon name="close" />
+        </button>
       </form>
     </dialog>
   )

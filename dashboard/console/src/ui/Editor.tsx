@@ -151,6 +151,8 @@ export default function Editor(p: Props) {
       }),
     })
     view.current = v
+    // The first field of a dialog has the focus; see ui/Dialog.
+    if (p.change && host.current!.closest('dialog') && !document.activeElement?.matches('input, select, textarea')) v.focus()
     return () => v.destroy()
   }, [p.language, p.change === undefined])
   useLayoutEffect(() => {

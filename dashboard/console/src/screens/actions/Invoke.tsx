@@ -26,8 +26,7 @@ export function Invoke({ ns, name, close, opened }: { ns: string; name: string; 
       action={words.invoke}
       input={input}
       type={setInput}
-      pending={write.isPending}
-      error={write.error?.message}
+      write={write}
       close={close}
       act={() => write.mutate({ args: { name, namespace: ns }, body: input })}
       command={floe(['action', 'invoke'], inNamespace(ns), [name, input])}

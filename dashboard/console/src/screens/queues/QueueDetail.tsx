@@ -10,6 +10,8 @@ import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
 import { queues as say } from '../../strings/queues'
+import { Act } from '../../ui/Act'
+import { ByCommand } from '../../ui/ByCommand'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Inspector } from '../../ui/Inspector'
@@ -25,6 +27,8 @@ import { Stat } from '../overview/Overview'
 import { Bulk } from './Bulk'
 import { Composition } from './Composition'
 import { Enqueue } from './Enqueue'
+import { Redrive } from './Redrive'
+import { Settings } from './Settings'
 import { Sentence } from '../../ui/Sentence'
 
 const words = strings.words
@@ -52,6 +56,7 @@ export function QueueDetail({ name }: { name: string }) {
   )
   const readOnly = useReadOnly()
   const [adding, setAdding] = useState(false)
+  const [form, setForm] = useState<'' | 'settings' | 'redrive'>('')
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set())
   const [bulk, setBulk] = useState<'requeue' | 'delete' | null>(null)
   const release = () => setTicked(new Set())
@@ -120,9 +125,31 @@ export function QueueDetail({ name }: { name: string }) {
         <h1 tabIndex={-1}>{name}</h1>
         {state?.paused && <State state="paused" word={strings.queuePaused} />}
         {state && state.max_len > 0 && <span class="dim">{strings.queueBound(state.max_len)}</span>}
-        <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setAdding(true)}>
-          {words.enqueue}
-        </button>
+        <span class="row wrap push">
+          {state && (
+            <>
+              <Act
+                key={String(state.paused)}
+                label={state.paused ? words.resume : words.pause}
+                title={state.paused ? say.askResume(name) : say.askPause(name)}
+                route={state.paused ? 'PUT /api/v1/queues/:name/resume' : 'PUT /api/v1/queues/:name/pause'}
+                write={{ args }}
+                touched={['/queues']}
+                done={d => (d.paused ? say.isPaused(name) : say.isResumed(name))}
+                command={floe(['queue', state.paused ? 'resume' : 'pause'], inNamespace(ns), [name])}
+                call={curl('PUT', `/queues/${encodeURIComponent(name)}/${state.paused ? 'resume' : 'pause'}`, { namespace: ns })}
+              >
+                <Sentence of={state.paused ? say.willResume : say.willPause} put={{ queue: <code>{name}</code>, ns: <code>{ns}</code> }} />
+              </Act>
+              <button class="btn" disabled={readOnly !== ''} title={readOnly} onClick={() => setForm('settings')}>
+                {say.settings}
+              </button>
+            </>
+          )}
+          <button class="btn primary" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setAdding(true)}>
+            {words.enqueue}
+          </button>
+        </span>
       </div>
       <Query
         q={q}
@@ -144,7 +171,7 @@ export function QueueDetail({ name }: { name: string }) {
         )}
       </Query>
       {s && <Composition queue={s} tall />}
-      {state?.paused && <Snippet command={floe(['queue', 'resume'], inNamespace(ns), [name])} />}
+      {!absent(q) && <ByCommand what={say.purgeByCommand} commands={[floe(['queue', 'purge'], inNamespace(ns), [name])]} />}
       {tab === 'dlq' && state && state.reasons.length > 0 && <Reasons state={state} />}
       {!absent(q) && (
         <div class="split">
@@ -175,6 +202,9 @@ export function QueueDetail({ name }: { name: string }) {
                 {tab === 'dlq' && (
                   <span class="row push">
                     {ticked.size > 0 && <span class="dim">{say.ticked(ticked.size)}</span>}
+                    <button class="btn" disabled={readOnly !== '' || !s || s.dlq_count === 0} title={readOnly} onClick={() => setForm('redrive')}>
+                      {say.redrive}
+                    </button>
                     <button class="btn" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('requeue')}>
                       {say.requeueTicked}
                     </button>
@@ -220,6 +250,8 @@ export function QueueDetail({ name }: { name: string }) {
           )}
         </div>
       )}
+      {form === 'settings' && state && <Settings ns={ns} queue={name} state={state} close={() => setForm('')} />}
+      {form === 'redrive' && s && <Redrive ns={ns} queue={name} dead={s.dlq_count} close={() => setForm('')} />}
       {adding && <Enqueue ns={ns} queue={name} close={() => setAdding(false)} opened={() => go(link('queues', [name]))} />}
       {bulk && (
         <Bulk

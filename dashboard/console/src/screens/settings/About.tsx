@@ -5,7 +5,7 @@ import { mount } from '../../lib/mount'
 import { useStore } from '../../lib/store'
 import { Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
-import { curl } from '../../lib/snippets'
+import { curl, floe } from '../../lib/snippets'
 import { strings } from '../../strings'
 
 const words = strings.words
@@ -50,7 +50,7 @@ export default function About() {
         </Query>
       </Panel>
       <Panel title="API">
-        <Snippet command="floe cluster status" call={curl('GET', '/cluster/stats')} />
+        <Snippet command={floe(['cluster', 'status'])} call={curl('GET', '/cluster/stats')} />
       </Panel>
     </div>
   )

@@ -1,4 +1,6 @@
+import { useState } from 'preact/hooks'
 import { useRead, type Read } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
 import { serverNow } from '../../api/client'
 import { count, duration } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
@@ -9,6 +11,7 @@ import { Snippet } from '../../ui/Snippet'
 import { Bar, Table } from '../../ui/Table'
 import { Ago, Left } from '../../ui/Time'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Seek } from './Seek'
 import type { Detail } from './StreamDetail'
 import { strings } from '../../strings'
 import { streams as say } from '../../strings/streams'
@@ -82,8 +85,18 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
   const q = useRead('GET /api/v1/streams/:name/groups/:group', args, 2000)
   const pending = useRead('GET /api/v1/streams/:name/groups/:group/pending', { ...args, limit: 200 }, 2000)
   const members = useRead('GET /api/v1/streams/:name/groups/:group/members', args, 5000)
+  const readOnly = useReadOnly()
+  const [seeking, seek] = useState(false)
   return (
-    <Inspector title={group} close={close}>
+    <Inspector
+      title={group}
+      close={close}
+      tools={
+        <button class="btn" disabled={readOnly !== '' || !q.data} title={readOnly} onClick={() => seek(true)}>
+          {say.seek}
+        </button>
+      }
+    >
       <Query q={q} missing={<Empty title={say.noGroup} />}>
         {g => (
           <>
@@ -156,6 +169,7 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
         </>
       )}
       <Snippet command={floe(['stream', 'group', 'pending'], inNamespace(ns), [stream, group])} />
+      {seeking && q.data && <Seek ns={ns} stream={stream} group={group} partitions={q.data.data.cursors.map(c => c.partition)} close={() => seek(false)} />}
     </Inspector>
   )
 }

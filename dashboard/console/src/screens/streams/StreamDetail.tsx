@@ -1,12 +1,16 @@
 import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
 import { serverNow } from '../../api/client'
 import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
 import type { Activity, Routes } from '../../api/routes'
 import { bytes, count, kept } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
 import { rateOf, useMeters } from '../../lib/meters'
 import { niceStep, parseRange } from '../../lib/range'
 import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
+import { ByCommand } from '../../ui/ByCommand'
 import { Segmented, Tabs } from '../../ui/Field'
 import { absent, Boundary, Empty, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
@@ -14,8 +18,10 @@ import { Tape, type Cursor } from '../../ui/Tape'
 import { Moment } from '../../ui/Time'
 import { Table } from '../../ui/Table'
 import { Stat } from '../overview/Overview'
+import { Append } from './Append'
 import { Groups } from './Groups'
 import { lastMessages, Messages, route as messagesRoute } from './Messages'
+import { Retention } from './Retention'
 import { strings } from '../../strings'
 import { streams as say } from '../../strings/streams'
 
@@ -38,6 +44,10 @@ export function StreamDetail({ name }: { name: string }) {
     d => d.name,
     d => d.ingest_rate,
   )
+  const state = useRead('GET /api/v1/console/streams/:name', { name, namespace: ns }, 0, { enabled: !!s }).data?.data
+  const readOnly = useReadOnly()
+  const [form, setForm] = useState<'' | 'append' | 'retention'>('')
+  useKeys(readOnly || !s ? {} : { n: () => setForm('append') })
   const worst = s ? Math.max(0, ...s.consumer_groups.map(g => g.lag)) : 0
   return (
     <div class="page fixed">
@@ -47,7 +57,19 @@ export function StreamDetail({ name }: { name: string }) {
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
-        {s && <span class="dim">{strings.keeps(kept(s.retention))}</span>}
+        {s && (
+          <>
+            <span class="dim">{strings.keeps(kept(s.retention))}</span>
+            <span class="row wrap push">
+              <button class="btn" disabled={readOnly !== '' || !state} title={readOnly} onClick={() => setForm('retention')}>
+                {words.retention}
+              </button>
+              <button class="btn primary" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setForm('append')}>
+                {words.append}
+              </button>
+            </span>
+          </>
+        )}
       </div>
       <Query
         q={q}
@@ -98,8 +120,17 @@ export function StreamDetail({ name }: { name: string }) {
             </Panel>
           )}
           {tab === 'groups' && <Groups name={name} q={q} />}
+          <ByCommand
+            what={say.byCommand}
+            commands={[
+              floe(['stream', 'trim'], { ...inNamespace(ns), 'max-len': '10000' }, [name]),
+              floe(['stream', 'delete'], { ...inNamespace(ns), force: true }, [name]),
+            ]}
+          />
         </>
       )}
+      {form === 'append' && <Append ns={ns} stream={name} close={() => setForm('')} />}
+      {form === 'retention' && state && <Retention ns={ns} stream={name} now={state.retention} close={() => setForm('')} />}
     </div>
   )
 }

@@ -1,7 +1,9 @@
-import { useMemo } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
 import { count, kept } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
 import { rateOf, useMeters } from '../../lib/meters'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -10,6 +12,7 @@ import { NoneIn } from '../../ui/NoneIn'
 import { NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Create } from './Create'
 import { StreamDetail } from './StreamDetail'
 import { strings } from '../../strings'
 import { streams as say } from '../../strings/streams'
@@ -26,6 +29,9 @@ export default function Streams() {
 function List() {
   const { ns, query } = useRoute()
   const q = useRead('GET /api/v1/streams', { namespace: ns }, 5000, { rates: true })
+  const readOnly = useReadOnly()
+  const [creating, setCreating] = useState(false)
+  useKeys(readOnly ? {} : { n: () => setCreating(true) })
   const filter = query['filter'] ?? ''
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(s => s.name.includes(filter)), [all, filter])
@@ -67,6 +73,9 @@ function List() {
         <h1 tabIndex={-1}>{words.streams}</h1>
         <FilterBox value={filter} change={v => view({ filter: v })} placeholder={words.filterByName} />
         {q.data && <Count shown={rows.length} all={all.length} what={strings.many.streams} more={q.data.next !== ''} />}
+        <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setCreating(true)}>
+          {say.newStream}
+        </button>
       </div>
       <Panel fill flush label={words.streams}>
         <Query
@@ -90,6 +99,7 @@ function List() {
           }
         </Query>
       </Panel>
+      {creating && <Create ns={ns} taken={all.map(s => s.name)} close={() => setCreating(false)} />}
     </div>
   )
 }

@@ -3,7 +3,7 @@ import { useWrite } from '../../api/hooks'
 import { dateTime } from '../../lib/format'
 import { checkLines, type Precision } from '../../lib/lineproto'
 import { useZone } from '../../lib/prefs'
-import { curl, inNamespace, quote } from '../../lib/snippets'
+import { curl, floe, inNamespace, quote } from '../../lib/snippets'
 import { strings } from '../../strings'
 import { ts as say } from '../../strings/ts'
 import { Dialog } from '../../ui/Dialog'
@@ -31,7 +31,6 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
   const submit = () => {
     if (lines.length > bad.length && !write.isPending) write.mutate({ args: { namespace: ns, precision }, body: text })
   }
-  const flag = inNamespace(ns)['n']
   return (
     <Dialog
       title={say.writeTitle(ns)}
@@ -114,7 +113,7 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
         </p>
       )}
       <Snippet
-        command={`printf '%s\\n' ${quote(text.trim() || 'cpu usage=1')} | floe ts import${flag ? ` -n ${quote(flag)}` : ''} --precision ${precision} -`}
+        command={`printf '%s\\n' ${quote(text.trim() || 'cpu usage=1')} | ${floe(['ts', 'import'], { ...inNamespace(ns), precision }, ['-'])}`}
         call={curl('POST', '/console/timeseries/write', { namespace: ns, precision }, text.trim())}
       />
     </Dialog>

@@ -159,8 +159,7 @@ function Start({ ns, name, version, close }: { ns: string; name: string; version
       action={words.startVerb}
       input={input}
       type={setInput}
-      pending={write.isPending}
-      error={write.error?.message}
+      write={write}
       close={close}
       act={() => write.mutate({ args: { namespace: ns, workflow: name, version: at }, body: input })}
       command={floe(['workflow', 'start'], { ...inNamespace(ns), version: at }, [name, input])}
