@@ -27,5 +27,8 @@ export const overview = {
   queued: '#Proposals',
   waiting: '#Waiting reads',
   lsn: '#LSN',
+  newNamespace: 'New namespace',
+  createNamespace: 'Create a namespace',
+  isCreated: (name: string) => `Namespace ${name} created.`,
   activeRuns: 'Active runs',
 }

@@ -53,6 +53,9 @@ export const workflows = {
   },
   note: (outcome: string, attempts: number, took: string) => `${outcome}${attempts > 1 ? `, ${attempts} attempts` : ''}, ${took}`,
   starters: { schedule: 'schedule', trigger: 'trigger' },
+  createByCommand: 'Create on the command line',
+  newVersionByCommand: 'Create a version on the command line',
+  signalByCommand: 'Send a signal on the command line',
   empty: (ns: string) => `No workflows in namespace ${ns} yet.`,
 }
 

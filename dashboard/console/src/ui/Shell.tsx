@@ -4,7 +4,7 @@ import { lazy, Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
 import { call } from '../api/client'
 import { refreshNow, setMode, useMode, useRead } from '../api/hooks'
-import { useSessionEnd } from '../api/me'
+import { useMe, useSessionEnd } from '../api/me'
 import { useNamespaces } from '../api/namespaces'
 import { asking, authEnabled, signOut, token } from '../api/session'
 import { copy } from '../lib/clipboard'
@@ -37,6 +37,7 @@ const listed: { name: string; title: string; icon: IconName; key: string }[] = [
   { name: 'workers', title: words.workers, icon: 'workers', key: 'w' },
   { name: 'processing', title: words.processing, icon: 'processing', key: 'p' },
   { name: 'workflows', title: words.workflows, icon: 'workflows', key: 'l' },
+  { name: 'access', title: words.access, icon: 'access', key: 'c' },
 ]
 
 const pages: Record<string, ComponentType | undefined> = {
@@ -51,6 +52,7 @@ const pages: Record<string, ComponentType | undefined> = {
   processing: lazy(() => import('../screens/processing/Processing')),
   workflows: lazy(() => import('../screens/workflows/Workflows')),
   runs: lazy(() => import('../screens/workflows/Run')),
+  access: lazy(() => import('../screens/access/Access')),
   login: lazy(() => import('../screens/login/Login')),
   settings: lazy(() => import('../screens/settings/Settings')),
   about: lazy(() => import('../screens/settings/About')),
@@ -96,6 +98,8 @@ export function Shell() {
     c: () => void copyLink(),
   }
   const locked = useStore(asking)
+  const admin = useMe().role === 'admin'
+  const listedHere = screens.filter(s => s.name !== 'access' || admin)
   useSessionEnd()
   for (const s of screens) keys[`g ${s.key}`] = () => go(link(s.name))
   useKeys(keys)
@@ -124,7 +128,7 @@ export function Shell() {
         <Header menu={() => setMenu(!menu)} search={() => setPalette(true)} help={() => setHelp(true)} />
         <nav class="side" aria-label={say.screens}>
           <ul>
-            {screens.map(s => (
+            {listedHere.map(s => (
               <li key={s.name}>
                 <a href={link(s.name)} title={s.title} aria-current={(parents[route.screen] ?? route.screen) === s.name ? 'page' : undefined}>
                   <Icon name={s.icon} size={16} />

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { call } from '../../api/client'
-import { useWrite } from '../../api/hooks'
+import { useRead, useWrite } from '../../api/hooks'
 import { link } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { Dialog } from '../../ui/Dialog'
@@ -30,6 +30,13 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
     toast('ok', detail ? say.keyChanged(key) : say.keyWritten(key), { href: link('kv', [key], {}, ns), text: words.open })
     close()
   })
+  // The command knows revisions only: the one of the version that the edit is of.
+  const read = useRead('POST /api/v1/kv/namespaces/:namespace/get', { namespace: ns }, 0, {
+    body: JSON.stringify({ keys: [detail?.key ?? ''] }),
+    enabled: detail !== undefined,
+  })
+  const present = read.data?.data.items[0]
+  const revision = present && present.version === base ? String(present.revision) : undefined
   const body: Record<string, unknown> = { value }
   if (ttl > 0) body['ttl_seconds'] = ttl
   if (!detail && nx) body['nx'] = true
@@ -51,6 +58,7 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
         onError: async e => {
           if (e.status === 409 && detail) {
             try {
+              void read.refetch()
               setTheirs((await call('GET /api/v1/kv/namespaces/:namespace/keys/:key', { namespace: ns, key })).data)
             } catch {
               // It is gone by now; the conflict itself says enough.
@@ -155,10 +163,11 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
         </div>
       )}
       <Snippet
-        command={floe(['kv', 'set'], { ...inNamespace(ns), ttl: ttl > 0 && !badTTL ? `${ttl}s` : undefined, 'if-absent': !detail && nx ? true : undefined }, [
-          key || 'KEY',
-          value,
-        ])}
+        command={floe(
+          ['kv', 'set'],
+          { ...inNamespace(ns), ttl: ttl > 0 && !badTTL ? `${ttl}s` : undefined, 'if-absent': !detail && nx ? true : undefined, 'if-revision': revision },
+          [key || 'KEY', value],
+        )}
         call={curl('PUT', `/kv/namespaces/${encodeURIComponent(ns)}/keys/${encodeURIComponent(key || 'KEY')}`, query, text)}
       />
     </Dialog>

@@ -1,8 +1,10 @@
+import { lazy, Suspense } from 'preact/compat'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
-import { useMe } from '../../api/me'
+import { useMe, useReadOnly } from '../../api/me'
 import { useMissing, useNamespaces } from '../../api/namespaces'
 import { bytes, count, duration, rate, short } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
 import { Meter, rates } from '../../lib/rate'
 import { link, useRoute } from '../../lib/router'
 import { lost, Panel, Query } from '../../ui/Panel'
@@ -16,6 +18,8 @@ import { overview as say } from '../../strings/overview'
 import { Sentence } from '../../ui/Sentence'
 
 const words = strings.words
+
+const NewNamespace = lazy(() => import('./NewNamespace'))
 
 const window5 = 5 * 60_000
 const steps = 300
@@ -61,12 +65,23 @@ export default function Overview() {
   const received = useRates(kept?.bytes_in, s?.bytes_received, stats.data?.at ?? 0)
   const sent = useRates(kept?.bytes_out, s?.bytes_sent, stats.data?.at ?? 0)
   const me = useMe()
+  const readOnly = useReadOnly()
+  const [creating, setCreating] = useState(false)
+  useKeys(readOnly ? {} : { n: () => setCreating(true) })
   return (
     <div class="page">
       <div class="head">
         <h1 tabIndex={-1}>{words.overview}</h1>
         <span class="dim">{me.role === 'admin' ? '' : say.role(me.role)}</span>
+        <button class="btn push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setCreating(true)}>
+          {say.newNamespace}
+        </button>
       </div>
+      {creating && (
+        <Suspense fallback={null}>
+          <NewNamespace suggestion={missing ? ns : ''} close={() => setCreating(false)} />
+        </Suspense>
+      )}
       <Panel title={say.cluster} tools={everywhere} flush>
         <Query q={stats}>
           {s => (

@@ -3,10 +3,11 @@ import { useRead, useWrite } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { GraphEdge, GraphNode, JobFailure, JobWork } from '../../api/routes'
 import { count, duration, rate } from '../../lib/format'
-import { link, useRoute, view } from '../../lib/router'
+import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
 import { processing as say } from '../../strings/processing'
+import { Act } from '../../ui/Act'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Editor, Graph } from '../../ui/Lazy'
@@ -18,6 +19,7 @@ import { toast } from '../../ui/toasts'
 import { Stat } from '../overview/Overview'
 import { useGraph } from '../workflows/Definition'
 import { lagOf, type Job } from './Processing'
+import { Submit } from './Submit'
 import { Sentence } from '../../ui/Sentence'
 
 const words = strings.words
@@ -61,7 +63,7 @@ export function JobDetail({ id }: { id: string }) {
   const d = q.data?.data
   const graph = useGraph('processing', d?.yaml)
   const readOnly = useReadOnly()
-  const [asking, setAsking] = useState<'stop' | 'cancel' | null>(null)
+  const [asking, setAsking] = useState<'stop' | 'cancel' | 'change' | null>(null)
   const args = { id, namespace: ns }
   const stop = useWrite('PUT /api/v1/processing/jobs/:id/stop', ['/processing'], data => {
     toast('ok', say.jobIs(d?.name ?? id, data.status.toLowerCase()))
@@ -75,6 +77,7 @@ export function JobDetail({ id }: { id: string }) {
   const g = graph.data?.data.graph
   const node = g?.nodes.find(n => n.id === query['node'])
   const over = d !== undefined && ['CANCELLED', 'COMPLETED', 'FAILED'].includes(d.status)
+  const resumable = d !== undefined && ['STOPPED', 'FAILED'].includes(d.status)
   const work = useRead('GET /api/v1/console/processing/jobs/:id', args, 2000).data?.data
   const notes = useMemo(() => (g && d ? notesOf(g, d, work) : new Map<string, string>()), [g, d, work])
   return (
@@ -92,7 +95,24 @@ export function JobDetail({ id }: { id: string }) {
             <CopyButton text={d.job_id} label={say.copyTheId} />
           </>
         )}
-        <span class="row push">
+        <span class="row wrap push">
+          <button class="btn" disabled={readOnly !== '' || !d || d.status === 'CANCELLED'} title={readOnly} onClick={() => setAsking('change')}>
+            {say.change}
+          </button>
+          {resumable && (
+            <Act
+              label={say.resume}
+              title={say.askResume(d.name)}
+              route="PUT /api/v1/processing/jobs/:id/start"
+              write={{ args }}
+              touched={['/processing']}
+              done={x => say.jobIs(d.name, x.status.toLowerCase())}
+              command={floe(['processing', 'restore'], inNamespace(ns), [id])}
+              call={curl('PUT', path + '/start', { namespace: ns })}
+            >
+              <Sentence of={say.willResume} put={{ job: <code>{d.name}</code>, id: d.job_id, ns: <code>{ns}</code> }} />
+            </Act>
+          )}
           <button
             class="btn"
             disabled={readOnly !== '' || !d?.metrics.running}
@@ -190,11 +210,27 @@ export function JobDetail({ id }: { id: string }) {
         </Panel>
       )}
       {d && tab === 'savepoints' && (
-        <Panel flush label={words.savepoints}>
+        <Panel
+          flush
+          label={words.savepoints}
+          tools={
+            <Act
+              label={say.createSavepoint}
+              title={say.askSavepoint(d.name)}
+              off={d.metrics.running ? '' : say.notRunning}
+              route="POST /api/v1/processing/jobs/:id/savepoints"
+              write={{ args }}
+              touched={['/processing']}
+              done={s => say.isSaved(s.id)}
+              command={floe(['processing', 'savepoint'], inNamespace(ns), [id])}
+              call={curl('POST', path + '/savepoints', { namespace: ns })}
+            >
+              <Sentence of={say.willSave} put={{ job: <code>{d.name}</code>, id: d.job_id, ns: <code>{ns}</code> }} />
+            </Act>
+          }
+        >
           {d.savepoints.length === 0 ? (
-            <Empty title={say.noSavepoints}>
-              <Snippet command={floe(['processing', 'savepoint'], inNamespace(ns), [id])} />
-            </Empty>
+            <Empty title={say.noSavepoints} />
           ) : (
             <table class="plain">
               <thead>
@@ -215,9 +251,24 @@ export function JobDetail({ id }: { id: string }) {
                       <Moment at={s.created_at} />
                     </td>
                     <td class="num">{count(s.records_processed)}</td>
-                    <td class="row">
-                      <code>{floe(['processing', 'restore'], inNamespace(ns), [id, s.id])}</code>
-                      <CopyButton text={floe(['processing', 'restore'], inNamespace(ns), [id, s.id])} />
+                    <td>
+                      <Act
+                        label={words.restore}
+                        title={say.askRestore(s.id)}
+                        off={resumable ? '' : over ? words.hasEnded : say.stopFirst}
+                        danger
+                        route="POST /api/v1/processing/jobs/:id/restore"
+                        write={{ args: { ...args, savepoint: s.id } }}
+                        touched={['/processing']}
+                        done={x => say.jobIs(d.name, x.status.toLowerCase())}
+                        command={floe(['processing', 'restore'], inNamespace(ns), [id, s.id])}
+                        call={curl('POST', path + '/restore', { namespace: ns, savepoint: s.id })}
+                      >
+                        <Sentence
+                          of={say.willRestore}
+                          put={{ job: <code>{d.name}</code>, id: d.job_id, ns: <code>{ns}</code>, savepoint: <code>{s.id}</code> }}
+                        />
+                      </Act>
                     </td>
                   </tr>
                 ))}
@@ -226,6 +277,7 @@ export function JobDetail({ id }: { id: string }) {
           )}
         </Panel>
       )}
+      {asking === 'change' && d && <Submit ns={ns} of={d} close={() => setAsking(null)} opened={job => go(link('processing', [job], {}, ns))} />}
       {asking === 'stop' && d && (
         <Confirm
           title={say.askStop(d.name)}

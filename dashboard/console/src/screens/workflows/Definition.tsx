@@ -5,6 +5,7 @@ import { useReadOnly } from '../../api/me'
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
+import { ByCommand } from '../../ui/ByCommand'
 import { Confirm } from '../../ui/Dialog'
 import { Field, Tabs } from '../../ui/Field'
 import { InputDialog } from '../../ui/InputDialog'
@@ -124,6 +125,7 @@ export function Definition({ name }: { name: string }) {
           )}
         </Query>
       )}
+      {d && <ByCommand what={say.newVersionByCommand} commands={[floe(['workflow', 'create'], { ...inNamespace(ns), f: `${name}.yaml` })]} />}
       {asking && (
         <Confirm
           title={verb === 'enable' ? say.askEnable(name) : say.askDisable(name)}

@@ -8,6 +8,7 @@ import { count, duration, timeOfDay } from '../../lib/format'
 import { useZone } from '../../lib/prefs'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
+import { ByCommand } from '../../ui/ByCommand'
 import { Confirm } from '../../ui/Dialog'
 import { Graph } from '../../ui/Lazy'
 import { Inspector } from '../../ui/Inspector'
@@ -166,7 +167,14 @@ export default function Run() {
                 </dd>
               </dl>
             </Panel>
-            {signal && <Snippet command={floe(['workflow', 'signal'], inNamespace(ns), [run, signal, '{}'])} />}
+            {!over && (
+              <ByCommand
+                key={signal}
+                open={signal !== ''}
+                what={say.signalByCommand}
+                commands={[floe(['workflow', 'signal'], inNamespace(ns), [run, signal || 'TYPE', '{}'])]}
+              />
+            )}
             <Panel title={words.timeline}>
               <Query q={history}>
                 {all => <Timeline events={all} from={d.started_at} to={d.completed_at} failed={failedSteps(d)} selected={step} select={select} />}

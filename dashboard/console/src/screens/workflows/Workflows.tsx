@@ -4,6 +4,7 @@ import type { Routes } from '../../api/routes'
 import { count } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
+import { ByCommand } from '../../ui/ByCommand'
 import { FilterBox, Tabs } from '../../ui/Field'
 import { NoneIn } from '../../ui/NoneIn'
 import { NoMatch, Panel, Query } from '../../ui/Panel'
@@ -44,6 +45,7 @@ function List() {
         />
       </div>
       {tab === 'runs' ? <Runs ns={ns} workflow="" /> : <Definitions ns={ns} />}
+      {tab !== 'runs' && <ByCommand what={say.createByCommand} commands={[floe(['workflow', 'create'], { ...inNamespace(ns), f: 'order.yaml' })]} />}
     </div>
   )
 }

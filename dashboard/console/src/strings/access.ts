@@ -1,0 +1,16 @@
+export const access = {
+  keys: 'Keys',
+  audit: 'Audit',
+  keyChanges: 'Key changes',
+  noKeys: 'This node requires no API key.',
+  all: 'all',
+  created: 'Created',
+  lastUsed: 'Last used',
+  createByCommand: 'Create and revoke keys on the command line',
+  noEntries: 'No entries.',
+  latest: (n: string) => `the last ${n}`,
+  from: 'From',
+  aggregated: (n: string, until: string) => `${n} actions until ${until}`,
+  noKey: 'no key',
+  entries: 'Audit entries',
+}
