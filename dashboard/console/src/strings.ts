@@ -460,6 +460,7 @@ export const strings = {
     streams: (n: number) => plural(n, 'stream'),
     keys: (n: number) => plural(n, 'key'),
     runs: (n: number) => plural(n, 'run'),
+    schedules: (n: number) => plural(n, 'schedule'),
     queries: (n: number) => plural(n, 'query', 'queries'),
   },
 }

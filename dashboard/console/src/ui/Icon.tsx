@@ -10,6 +10,7 @@ const paths = {
   processing: 'M1 8h3M4 5h4v6H4zM8 8h3M11 5h4v6h-4z',
   workflows: 'M2 2h4v4H2zM10 10h4v4h-4zM4 6v6h6M12 10V4H6',
   access: 'M5 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6m2 1 6-6M10 4l3 3',
+  schedules: 'M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M8 5v3l3 2',
   search: 'M7 2a5 5 0 1 0 0 10A5 5 0 0 0 7 2m4 9 3 3',
   copy: 'M5 5h8v9H5zM3 11V2h8',
   refresh: 'M13 8a5 5 0 1 1-2-4M13 1v3h-3',

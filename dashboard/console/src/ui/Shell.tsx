@@ -37,6 +37,7 @@ const listed: { name: string; title: string; icon: IconName; key: string }[] = [
   { name: 'workers', title: words.workers, icon: 'workers', key: 'w' },
   { name: 'processing', title: words.processing, icon: 'processing', key: 'p' },
   { name: 'workflows', title: words.workflows, icon: 'workflows', key: 'l' },
+  { name: 'schedules', title: words.schedules, icon: 'schedules', key: 'h' },
   { name: 'access', title: words.access, icon: 'access', key: 'c' },
 ]
 
@@ -52,6 +53,7 @@ const pages: Record<string, ComponentType | undefined> = {
   processing: lazy(() => import('../screens/processing/Processing')),
   workflows: lazy(() => import('../screens/workflows/Workflows')),
   runs: lazy(() => import('../screens/workflows/Run')),
+  schedules: lazy(() => import('../screens/schedules/Schedules')),
   access: lazy(() => import('../screens/access/Access')),
   login: lazy(() => import('../screens/login/Login')),
   settings: lazy(() => import('../screens/settings/Settings')),

@@ -63,7 +63,7 @@ export function Definition({ name }: { name: string }) {
             <State state={d.enabled ? 'enabled' : 'disabled'} />
             <span class="dim">
               {strings.many.runs(d.run_count)}
-              {d.has_schedule ? say.hasSchedule : ''}
+              {d.has_schedule && <a href={link('schedules', [], { schedule: `workflow/${name}` })}>{say.hasSchedule}</a>}
               {d.has_trigger ? say.hasTrigger : ''}
             </span>
           </>

@@ -24,6 +24,7 @@ import { edgeKey } from '../../lib/graph'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
 import type { Answer, ApiError } from '../../api/client'
 import { useGraph } from './Definition'
+import { Retry } from './Retry'
 import { isOver, Took } from './Runs'
 import { strings } from '../../strings'
 import { workflows as say } from '../../strings/workflows'
@@ -96,6 +97,7 @@ export default function Run() {
   const graph = useGraph('workflow', definition.data?.data.definition_yaml)
   const readOnly = useReadOnly()
   const [asking, setAsking] = useState(false)
+  const [retrying, setRetrying] = useState(false)
   const cancel = useWrite('DELETE /api/v1/workflow/runs/:id', ['/workflow'], () => {
     toast('ok', say.isCancelled(run))
     setAsking(false)
@@ -127,7 +129,12 @@ export default function Run() {
           {run}
         </h1>
         {d && <State state={d.status} />}
-        <span class="push">
+        <span class="row wrap push">
+          {(d?.status === 'failed' || d?.status === 'timed_out') && (
+            <button class="btn" disabled={readOnly !== ''} title={readOnly} onClick={() => setRetrying(true)}>
+              {say.retryRun}
+            </button>
+          )}
           <button class="btn danger" disabled={readOnly !== '' || !d || over} title={readOnly || (over ? words.hasEnded : '')} onClick={() => setAsking(true)}>
             {say.cancelRun}
           </button>
@@ -252,6 +259,7 @@ export default function Run() {
           </>
         )}
       </Query>
+      {retrying && d && <Retry ns={ns} run={run} workflow={d.workflow} steps={Object.keys(d.step_results)} close={() => setRetrying(false)} />}
       {asking && d && (
         <Confirm
           title={say.askCancel(run)}
