@@ -25,6 +25,9 @@ export const views: [string, string][] = [
   ['run', '#/shop/runs/order-4201'],
   ['failed-run', '#/shop/runs/order-4202'],
   ['waiting-run', '#/shop/runs/order-4207'],
+  ['schedules', '#/shop/schedules?schedule=workflow%2Freport'],
+  ['access', '#/shop/access'],
+  ['audit', '#/shop/access?tab=audit'],
   ['settings', '#/settings'],
   ['about', '#/about'],
   ['empty', '#/sandbox/kv'],
@@ -32,8 +35,8 @@ export const views: [string, string][] = [
 
 /** The address of a view: jobs have ids that no test knows. */
 export async function address(hash: string): Promise<string> {
-  const [, name] = /^#\/shop\/processing\/(.+)$/.exec(hash) ?? []
+  const [, name, query = ''] = /^#\/shop\/processing\/([^?]+)(.*)$/.exec(hash) ?? []
   if (!name) return hash
   const jobs = (await (await fetch(at.root + 'api/v1/processing/jobs?namespace=shop')).json()) as { name: string; job_id: string }[]
-  return `#/shop/processing/${jobs.find(j => j.name === name)!.job_id}`
+  return `#/shop/processing/${jobs.find(j => j.name === name)!.job_id}${query}`
 }

@@ -11,7 +11,10 @@ import { parseRange } from '../src/lib/range'
 import { busiest } from '../src/lib/namespaces'
 import { Meter, rates } from '../src/lib/rate'
 import { formatRoute, parseRoute } from '../src/lib/router'
-import { curl, floe, quote } from '../src/lib/snippets'
+import { addrOf, clientAddr, curl, floe, quote } from '../src/lib/snippets'
+import { durationText, parseCount, parseDuration, parseSize, sizeText } from '../src/lib/quantities'
+import { nameIn } from '../src/screens/processing/Submit'
+import { placeOf } from '../src/screens/streams/Seek'
 import { bars, fold, position } from '../src/lib/timeline'
 import { asText, fromBase64, hexLines, toBase64 } from '../src/lib/bytes'
 import { join } from '../src/screens/streams/Messages'
@@ -398,4 +401,48 @@ test('columns that are spare go where there is no room, the highest number first
   expect(keys(400)).toEqual(['name', 'a', 'b', 'c'])
   expect(keys(300)).toEqual(['name', 'b', 'c'])
   expect(keys(10)).toEqual(['name', 'c'])
+})
+
+test('quantities: durations and sizes as the command line has them', () => {
+  for (const [text, ms] of [
+    ['0', 0],
+    ['0s', 0],
+    ['500ms', 500],
+    ['1.5s', 1500],
+    ['30s', 30_000],
+    ['2m', 120_000],
+    ['1h30m', 5_400_000],
+    ['7d', 7 * 86_400_000],
+    ['1d12h', 36 * 3_600_000],
+  ] as const) {
+    expect([text, parseDuration(text)]).toEqual([text, ms])
+    expect(parseDuration(durationText(ms))).toBe(ms)
+  }
+  for (const text of ['', '5', '1w', 's', '-1s', '1m1h', '1e3s']) expect([text, parseDuration(text)]).toEqual([text, null])
+  expect([5_400_500, 36 * 3_600_000, 0].map(durationText)).toEqual(['1h30m500ms', '36h', '0s'])
+  expect(['0', '100', '64KiB', '1 MiB', '1MB', 'x', '-1', '9999999TiB'].map(parseSize)).toEqual([0, 100, 65_536, 1 << 20, null, null, null, null])
+  expect([0, 100, 65_536, 3 << 20].map(sizeText)).toEqual(['0', '100', '64KiB', '3MiB'])
+  expect(['0', '12', '', '1.5', '-1'].map(parseCount)).toEqual([0, 12, null, null, null])
+})
+
+test('snippets: commands name the node where it is not at the default address', () => {
+  for (const [listen, host, addr] of [
+    ['', 'db-1', ''],
+    ['127.0.0.1:9000', 'localhost', ''],
+    ['127.0.0.1:9000', 'db-1', ''],
+    ['0.0.0.0:9000', '127.0.0.1', ''],
+    ['[::]:9000', 'db-1.example.com', 'db-1.example.com:9000'],
+    ['[::]:7000', 'localhost', '127.0.0.1:7000'],
+    ['10.0.0.5:9000', 'localhost', '10.0.0.5:9000'],
+  ] as const)
+    expect([listen, host, addrOf(listen, host)]).toEqual([listen, host, addr])
+  clientAddr.set('db-1:7000')
+  expect(floe(['queue', 'pause'], { n: 'shop' }, ['mail'])).toBe('floe queue pause --addr db-1:7000 -n shop mail')
+  clientAddr.set('')
+  expect(floe(['ts', 'import'], {}, ['-'])).toBe('floe ts import -')
+})
+
+test('forms: the place of a group, the name in a definition', () => {
+  expect(['1700000000000-3', ' 17 ', '2026-01-31T12:00Z', 'now', '2026-99-01'].map(placeOf)).toEqual(['1700000000000-3', '17', '1769860800000', '', ''])
+  expect(['kind: Processing\nname: a-b\n', 'sources:\n  - name: x\nname: "y z" # it', '{ "name": "q" }', 'name:'].map(nameIn)).toEqual(['a-b', 'y z', 'q', ''])
 })

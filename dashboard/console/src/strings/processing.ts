@@ -40,7 +40,7 @@ export const processing = {
   noMistakes: 'no errors',
   applyTitle: (name: string) => `Change the job ${name}`,
   applyIn: (ns: string) => `Apply a job in ${ns}`,
-  applyInstead: 'A job of this name exists. The definition can be applied to it.',
+  applyInstead: (name: string) => `Job ${name} exists, and Submit creates a second one. The definition can be applied to it instead.`,
   reviewApply: 'Review the change',
   plan: 'Plan',
   planCreates: 'creates the job',

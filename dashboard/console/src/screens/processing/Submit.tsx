@@ -28,6 +28,9 @@ sinks:
     stream: { name: large-orders }
 `
 
+/** The name of the job in a definition, as far as it can be told without reading it all. */
+export const nameIn = (yaml: string): string => /^(?:name|\{?\s*"name")\s*:\s*(?:"([^"]*)"|'([^']*)'|([^\s,#]+))/m.exec(yaml)?.slice(1).find(Boolean) ?? ''
+
 /** Submits a pipeline, which the node reads and draws while it is typed, or applies it to the job of its name. */
 export function Submit({ ns, of, close, opened }: { ns: string; of?: { name: string; yaml: string }; close: () => void; opened: (job: string) => void }) {
   const [yaml, setYAML] = useState(of?.yaml ?? example)
@@ -56,7 +59,9 @@ export function Submit({ ns, of, close, opened }: { ns: string; of?: { name: str
   const submission = useWrite('POST /api/v1/processing/jobs', ['/processing'], done)
   const application = useWrite('PUT /api/v1/processing/jobs', ['/processing'], done)
   const write = applying ? application : submission
-  const runs = !applying && submission.error?.status === 409
+  const jobs = useRead('GET /api/v1/processing/jobs', { namespace: ns, fields: 'all' }, 2000).data?.data
+  const name = nameIn(yaml)
+  const same = applying ? 0 : (jobs ?? []).filter(j => j.name === name && j.status !== 'CANCELLED').length
   const planned = applying && settled === yaml && bad === 0
   // The plan is of an application that may drop state, so that it says which.
   const plan = useRead('POST /api/v1/processing/plan', { namespace: ns, drop_state: true }, 0, { body: settled, enabled: planned && !graph.isFetching })
@@ -99,6 +104,7 @@ export function Submit({ ns, of, close, opened }: { ns: string; of?: { name: str
       )}
       <Query q={graph}>{v => (v.graph.nodes.length > 0 ? <Graph label={say.thePipeline} nodes={v.graph.nodes} edges={v.graph.edges} /> : null)}</Query>
       {planned && plan.data && <Plan plan={plan.data.data} />}
+      {planned && plan.error && <p class="crit">{plan.error.message}</p>}
       {dropped.length > 0 && (
         <label class="check">
           <input type="checkbox" checked={drop} onChange={e => setDrop(e.currentTarget.checked)} /> {say.dropState}
@@ -109,9 +115,9 @@ export function Submit({ ns, of, close, opened }: { ns: string; of?: { name: str
           {write.error.message}
         </p>
       )}
-      {runs && (
+      {same === 1 && (
         <div class="row wrap">
-          <span>{say.applyInstead}</span>
+          <span>{say.applyInstead(name)}</span>
           <button type="button" class="btn" onClick={() => setApplying(true)}>
             {say.reviewApply}
           </button>
