@@ -20,10 +20,17 @@ export default defineConfig({
         // What others wrote changes rarely: in chunks of its own a change of the console rewrites a few KB of dist.
         codeSplitting: {
           groups: [
-            { name: 'vendor-chart', test: /node_modules[\\/]uplot/ },
-            { name: 'vendor-editor', test: /node_modules[\\/](@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/ },
-            { name: 'vendor-graph', test: /node_modules[\\/]@dagrejs/ },
-            { name: 'vendor', test: /node_modules[\\/](preact|@tanstack)/ },
+            { name: 'vendor-chart', test: /node_modules[\\/]uplot/, priority: 3 },
+            { name: 'vendor-editor', test: /node_modules[\\/](@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/, priority: 3 },
+            { name: 'vendor-graph', test: /node_modules[\\/]@dagrejs/, priority: 3 },
+            { name: 'vendor', test: /node_modules[\\/](preact|@tanstack)/, priority: 3 },
+            // What nearly every screen has, so that a first visit asks for few files; what the shell has of it too comes with the shell.
+            {
+              name: 'shell',
+              test: /src[\\/](strings\.ts|strings[\\/]units|api[\\/]|lib[\\/](clipboard|format|keys|mount|prefs|router|snippets|store)\.|ui[\\/](Dialog|Icon|Panel|Skeleton|State|toasts)\.tsx)/,
+              priority: 2,
+            },
+            { name: 'parts', test: /src[\\/]ui[\\/](Act|ByCommand|Field|FormDialog|Inspector|NoneIn|Payload|Sentence|Snippet|Table|Time)\./, priority: 1 },
           ],
         },
       },

@@ -37,10 +37,15 @@ export function hold(): () => void {
 
 /** Notices that text is being selected, which a redraw would undo. Fields and editors keep their own selection. */
 export function watchSelection() {
-  document.addEventListener('selectionchange', () => {
+  const look = () => {
     const s = document.getSelection()
     selecting.set(!!s && !s.isCollapsed && s.toString().length > 0 && !document.activeElement?.matches('input, textarea, [data-editor]'))
-  })
+  }
+  document.addEventListener('selectionchange', look)
+  // There is no event when the selected text leaves the page, as with a dialog that closes.
+  setInterval(() => {
+    if (selecting.get()) look()
+  }, 1000)
 }
 
 /** How often reads are repeated in a view: as its address says, or else as it is set. */

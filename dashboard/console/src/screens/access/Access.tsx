@@ -1,10 +1,12 @@
 import { useMemo } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
+import { authEnabled } from '../../api/session'
 import type { Routes } from '../../api/routes'
 import { count, dateTime } from '../../lib/format'
 import { parseRaw } from '../../lib/json'
 import { useZone } from '../../lib/prefs'
 import { useRoute, view } from '../../lib/router'
+import { useStore } from '../../lib/store'
 import { curl, floe } from '../../lib/snippets'
 import { strings } from '../../strings'
 import { access as say } from '../../strings/access'
@@ -23,6 +25,7 @@ type Tab = 'keys' | 'audit' | 'audit-keys'
 /** The API keys, and what was done with them: for administrators, to look at. */
 export default function Access() {
   const { query } = useRoute()
+  const asks = useStore(authEnabled)
   const tab = (['audit', 'audit-keys'].includes(query['tab'] ?? '') ? query['tab'] : 'keys') as Tab
   return (
     <div class="page fixed">
@@ -41,7 +44,15 @@ export default function Access() {
           change={t => view({ tab: t === 'keys' ? '' : t })}
         />
       </div>
-      {tab === 'keys' ? <Keys /> : <Audit key={tab} stream={tab} />}
+      {!asks ? (
+        <Empty title={say.noKeys}>
+          <Snippet command="floe server bootstrap" call={curl('GET', '/console/keys')} />
+        </Empty>
+      ) : tab === 'keys' ? (
+        <Keys />
+      ) : (
+        <Audit key={tab} stream={tab} />
+      )}
     </div>
   )
 }
@@ -66,17 +77,7 @@ function Keys() {
   return (
     <>
       <Panel fill flush label={say.keys}>
-        <Query
-          q={q}
-          empty={all => all.length === 0}
-          whenEmpty={
-            <Empty title={say.noKeys}>
-              <Snippet command="floe server bootstrap" call={curl('GET', '/console/keys')} />
-            </Empty>
-          }
-        >
-          {all => <VirtualRows label={say.keys} rows={all} columns={columns} keyOf={k => k.id} sortable />}
-        </Query>
+        <Query q={q}>{all => <VirtualRows label={say.keys} rows={all} columns={columns} keyOf={k => k.id} sortable />}</Query>
       </Panel>
       <ByCommand what={say.createByCommand} commands={[floe(['key', 'create'], { role: 'read' }), floe(['key', 'revoke'], {}, ['ID'])]} />
     </>
