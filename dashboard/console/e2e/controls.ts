@@ -103,6 +103,7 @@ const dialogs: [string, string][] = [
   ['#/shop/processing/tax', 'Resume'],
   ['#/shop/processing/enrich?tab=savepoints', 'Create a savepoint'],
   ['#/shop/runs/order-4202', 'Retry the run'],
+  ['#/shop/ts/checkout', 'Retention'],
   ['#/shop/ts', 'Write points'],
   ['#/shop/actions/ship', 'Invoke'],
   ['#/shop/processing/enrich', 'Stop'],

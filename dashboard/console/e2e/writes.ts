@@ -126,6 +126,18 @@ test('writes: a stream is created, appended to and limited, and a group is moved
   expect(await lag()).toBe(1)
 })
 
+test('writes: the retention of a measurement', async () => {
+  await api('/timeseries/write?namespace=shop', 'POST', 'e2e_writes value=1')
+  const p = await open(at.root + '#/shop/ts/e2e_writes')
+  const dialog = p.getByRole('dialog')
+  await press(p, 'Retention')
+  await dialog.getByLabel(/^Retention of raw/).fill('7d')
+  await shows(dialog, 'floe ts retention -n shop --raw-ttl 7d e2e_writes')
+  await press(dialog, 'Save')
+  await said(p, 'Retention of measurement e2e_writes saved.')
+  expect(await api('/timeseries/e2e_writes/retention?namespace=shop')).toMatchObject({ raw_ttl_ms: 7 * 86_400_000 })
+})
+
 test('writes: a namespace is created', async () => {
   const p = await open(at.root + '#/shop/overview')
   const dialog = p.getByRole('dialog')

@@ -20,6 +20,11 @@ export const ts = {
   chartLabel: (name: string, measurement: string, n: string) => `${name} of ${measurement}: ${n} points`,
   pointsOf: (label: string) => `Points of ${label}`,
   writePoints: 'Write points',
+  retentionOf: (name: string) => `Retention of ${name}`,
+  rawTTL: 'Retention of raw points',
+  noLimit: '0 for no limit',
+  willRetain: 'Older raw points of measurement {measurement} in namespace {ns} are removed. Its rollups stay as they are.',
+  isRetained: (name: string) => `Retention of measurement ${name} saved.`,
   empty: (ns: string) => `No time series in namespace ${ns} yet.`,
 }
 

@@ -1,6 +1,7 @@
-import { useMemo } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { serverNow } from '../../api/client'
 import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
 import { count, dateTime } from '../../lib/format'
 import { useZone } from '../../lib/prefs'
@@ -11,6 +12,7 @@ import { Segmented } from '../../ui/Field'
 import { Chart } from '../../ui/Lazy'
 import { Empty, Panel, Query, useNow } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
+import { Retention } from './Retention'
 import { strings } from '../../strings'
 import { ts as say } from '../../strings/ts'
 
@@ -104,6 +106,8 @@ export function Measurement({ name }: { name: string }) {
   const only = query['field'] ?? ''
   const table = query['view'] === 'table'
   const d = q.data?.data
+  const readOnly = useReadOnly()
+  const [retaining, setRetaining] = useState(false)
   const fields = (d?.fields ?? []).filter(f => !only || f.name === only)
   const setTag = (key: string, value: string) => {
     const next = { ...tags }
@@ -120,6 +124,7 @@ export function Measurement({ name }: { name: string }) {
   }[${range.relative ? range.text || '1h' : `${range.from}..${range.to}`}]${only ? ` | field(${only})` : ''} | window(${inWords(stepOf(range))}) | group_by(*) | avg()`
   return (
     <div class="page">
+      {retaining && <Retention ns={ns} measurement={name} close={() => setRetaining(false)} />}
       <div class="head">
         <a class="crumb" href={link('ts')}>
           {words.timeSeries}
@@ -127,7 +132,10 @@ export function Measurement({ name }: { name: string }) {
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
         {d && <span class="dim">{say.facts(d.series_count, d.field_count, d.retention)}</span>}
-        <span class="row push">
+        <span class="row wrap push">
+          <button class="btn" disabled={readOnly !== '' || !d} title={readOnly} onClick={() => setRetaining(true)}>
+            {words.retention}
+          </button>
           <Segmented
             label={words.show}
             value={table ? 'table' : 'chart'}
