@@ -85,7 +85,8 @@ var consoleContract = []contractRow{
 		items{messageOf(3, 100, "ready", 0, is{0}, 9, "to: ")}},
 	{queueStateRoute, "/api/v1/console/queues/mail?namespace=shop", "", 200, fields{
 		"name": is{"mail"}, "paused": is{false}, "max_len": integer, "max_bytes": integer, "max_attempts": integer,
-		"backoff_min_ms": integer, "backoff_max_ms": integer, "dead_retention_ms": integer, "dedup_window_ms": integer, "truncated": is{false},
+		"backoff_min_ms": integer, "backoff_max_ms": integer, "dead_retention_ms": integer, "dedup_window_ms": integer,
+		"truncated": is{false},
 		"dead": items{fields{"seq": is{1}, "reason": is{"no such address"}, "died_at": integer},
 			fields{"seq": is{2}, "reason": text, "died_at": integer}},
 		"reasons": list{fields{"reason": text, "count": integer}},

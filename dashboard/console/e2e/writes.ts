@@ -285,7 +285,7 @@ test('writes: what only the command line does is shown as its complete command',
   ] as const) {
     await to(p, hash)
     const kept = p.locator('[data-test=by-command]')
-    await kept.waitFor()
+    await kept.getByText(commands[0], { exact: true }).waitFor({ state: 'attached' })
     if (!(await kept.evaluate(e => (e as HTMLDetailsElement).open))) await kept.locator('summary').click()
     for (const command of commands) await kept.getByText(command, { exact: true }).waitFor()
   }
