@@ -45,14 +45,19 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 		return caller{}, err
 	}
 	key := who.Key()
-	c := caller{Role: string(key.Role), ReadOnly: h.readOnly, ClientAddr: h.clientAddr}
-	if key.Namespaces != nil {
-		c.Namespaces = &key.Namespaces
-	}
+	c := caller{Role: string(key.Role), Namespaces: onlyIn(key.Namespaces), ReadOnly: h.readOnly, ClientAddr: h.clientAddr}
 	if ends := who.Ends(); !ends.IsZero() {
 		c.ExpiresAt = new(ends.UnixMilli())
 	}
 	return c, nil
+}
+
+// onlyIn returns the namespaces of a key, nil if it is for all.
+func onlyIn(namespaces []string) *[]string {
+	if namespaces == nil {
+		return nil
+	}
+	return &namespaces
 }
 
 // keyRecord is an item of /console/keys: an API key without its secret.
@@ -60,7 +65,7 @@ type keyRecord struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
 	Role       string   `json:"role"`
-	Namespaces []string `json:"namespaces"` // null: all
+	Namespaces *[]string `json:"namespaces"` // null: all
 	CreatedAt  int64    `json:"created_at"`
 	ExpiresAt  *int64   `json:"expires_at"`   // null: never
 	LastUsedAt *int64   `json:"last_used_at"` // accurate to about five minutes; null: never
@@ -75,7 +80,7 @@ func (h *handler) keyList(ctx context.Context, q namespacesRequest) (listing[key
 		return p.Items, p.Cursor, err
 	}
 	convert := func(k floe.Key) keyRecord {
-		return keyRecord{k.ID, k.Name, string(k.Role), k.Namespaces, k.CreatedAt.UnixMilli(), givenMillis(k.ExpiresAt),
+		return keyRecord{k.ID, k.Name, string(k.Role), onlyIn(k.Namespaces), k.CreatedAt.UnixMilli(), givenMillis(k.ExpiresAt),
 			givenMillis(k.LastUsedAt)}
 	}
 	return collect(q.after, q.limit, page, convert, nil)

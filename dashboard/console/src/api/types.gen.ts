@@ -612,7 +612,7 @@ export interface KeyRecord {
   id: string
   name: string
   role: string
-  namespaces: string[]
+  namespaces: string[] | null
   created_at: number
   expires_at: number | null
   last_used_at: number | null

@@ -33,7 +33,7 @@ export default function About() {
               <dd class="mono">{mount().toString()}</dd>
               <dt>{say.signedIn}</dt>
               <dd>{asks ? say.withRole(me.role) : say.noKeyAsked}</dd>
-              {me.namespaces?.length > 0 && (
+              {me.namespaces && me.namespaces.length > 0 && (
                 <>
                   <dt>{words.namespaces}</dt>
                   <dd>{me.namespaces.join(', ')}</dd>

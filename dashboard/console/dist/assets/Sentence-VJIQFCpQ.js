@@ -1,1 +1,0 @@
-import{l as e,y as t}from"./vendor-CB2S9mc3.js";function n({of:n,put:r}){return e(t,{children:n.split(/\{(\w+)\}/).map((e,t)=>t%2==0?e:r[e])})}export{n as t};

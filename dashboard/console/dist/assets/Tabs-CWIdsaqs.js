@@ -1,1 +1,0 @@
-import{_ as e,g as t}from"./hooks-DxMTSOGM.js";import{i as n}from"./Field-CJuP87nu.js";import{t as r}from"./strings-B-pvpLJF.js";import{l as i}from"./vendor-CB2S9mc3.js";var a=r.words;function o({value:r}){return i(n,{label:a.parts,value:r,options:[[`ts`,a.measurements],[`floql`,`FloQL`]],change:n=>n!==r&&t(e(n))})}export{o as t};
