@@ -62,13 +62,13 @@ func onlyIn(namespaces []string) *[]string {
 
 // keyRecord is an item of /console/keys: an API key without its secret.
 type keyRecord struct {
-	ID         string   `json:"id"`
-	Name       string   `json:"name"`
-	Role       string   `json:"role"`
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Role       string    `json:"role"`
 	Namespaces *[]string `json:"namespaces"` // null: all
-	CreatedAt  int64    `json:"created_at"`
-	ExpiresAt  *int64   `json:"expires_at"`   // null: never
-	LastUsedAt *int64   `json:"last_used_at"` // accurate to about five minutes; null: never
+	CreatedAt  int64     `json:"created_at"`
+	ExpiresAt  *int64    `json:"expires_at"`   // null: never
+	LastUsedAt *int64    `json:"last_used_at"` // accurate to about five minutes; null: never
 }
 
 func (h *handler) keyList(ctx context.Context, q namespacesRequest) (listing[keyRecord], error) {
