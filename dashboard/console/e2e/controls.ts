@@ -31,6 +31,12 @@ test('shell: its buttons', async () => {
   await press(p, /^Theme: dark/)
   expect(await root(p, 'theme')).toBe(undefined)
   await press(p, 'Keyboard shortcuts')
+  const saved = p.waitForEvent('download')
+  await p
+    .getByRole('dialog')
+    .getByRole('button', { name: /OpenAPI/ })
+    .click()
+  expect((await saved).suggestedFilename()).toBe('openapi.json')
   await p.getByRole('dialog').getByLabel('Single-key shortcuts').uncheck()
   await p.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
   await p.locator('h1').focus()

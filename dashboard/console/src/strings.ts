@@ -414,6 +414,7 @@ export const strings = {
   help: {
     title: 'Keyboard',
     goTo: 'Go to',
+    openAPI: 'Download the OpenAPI description of the HTTP API',
     keys: [
       [
         'Everywhere',

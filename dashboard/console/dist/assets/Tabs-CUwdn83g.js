@@ -1,1 +1,0 @@
-import{G as e,W as t,wt as n}from"./shell-xH1AGXZS.js";import{g as r}from"./parts-B2QFW5tC.js";import{l as i}from"./vendor-CB2S9mc3.js";var a=n.words;function o({value:n}){return i(r,{label:a.parts,value:n,options:[[`ts`,a.measurements],[`floql`,`FloQL`]],change:r=>r!==n&&t(e(r))})}export{o as t};

@@ -1,0 +1,1 @@
+import{G as e,W as t,wt as n}from"./shell-uyrvGa6w.js";import{g as r}from"./parts-BILLshAg.js";import{l as i}from"./vendor-CB2S9mc3.js";var a=n.words;function o({value:n}){return i(r,{label:a.parts,value:n,options:[[`ts`,a.measurements],[`floql`,`FloQL`]],change:r=>r!==n&&t(e(r))})}export{o as t};
