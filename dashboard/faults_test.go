@@ -37,7 +37,9 @@ func TestBodiesBySchema(t *testing.T) {
 			for _, f := range faultsOf(of, func(raw string) string { return raw }) {
 				faults++
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // a long poll at its limit
-				got := record(h, httptest.NewRequestWithContext(ctx, strings.ToUpper(method), target, strings.NewReader(f.body)))
+				r := httptest.NewRequestWithContext(ctx, strings.ToUpper(method), target, strings.NewReader(f.body))
+				r.Header.Set("Content-Type", jsonMedia)
+				got := record(h, r)
 				cancel()
 				text := string(got.body)
 				label := strings.ReplaceAll(strings.TrimSuffix(f.field, "_ms"), "_", " ") // in errors about a range

@@ -112,8 +112,9 @@ func (d *description) checkRequest(operation []string, r *http.Request, body []b
 		}
 	}
 	at := slices.Concat(operation, []string{"requestBody", "content", jsonMedia})
-	if len(body) == 0 || r.Header.Get("Content-Encoding") != "" || d.object(at...) == nil || len(d.object(at...)) > 0 &&
-		r.Header.Get("Content-Type") != "" && r.Header.Get("Content-Type") != jsonMedia {
+	media := r.Header.Get("Content-Type")
+	if len(body) == 0 || r.Header.Get("Content-Encoding") != "" || d.object(at...) == nil || media != "" && media != jsonMedia ||
+		media == "" && d.object(append(at[:len(at)-1:len(at)-1], textMedia)...) != nil { // text is the default
 		return nil
 	}
 	return d.validate(at, body)

@@ -16,6 +16,7 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rawjson"
 	"github.com/floedb/floe/ts"
 )
 
@@ -40,7 +41,8 @@ var timeseriesRoutes = []route{
 		"Get the extent of a measurement, and the rollup that old points wait for."),
 	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags,
 		"List the tags of a measurement with their values."),
-	endpoint("POST /api/v1/timeseries/write", (*handler).writeLines, "Write points. The body is line protocol."),
+	endpoint("POST /api/v1/timeseries/write", (*handler).writeLines,
+		"Write points. The body is line protocol or, with Content-Type: application/json, a list of points."),
 	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "The same as POST /api/v1/timeseries/write."),
 }
 
@@ -508,15 +510,27 @@ type writeRequest struct {
 	namespace string
 	precision ts.Precision
 	lines     []byte
+	points    []newPoint // instead of lines
 }
+
+// maxPoints is the maximum number of points in a JSON body. Line protocol has no such limit.
+const maxPoints = 50_000
 
 func (q *writeRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.precision = ts.Milliseconds
-	if value := in.oneOf("precision", "ns", "us", "ms", "s"); value != "" {
+	value := in.oneOf("precision", "ns", "us", "ms", "s")
+	if value != "" {
 		var err error
 		q.precision, err = ts.ParsePrecision(value)
 		in.check(err)
+	}
+	if in.contentType() == jsonMedia {
+		if value != "" {
+			in.invalid("parameter precision is for line protocol: a point in JSON has time_ms")
+		}
+		readFields(in, q, (*writeRequest).fields)
+		return
 	}
 	in.reads(textMedia)
 	if in.err == nil {
@@ -526,7 +540,70 @@ func (q *writeRequest) parse(in *input) {
 	}
 }
 
-// refusedLine is a rejected line.
+func (q *writeRequest) fields(f *codec.Fields) {
+	need(f, "points")
+	codec.ListOf(f, "points", &q.points, (*newPoint).fields, codec.Range{Min: 1, Max: maxPoints})
+}
+
+// newPoint is a point in JSON.
+type newPoint struct {
+	point  ts.Point
+	millis int64
+	timed  bool // millis is given; otherwise the time is that of the request
+}
+
+func (p *newPoint) fields(f *codec.Fields) {
+	need(f, "measurement")
+	f.Text("measurement", &p.point.Measurement)
+	engine.CodePairMap(f, "tags", &p.point.Tags)
+	need(f, "fields")
+	if !f.Checking() {
+		f.Custom("fields", codec.Custom{Type: codec.ObjectType, Parse: p.parseFields})
+	}
+	if p.timed = f.Given("time_ms", p.timed); p.timed {
+		f.Varint("time_ms", &p.millis, codec.Range{Min: -anyMillis.max, Max: anyMillis.max})
+	}
+}
+
+func (p *newPoint) parseFields(value []byte) (err error) {
+	p.point.Fields = make(map[string]float64)
+	object := rawjson.EachMember(value, func(key, value []byte) bool {
+		name, _ := rawjson.Text(key)
+		n, ok := rawjson.Number(value)
+		if _, twice := p.point.Fields[name]; !ok || twice {
+			err = fmt.Errorf("%.64q is repeated or not a number", name)
+		}
+		p.point.Fields[name] = n
+		return err == nil
+	})
+	if !object {
+		return errors.New("want an object of numbers")
+	}
+	return err
+}
+
+// write writes the points or lines of the request.
+func (q *writeRequest) write(ctx context.Context, store *ts.Store) (ts.Result, error) {
+	if q.points == nil {
+		return store.WriteLine(ctx, bytes.NewReader(q.lines), q.precision)
+	}
+	points := make([]ts.Point, len(q.points))
+	for i, p := range q.points {
+		if points[i] = p.point; p.timed {
+			points[i].Time = time.UnixMilli(p.millis)
+		}
+	}
+	result, err := store.Write(ctx, points...)
+	for i := range result.Errors {
+		result.Errors[i].At++ // positions from 1, as those of lines
+	}
+	if refused := (ts.PointError{}); errors.As(err, &refused) { // the others are written
+		err = nil
+	}
+	return result, err
+}
+
+// refusedLine is a rejected line or point.
 type refusedLine struct {
 	Line  int    `json:"line"` // from 1
 	Error string `json:"error"`
@@ -541,12 +618,16 @@ type writtenLines struct {
 }
 
 func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines, error) {
-	result, err := h.backend.TS(q.namespace).WriteLine(ctx, bytes.NewReader(q.lines), q.precision)
+	result, err := q.write(ctx, h.backend.TS(q.namespace))
 	if err != nil {
 		return writtenLines{}, err
 	}
 	if result.Written == 0 && result.Refused > 0 {
-		return writtenLines{}, engine.Errorf(floe.ErrInvalid, "all %d lines were refused: %s", result.Refused, refusals(result.Errors))
+		unit := "line"
+		if q.points != nil {
+			unit = "point"
+		}
+		return writtenLines{}, engine.Errorf(floe.ErrInvalid, "all %d %ss were refused: %s", result.Refused, unit, refusals(unit, result.Errors))
 	}
 	answer := writtenLines{Written: result.Written, Refused: result.Refused, Strings: result.Strings, Errors: []refusedLine{}}
 	for _, e := range result.Errors {
@@ -558,11 +639,11 @@ func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines,
 // maxShownRefusals limits the lines listed in an error.
 const maxShownRefusals = 10
 
-// refusals returns why the first lines were rejected.
-func refusals(all []ts.PointError) string {
+// refusals returns why the first lines or points were rejected.
+func refusals(unit string, all []ts.PointError) string {
 	var lines []string
 	for _, e := range all[:min(len(all), maxShownRefusals)] {
-		lines = append(lines, fmt.Sprintf("line %d: %v", e.At, e.Err))
+		lines = append(lines, fmt.Sprintf("%s %d: %v", unit, e.At, e.Err))
 	}
 	return strings.Join(lines, "; ")
 }

@@ -308,6 +308,36 @@ func TestDataInParts(t *testing.T) {
 	}
 }
 
+// TestWritePoints: points are written as JSON too; refused ones are listed by their position.
+func TestWritePoints(t *testing.T) {
+	base := serve(t, New(openNode(t), Options{})) + "/api/v1/timeseries"
+	for _, c := range []struct {
+		query, body string
+		status      int
+		answer      string
+	}{
+		{"", `{"points":[{"measurement":"m","tags":{"t":"v"},"fields":{"f":1.5,"g":2},"time_ms":1700000000000},{"measurement":"m","fields":{"f":3}}]}`,
+			200, `{"written":2,"refused":0,"strings":0,"errors":[]}`},
+		{"", `{"points":[{"measurement":"m","fields":{"f":1},"time_ms":1700000001000},{"measurement":"","fields":{"f":1}},{"measurement":"m","fields":{}}]}`,
+			200, `"written":1,"refused":2,"strings":0,"errors":[{"line":2,`},
+		{"", `{"points":[{"measurement":"m","fields":{}}]}`, 400, "all 1 points were refused: point 1: ts: point without fields"},
+		{"", `{"points":[{"measurement":"m","fields":{"f":"x"}}]}`, 400, `\"f\" is repeated or not a number`},
+		{"", `{"points":[{"measurement":"m","fields":{"f":1,"f":2}}]}`, 400, `\"f\" is repeated or not a number`},
+		{"", `{"points":[{"measurement":"m","fields":[1]}]}`, 400, "want an object of numbers"},
+		{"", `{"points":[]}`, 400, "points"},
+		{"?precision=s", `{"points":[{"measurement":"m","fields":{"f":1}}]}`, 400, "precision is for line protocol"},
+	} {
+		got := send(t, "POST "+base+"/write"+c.query, c.body, "Content-Type", "application/json")
+		if got.status != c.status || !strings.Contains(string(got.body), c.answer) {
+			t.Errorf("%s: %v, want %d %s", c.body, got, c.status, c.answer)
+		}
+	}
+	got := send(t, "GET "+base+"/m/data?field=f&to=1700000002000", "")
+	if want := `"series":[{"timestamp":1700000000000,"value":1.5},{"timestamp":1700000001000,"value":1}]`; !strings.Contains(string(got.body), want) {
+		t.Errorf("data: %v, want %s", got, want)
+	}
+}
+
 // TestWriteEncoded: bodies come as gzip too, within the limit of a body when they are decoded;
 // other encodings, and bodies of which no line is taken, are refused.
 func TestWriteEncoded(t *testing.T) {

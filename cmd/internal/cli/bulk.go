@@ -88,8 +88,8 @@ func (l *load[T]) run(f *frame, cmd *cobra.Command) error {
 		reading, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		batches := make(chan batch[T], 1)
-		// Only the other end can end a read of a terminal or pipe: an interrupted command leaves the
-		// goroutine behind, and it ends with the process.
+		// Only the other end can end a read of a terminal or pipe: an interrupted command leaves
+		// the goroutine behind, and it ends with the process.
 		go l.read(reading, in, s.MaxValueSize(), batches)
 		meter := bulkMeter{to: f.Stderr, shown: isTerminal(f.Stderr), size: size}
 		written, err := l.sendAll(cmd.Context(), f, s, batches, &meter)

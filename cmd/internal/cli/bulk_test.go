@@ -60,7 +60,8 @@ func TestBulk(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("", exitOK, "f\t2\n", "stream", "append", "f", "--lines", "@"+file, "-o", "raw")
-	check("", exitUnavailable, "no node answers", "stream", "append", "f", "--lines", "@"+file, "--addr", "127.0.0.1:1", "--timeout", "100ms")
+	check("", exitUnavailable, "no node answers",
+		"stream", "append", "f", "--lines", "@"+file, "--addr", "127.0.0.1:1", "--timeout", "100ms")
 }
 
 // TestBulkFollows: lines are sent while the input has no more yet.

@@ -33,7 +33,9 @@ func useEnv(cmd *cobra.Command, p Process) error {
 
 // envNames returns the variables that commands and servers read.
 func envNames() []string {
-	known := []string{"FLOE_ADDR", "FLOE_API_KEY", "FLOE_CONFIG", "FLOE_LOCK_TOKEN", "FLOE_TLS", "FLOE_TLS_CA", "FLOE_TLS_CERT", "FLOE_TLS_KEY"}
+	known := []string{
+		"FLOE_ADDR", "FLOE_API_KEY", "FLOE_CONFIG", "FLOE_LOCK_TOKEN", "FLOE_TLS", "FLOE_TLS_CA", "FLOE_TLS_CERT", "FLOE_TLS_KEY",
+	}
 	for _, d := range envDefaults {
 		known = append(known, d.env)
 	}
@@ -49,14 +51,17 @@ var serviceEnv = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP))?
 // noteMisspelt prints a note for each variable of the environment that resembles one that floe
 // reads. Environ has elements of the form NAME=VALUE.
 func noteMisspelt(stderr io.Writer, environ []string) {
-	known := envNames()
+	known, suffixes := envNames(), []string(nil)
+	for _, name := range known {
+		suffixes = append(suffixes, strings.TrimPrefix(name, "FLOE_"))
+	}
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, "FLOE") || slices.Contains(known, name) || serviceEnv.MatchString(name) {
 			continue
 		}
-		if near := nearest(name, known); near != "" {
-			fmt.Fprintf(stderr, "floe: note: the variable %s is not used: did you mean %s?\n", name, near)
+		if near := nearest(strings.TrimPrefix(strings.TrimPrefix(name, "FLOE"), "_"), suffixes); near != "" {
+			fmt.Fprintf(stderr, "floe: note: the variable %s is not used: did you mean FLOE_%s?\n", name, near)
 		}
 	}
 }

@@ -222,7 +222,8 @@ func newRevisionText(r uint64) revisionText { return revisionText{r, r} }
 
 func (s *session) printWritten(key string, w kv.Written) error {
 	return s.print(
-		keyWritten{OK: true, keyText: newKeyText(key), Namespace: s.namespace, Version: w.Version, revisionText: newRevisionText(w.Revision)},
+		keyWritten{OK: true, keyText: newKeyText(key), Namespace: s.namespace, Version: w.Version,
+			revisionText: newRevisionText(w.Revision)},
 		table{head: []string{"KEY", "VERSION", "REVISION"}, rows: [][]string{{key, decimal(w.Version), decimal(w.Revision)}}},
 	)
 }

@@ -160,8 +160,8 @@ func (o *output) printRaw(tables []table) error {
 // rawEscapes are the escapes of raw rows.
 var rawEscapes = strings.NewReplacer("\t", `\t`, "\n", `\n`, "\r", `\r`)
 
-// writeRaw writes a row for scripts. Tabs and line breaks in a cell are escaped, so that each row is
-// a line and has its columns.
+// writeRaw writes a row for scripts. Tabs and line breaks in a cell are escaped, so that each row
+// is a line and has its columns.
 func (o *output) writeRaw(cells ...string) error {
 	row := make([]string, len(cells))
 	for i, cell := range cells {

@@ -18,7 +18,8 @@ import (
 func queueCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("queue", "Enqueue and consume messages",
-		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queueRelease(f), queuePeek(f), queueGet(f), queueRemove(f),
+		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queueRelease(f), queuePeek(f), queueGet(f),
+		queueRemove(f),
 		queueStats(f), queueList(f), queuePurge(f),
 		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
 	f.equip(cmd)
@@ -331,7 +332,8 @@ func (s *session) printMessage(m queue.Message) (err error) {
 	case formatJSON:
 		return s.encode(newMessageText(m), "")
 	case formatRaw:
-		err = s.writeRaw(string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), shownHeaders(m.Headers), string(m.Payload))
+		err = s.writeRaw(string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), shownHeaders(m.Headers),
+			string(m.Payload))
 	default:
 		_, err = fmt.Fprintf(s.w, "%-15s  %6d  %3d  %2d  %s  %s\n",
 			m.Receipt, m.Seq, m.Priority, m.Attempts, printable(shownHeaders(m.Headers)), printable(shortened(m.Payload)))

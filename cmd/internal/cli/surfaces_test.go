@@ -27,7 +27,8 @@ var stores = []reflect.Type{
 	reflect.TypeFor[*stream.Store](), reflect.TypeFor[stream.Groups](), reflect.TypeFor[stream.Pending](),
 	reflect.TypeFor[*queue.Store](), reflect.TypeFor[queue.Messages](), reflect.TypeFor[queue.DeadLetters](),
 	reflect.TypeFor[*ts.Store](), reflect.TypeFor[ts.SeriesList](),
-	reflect.TypeFor[*action.Store](), reflect.TypeFor[action.Runs](), reflect.TypeFor[action.Schedules](), reflect.TypeFor[action.Workers](),
+	reflect.TypeFor[*action.Store](), reflect.TypeFor[action.Runs](), reflect.TypeFor[action.Schedules](),
+	reflect.TypeFor[action.Workers](),
 	reflect.TypeFor[*workflow.Store](), reflect.TypeFor[workflow.Runs](), reflect.TypeFor[workflow.History](),
 	reflect.TypeFor[workflow.Versions](), reflect.TypeFor[workflow.Schedule](),
 	reflect.TypeFor[*processing.Store](), reflect.TypeFor[processing.Savepoints](),
@@ -85,7 +86,8 @@ func TestSurfaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exist := [3][]string{storeMethods(), routes(t), commandPaths(newRoot(Process{Stdout: io.Discard, Stderr: io.Discard, LookupEnv: lookup(nil)}))}
+	root := newRoot(Process{Stdout: io.Discard, Stderr: io.Discard, LookupEnv: lookup(nil)})
+	exist := [3][]string{storeMethods(), routes(t), commandPaths(root)}
 	var listed [3]map[string]bool
 	for i := range listed {
 		listed[i] = make(map[string]bool)
