@@ -271,12 +271,7 @@ func (d *describer) body(rt route, in *input) schema {
 	bodies := make(schema)
 	add := func(media string, of schema) { maps.Copy(bodies, content(media, of)) }
 	for _, media := range in.probe.media {
-		switch media {
-		case jsonMedia, octetStream: // any JSON, any bytes
-			add(media, schema{})
-		default:
-			add(media, schema{"type": "string"})
-		}
+		add(media, bareSchemas[media])
 	}
 	if in.object != nil {
 		add(jsonMedia, in.object.schema(rt))
@@ -290,11 +285,18 @@ func (d *describer) body(rt route, in *input) schema {
 			line["description"] = "One of these in each line."
 			add(jsonLines, line)
 		}
-		if other := rt.parse(d.handler, octetStream); slices.Contains(other.probe.media, octetStream) {
-			add(octetStream, schema{})
+		for _, media := range []string{octetStream, textMedia} {
+			if other := rt.parse(d.handler, media); slices.Contains(other.probe.media, media) {
+				add(media, bareSchemas[media])
+			}
 		}
 	}
 	return bodies
+}
+
+// bareSchemas are the schemas of bodies without fields: any JSON, any bytes, or text.
+var bareSchemas = map[string]schema{
+	jsonMedia: {}, octetStream: {}, textMedia: {"type": "string"}, yamlMedia: {"type": "string"},
 }
 
 // schema returns the schema of the object.

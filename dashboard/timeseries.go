@@ -627,7 +627,8 @@ func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines,
 		if q.points != nil {
 			unit = "point"
 		}
-		return writtenLines{}, engine.Errorf(floe.ErrInvalid, "all %d %ss were refused: %s", result.Refused, unit, refusals(unit, result.Errors))
+		reasons := refusals(unit, result.Errors)
+		return writtenLines{}, engine.Errorf(floe.ErrInvalid, "all %d %ss were refused: %s", result.Refused, unit, reasons)
 	}
 	answer := writtenLines{Written: result.Written, Refused: result.Refused, Strings: result.Strings, Errors: []refusedLine{}}
 	for _, e := range result.Errors {

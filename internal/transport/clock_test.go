@@ -49,21 +49,21 @@ func TestFullDiskOfLeader(t *testing.T) {
 	c.fs[0] = disk
 	c.open()
 	store := c.dial()
-	leader := func() uint64 {
-		s, err := c.rigs[1].host.Stats()
+	leader := func(node int) uint64 {
+		s, err := c.rigs[node-1].host.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s.Shards[0].Leader
 	}
-	await(t, "node 1 to lead", func() bool { return leader() == 1 })
+	await(t, "node 1 to lead", func() bool { return leader(2) == 1 })
 	disk.full.Store(true)
 	await(t, "node 1 to be read-only", func() bool { return c.rigs[0].host.ReadOnly() })
-	await(t, "another leader", func() bool { return leader() > 1 })
+	await(t, "another leader, known to node 1", func() bool { return leader(2) > 1 && leader(1) > 1 })
 	c.put(store, "key", make([]byte, 16<<10))
 	await(t, "the others to know", func() bool { return c.rigs[1].peer.Full(1) && c.rigs[2].peer.Full(1) })
 	disk.full.Store(false)
-	await(t, "node 1 to lead again", func() bool { return leader() == 1 })
+	await(t, "node 1 to lead again", func() bool { return leader(2) == 1 })
 }
 
 // lockedLog collects warnings of the log.

@@ -60,7 +60,7 @@ func TestReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = stepper(t, fsys)
-	expect(t, "without a row", Replica(s), `shard 0: kv: namespace "n": its row counts 1 keys, there are 0`)
+	expect(t, "without a row", Replica(s), `shard 0: kv: namespace "n": its row counts 1 keys, found 0`)
 	if err := s.Crash(); err != nil {
 		t.Fatal(err)
 	}

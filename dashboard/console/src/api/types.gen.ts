@@ -1393,7 +1393,7 @@ export interface Routes {
   'GET /api/v1/console/timeseries/:measurement': MeasurementState
   /** List the tags of a measurement with their values. */
   'GET /api/v1/console/timeseries/:measurement/tags': MeasurementTag[]
-  /** Write points. The body is line protocol. */
+  /** Write points. The body is line protocol or, with Content-Type: application/json, a list of points. */
   'POST /api/v1/timeseries/write': WrittenLines
   /** The same as POST /api/v1/timeseries/write. */
   'POST /api/v1/console/timeseries/write': WrittenLines
