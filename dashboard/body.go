@@ -43,8 +43,10 @@ func (o *object) member(name string) (raw json.RawMessage, given bool) {
 // text returns a required string member.
 func (o *object) text(name string) string {
 	raw, given := o.member(name)
-	o.in.describe(name, schema{"type": "string"})
-	o.required = append(o.required, name)
+	o.in.describe(name, textSchema)
+	if o.in.probe != nil {
+		o.required = append(o.required, name)
+	}
 	if !given {
 		o.in.invalid("body lacks the member %q, a string", name)
 		return ""
@@ -59,7 +61,7 @@ func (o *object) text(name string) string {
 // integer returns an integer member, written without fraction and exponent.
 func (o *object) integer(name string, s span) int64 {
 	raw, given := o.member(name)
-	o.in.describe(name, s.schema())
+	o.in.describe(name, s.schema)
 	if !given {
 		return s.absent
 	}
@@ -73,7 +75,7 @@ func (o *object) integer(name string, s span) int64 {
 // boolean returns a boolean member, false if it is missing.
 func (o *object) boolean(name string) bool {
 	raw, given := o.member(name)
-	o.in.describe(name, schema{"type": "boolean"})
+	o.in.describe(name, boolSchema)
 	if given && string(raw) != "true" && string(raw) != "false" {
 		o.in.invalid("member %q of the body is %.64s, it takes true or false", name, raw)
 	}

@@ -150,12 +150,16 @@ type probe struct {
 	media    []string // of a body that is not a JSON object
 }
 
-// describe records the schema of a parameter or path segment.
-func (in *input) describe(name string, of schema) {
+// describe records the schema of a parameter, path segment or member of the body. Requests that are
+// served do not build it.
+func (in *input) describe(name string, of func() schema) {
 	if in.probe != nil {
-		in.probe.schemas[name] = of
+		in.probe.schemas[name] = of()
 	}
 }
+
+func textSchema() schema { return schema{"type": "string"} }
+func boolSchema() schema { return schema{"type": "boolean"} }
 
 // reads records the media type of a body that is not a JSON object.
 func (in *input) reads(media string) {

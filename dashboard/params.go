@@ -115,7 +115,7 @@ func (in *input) required(name, takes string) string {
 // oneOf returns a parameter that takes only some values, "" if it is missing.
 func (in *input) oneOf(name string, values ...string) string {
 	value, given := in.param(name)
-	in.describe(name, schema{"type": "string", "enum": values})
+	in.describe(name, func() schema { return schema{"type": "string", "enum": slices.Clone(values)} })
 	if given && !slices.Contains(values, value) {
 		last := len(values) - 1
 		takes := values[last]
@@ -130,7 +130,7 @@ func (in *input) oneOf(name string, values ...string) string {
 // integer returns an integer parameter.
 func (in *input) integer(name string, s span) int64 {
 	value, given := in.param(name)
-	in.describe(name, s.schema())
+	in.describe(name, s.schema)
 	if !given {
 		return s.absent
 	}
@@ -144,7 +144,7 @@ func (in *input) integer(name string, s span) int64 {
 // optional returns an integer parameter, nil if it is missing.
 func (in *input) optional(name string, s span) *int64 {
 	if _, given := in.param(name); !given {
-		in.describe(name, s.schema())
+		in.describe(name, s.schema)
 		return nil
 	}
 	return new(in.integer(name, s))
@@ -154,7 +154,7 @@ func (in *input) optional(name string, s span) *int64 {
 // without a value is an error, because the value may have been lost.
 func (in *input) boolean(name string) bool {
 	value, given := in.param(name)
-	in.describe(name, schema{"type": "boolean"})
+	in.describe(name, boolSchema)
 	switch {
 	case value == "true" || value == "1" || given && value == "" && in.alone(name):
 		return true

@@ -112,7 +112,7 @@ func (in *input) segment(name string) string {
 
 // number returns an integer path segment.
 func (in *input) number(name string, s span) int64 {
-	in.describe(name, s.schema())
+	in.describe(name, s.schema)
 	text := in.segment(name)
 	n, ok := s.parse(text)
 	if !ok {

@@ -126,7 +126,7 @@ func ReadJSON(src []byte, decode64 bool, code func(*Fields)) error {
 	if !rawjson.Valid(src) {
 		return errors.New("the body is not valid JSON")
 	}
-	r := &jsonReader{decode64: decode64}
+	r := &jsonReader{decode64: decode64, asked: make([]string, 0, 16)}
 	r.record(src, func() { code(&Fields{form: r}) })
 	return r.err
 }
