@@ -292,11 +292,15 @@ func (q *invokeRequest) parse(in *input) {
 	if ms := in.optional("timeout_ms", attemptMillis); ms != nil {
 		q.opts = append(q.opts, action.Timeout(time.Duration(*ms)*time.Millisecond))
 	}
-	if n := in.optional("max_attempts", span{min: 1, max: action.MaxAttemptsLimit}); n != nil {
-		q.opts = append(q.opts, action.MaxAttempts(int(*n)))
+	attempts := in.optional("max_attempts", span{min: 1, max: action.MaxAttemptsLimit})
+	if attempts != nil {
+		q.opts = append(q.opts, action.MaxAttempts(int(*attempts)))
 	}
 	if n := in.optional("max_retries", span{min: 0, max: action.MaxAttemptsLimit - 1}); n != nil {
 		q.opts = append(q.opts, action.MaxAttempts(1+int(*n)))
+		if attempts != nil && *attempts != 1+*n {
+			in.invalid("parameter max_attempts is %d, max_retries is %d, which means %d attempts", *attempts, *n, 1+*n)
+		}
 	}
 	q.key = in.idempotencyKey()
 	q.input = in.jsonPayload()

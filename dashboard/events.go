@@ -52,6 +52,7 @@ func (in *input) lastEvent() string {
 
 // wantsEvents reports whether the client asks for an event stream.
 func (in *input) wantsEvents() bool {
+	in.headerValues("Last-Event-ID") // which only requests for events read
 	return strings.Contains(strings.ToLower(in.request.Header.Get("Accept")), eventStream)
 }
 

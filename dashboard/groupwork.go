@@ -43,25 +43,30 @@ type putGroupRequest struct {
 	mode        string
 	start       string
 	ackTimeout  time.Duration
-	maxAttempts int
+	maxAttempts int // 0: no limit
 	maxDeliver  int // another name of maxAttempts
+	attempts    struct{ given, deliver bool }
 }
 
 func (q *putGroupRequest) parse(in *input) {
 	q.groupRequest.parse(in)
 	readFields(in, q, (*putGroupRequest).fields)
-	if q.maxDeliver != 0 && q.maxAttempts != 0 && q.maxDeliver != q.maxAttempts {
+	if q.attempts.given && q.attempts.deliver && q.maxDeliver != q.maxAttempts {
 		in.invalid("body: max_attempts is %d, max_deliver, which means the same, is %d", q.maxAttempts, q.maxDeliver)
 	}
 }
 
 func (q *putGroupRequest) fields(f *codec.Fields) {
-	attempts := codec.Range{Min: 1, Max: stream.MaxAttemptsLimit, Optional: true}
+	attempts := codec.Range{Max: stream.MaxAttemptsLimit}
 	f.Text("mode", &q.mode)
 	f.Text("start", &q.start)
 	f.Duration("ack_timeout_ms", &q.ackTimeout, codec.Range{Min: 1, Max: longestGroupTime, Optional: true})
-	f.Int("max_attempts", &q.maxAttempts, attempts)
-	f.Int("max_deliver", &q.maxDeliver, attempts)
+	if q.attempts.given = f.Given("max_attempts", q.attempts.given); q.attempts.given {
+		f.Int("max_attempts", &q.maxAttempts, attempts)
+	}
+	if q.attempts.deliver = f.Given("max_deliver", q.attempts.deliver); q.attempts.deliver {
+		f.Int("max_deliver", &q.maxDeliver, attempts)
+	}
 }
 
 // settings returns the settings in the request.
@@ -69,8 +74,8 @@ func (q *putGroupRequest) settings() (opts []stream.SettingOption) {
 	if q.ackTimeout > 0 {
 		opts = append(opts, stream.AckTimeout(q.ackTimeout))
 	}
-	if n := max(q.maxAttempts, q.maxDeliver); n > 0 {
-		opts = append(opts, stream.MaxAttempts(n))
+	if q.attempts.given || q.attempts.deliver {
+		opts = append(opts, stream.MaxAttempts(max(q.maxAttempts, q.maxDeliver)))
 	}
 	return opts
 }

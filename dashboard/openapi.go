@@ -229,7 +229,11 @@ func (d *describer) operation(rt route) schema {
 		op["parameters"] = parameters
 	}
 	if body := d.body(rt, in); len(body) > 0 {
-		op["requestBody"] = schema{"content": body}
+		of := schema{"content": body}
+		if object, _ := body[jsonMedia].(schema); object != nil && object["schema"].(schema)["required"] != nil {
+			of["required"] = true
+		}
+		op["requestBody"] = of
 	}
 	return op
 }
@@ -414,7 +418,7 @@ func (s span) schema() schema {
 	if s.max < math.MaxInt64 {
 		of["maximum"] = s.max
 	}
-	if s.absent != 0 {
+	if s.absent != 0 && s.absent <= s.max { // a listing without limit may be longer
 		of["default"] = s.absent
 	}
 	return of

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"mime"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,12 +37,20 @@ var waitRange = codec.Range{Max: longestWait}
 // object. Fields that are absent keep their values.
 func readFields[T any](in *input, v *T, code func(*T, *codec.Fields)) {
 	in.fields = func(f *codec.Fields) { code(v, f) }
+	if in.probe != nil && hasBytes(codec.Describe(in.fields)) {
+		in.encoding()
+	}
 	if body := in.content(); in.err == nil && len(bytes.TrimSpace(body)) > 0 {
 		in.check(readObject(body, in.encoding(), in.fields))
 	}
 	if in.err == nil {
 		in.check(refused(codec.CheckFields(v, false, code)))
 	}
+}
+
+// hasBytes reports whether a body has fields to which the parameter encoding applies.
+func hasBytes(fields []codec.Field) bool {
+	return slices.ContainsFunc(fields, func(f codec.Field) bool { return f.Type == codec.BytesType || hasBytes(f.Fields) })
 }
 
 // readLines reads the values of a batch: a JSON object in each line of the body. Empty lines are

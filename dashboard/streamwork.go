@@ -134,7 +134,9 @@ func (q *appendRequest) parse(in *input) {
 	case octetStream:
 		payload = true
 		in.reads(octetStream)
-		q.messages = []sentMessage{{key: []byte(key), payload: in.content()}}
+		body, err := q.encoding.decoded("body", string(in.content()))
+		in.check(err)
+		q.messages = []sentMessage{{key: []byte(key), payload: []byte(body)}}
 	default:
 		readFields(in, q, (*appendRequest).fields)
 	}

@@ -165,6 +165,12 @@ type deleteRangeRequest struct {
 func (q *deleteRangeRequest) parse(in *input) {
 	q.rangeRequest.parse(in)
 	q.force = in.boolean("force")
+	if tags, given := in.param("tags"); given && tags == "" { // a variable of a script, perhaps, that has no value
+		in.invalid("parameter tags is empty: leave it out for all series")
+	}
+	if q.from == nil && q.to == nil && !q.force {
+		in.invalid("parameters from and to are missing: to delete all points of the series, set force=true")
+	}
 }
 
 // rangeDeleted is the response to the deletion of a range.
@@ -545,6 +551,9 @@ func (q *writeRequest) fields(f *codec.Fields) {
 	codec.ListOf(f, "points", &q.points, (*newPoint).fields, codec.Range{Min: 1, Max: maxPoints})
 }
 
+// maxPointMillis is the maximum distance of a point from 1970, as in line protocol.
+const maxPointMillis = 1<<48 - 1
+
 // newPoint is a point in JSON.
 type newPoint struct {
 	point  ts.Point
@@ -561,7 +570,7 @@ func (p *newPoint) fields(f *codec.Fields) {
 		f.Custom("fields", codec.Custom{Type: codec.ObjectType, Parse: p.parseFields})
 	}
 	if p.timed = f.Given("time_ms", p.timed); p.timed {
-		f.Varint("time_ms", &p.millis, codec.Range{Min: -anyMillis.max, Max: anyMillis.max})
+		f.Varint("time_ms", &p.millis, codec.Range{Min: -maxPointMillis, Max: maxPointMillis})
 	}
 }
 

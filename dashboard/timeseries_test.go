@@ -325,6 +325,8 @@ func TestWritePoints(t *testing.T) {
 		{"", `{"points":[{"measurement":"m","fields":{"f":1,"f":2}}]}`, 400, `\"f\" is repeated or not a number`},
 		{"", `{"points":[{"measurement":"m","fields":[1]}]}`, 400, "want an object of numbers"},
 		{"", `{"points":[]}`, 400, "points"},
+		{"", `{"points":[{"measurement":"m","fields":{"f":1},"time_ms":-281474976710656}]}`, 400, "-281474976710656"},
+		{"", `{"points":[{"measurement":"m","tags":{"":"x"},"fields":{"f":1}}]}`, 400, "a name is empty"},
 		{"?precision=s", `{"points":[{"measurement":"m","fields":{"f":1}}]}`, 400, "precision is for line protocol"},
 	} {
 		got := send(t, "POST "+base+"/write"+c.query, c.body, "Content-Type", "application/json")

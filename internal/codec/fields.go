@@ -133,8 +133,8 @@ func (f *Fields) Parsing() bool {
 func (f *Fields) Require(name string) {
 	switch form := f.form.(type) {
 	case *jsonReader:
-		if !form.given(name, false) {
-			f.Refuse(fmt.Errorf("field %q is missing", name))
+		if !form.given(name, false) && form.missing == "" {
+			form.missing = name
 		}
 	case *describer:
 		form.required = name

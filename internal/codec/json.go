@@ -140,6 +140,7 @@ type jsonReader struct {
 	spare    []jsonMember // memory for members of the next record
 	place    *jsonPlace
 	asked    []string // names of fields, of outer records first
+	missing  string   // first required field that the record lacks
 }
 
 // jsonMember is a member of a record that has not been read yet; its value is nil afterwards.
@@ -175,7 +176,8 @@ func (r *jsonReader) fail(name, format string, args ...any) {
 // record reads an object, or a bare value if code names no field. code must read all members.
 func (r *jsonReader) record(src []byte, code func()) {
 	src0, opened0, members0, asked0 := r.src, r.opened, r.members, len(r.asked)
-	r.src, r.opened, r.members = src, false, nil
+	missing0 := r.missing
+	r.src, r.opened, r.members, r.missing = src, false, nil, ""
 	code()
 	if r.place == nil {
 		r.open() // even a record without fields must be an object
@@ -193,6 +195,10 @@ func (r *jsonReader) record(src []byte, code func()) {
 		}
 		r.fail(name, "%s", hint)
 	}
+	if r.missing != "" && r.err == nil { // after unknown ones, one of which may be meant
+		r.err = fmt.Errorf("field %q is missing", r.place.String()+r.missing)
+	}
+	r.missing = missing0
 	if r.opened {
 		r.spare = r.members[:0]
 	}

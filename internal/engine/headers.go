@@ -114,7 +114,10 @@ func CodePairs(f *codec.Fields, name string, b *[]byte) {
 			if !rawjson.EachMember(value, func(key, value []byte) bool {
 				name, _ := rawjson.Text(key)
 				text, ok := rawjson.Text(value)
-				if _, twice := headers[name]; !ok || twice {
+				switch _, twice := headers[name]; {
+				case name == "":
+					err = errors.New("a name is empty")
+				case !ok || twice:
 					err = fmt.Errorf("%q is repeated or not a string", name)
 				}
 				headers[name] = text

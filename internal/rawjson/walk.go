@@ -392,3 +392,28 @@ func skipDigits(raw []byte, i int) int {
 	}
 	return i
 }
+
+// Unpaired reports whether a string in raw, which must be valid JSON, has an unpaired surrogate: a
+// decoder replaces it.
+func Unpaired(raw []byte) bool {
+	unit := func(i int) rune {
+		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
+			return 0
+		}
+		n, _ := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
+		return rune(n)
+	}
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if r := unit(i); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, unit(i+6)) == utf8.RuneError {
+				return true
+			}
+			i += 6
+		}
+		i++
+	}
+	return false
+}

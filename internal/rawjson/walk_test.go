@@ -206,3 +206,14 @@ func compareElements(t *testing.T, raw []byte, valid bool) {
 		}
 	}
 }
+
+func TestUnpaired(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`"a"`: false, `"\ud83d\ude00"`: false, `"\ud83d"`: true, `"\ude00"`: true, `"\ud83dx"`: true, `"\\ud83d"`: false,
+		`"\\\ud83d"`: true, `"\ud83d\ude00\ud83d"`: true, `"\ud83d\ud83d\ude00"`: true, `"\u00e9\n"`: false, `{"\ude00":1}`: true, ``: false,
+	} {
+		if got := Unpaired([]byte(raw)); got != want {
+			t.Errorf("Unpaired(%s) = %t", raw, got)
+		}
+	}
+}

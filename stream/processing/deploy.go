@@ -23,8 +23,9 @@ type Applied struct {
 // call changes nothing. Of several concurrent calls one submits the job, and the others find it.
 //
 // Options: DropState; FromSavepoint. Errors: those of Submit and Restore; ErrConflict also if
-// several jobs have the name. If state would be lost without DropState, the job continues
-// unchanged; after another error it continues or is stopped.
+// several jobs have the name, and with FromSavepoint if the job would be left unchanged. If state
+// would be lost without DropState, the job continues unchanged; after another error it continues or
+// is stopped.
 func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOption) (Applied, error) {
 	p, err := s.parse(definition)
 	if err != nil {
@@ -58,7 +59,11 @@ func (s *Store) PlanApply(ctx context.Context, definition []byte, opts ...Restor
 
 // planApply returns what apply would do, and the options for Restore.
 func (s *Store) planApply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (Applied, []RestoreOption, error) {
+	savepoint := restoreOptionsOf(opts).savepoint
 	id, err := s.only(ctx, name)
+	if err == nil && id == "" && savepoint != "" {
+		err = engine.Errorf(ErrInvalid, "processing: job %q does not exist, so it has no savepoint %q", name, savepoint)
+	}
 	if err != nil || id == "" {
 		return Applied{Made: err == nil}, nil, err
 	}
@@ -68,7 +73,11 @@ func (s *Store) planApply(ctx context.Context, name string, definition []byte, o
 	}
 	done := Applied{Job: id, Status: d.Status}
 	if bytes.Equal(d.Definition, definition) && (d.Status == Running || d.Status == Completed) {
-		return done, nil, nil
+		if savepoint != "" {
+			err = engine.Errorf(ErrConflict, "processing: job %q has this definition and is %v: to return to savepoint %q, stop and restore it",
+				name, d.Status, savepoint)
+		}
+		return done, nil, err
 	}
 	opts = append(opts[:len(opts):len(opts)], ReplaceDefinition(definition))
 	done.Changed = true

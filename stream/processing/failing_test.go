@@ -75,7 +75,7 @@ func TestEachFailure(t *testing.T) {
 			"Submit":  call(func(s *processing.Store) error { _, err := s.Submit(ctx, definition("j2")); return over(err) }),
 			"Apply":   call(func(s *processing.Store) error { _, err := s.Apply(ctx, definition("j0")); return err }),
 			"PlanApply": call(func(s *processing.Store) error {
-				_, err := s.PlanApply(ctx, definition("j0"), processing.FromSavepoint(savepoint))
+				_, err := s.PlanApply(ctx, append(definition("j0"), "\n# other\n"...), processing.FromSavepoint(savepoint))
 				return err
 			}),
 			"Apply new": call(func(s *processing.Store) error {

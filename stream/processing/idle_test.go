@@ -136,6 +136,9 @@ func TestApply(t *testing.T) {
 	if would := plan(filtered); !would.Made || would.Changed || would.Job != "" {
 		t.Errorf("PlanApply without a job = %+v", would)
 	}
+	if _, err := s.jobs.Apply(ctx, []byte(filtered), processing.FromSavepoint("x")); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("Apply of a new job from a savepoint: %v", err)
+	}
 	first := apply(filtered)
 	if !first.Made || first.Status != processing.Running {
 		t.Errorf("Apply = %+v", first)
@@ -144,6 +147,9 @@ func TestApply(t *testing.T) {
 	s.run()
 	if again := apply(filtered); again.Made || again.Changed || again.Job != first.Job {
 		t.Errorf("Apply again = %+v", again)
+	}
+	if _, err := s.jobs.Apply(ctx, []byte(filtered), processing.FromSavepoint("x")); !errors.Is(err, processing.ErrConflict) {
+		t.Errorf("Apply of the same definition from a savepoint: %v", err)
 	}
 	if would := plan(filtered); would.Made || would.Changed || would.Job != first.Job {
 		t.Errorf("PlanApply of the same definition = %+v", would)

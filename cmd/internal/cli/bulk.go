@@ -11,10 +11,12 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // The limits of a batch of bulk input, except that one line may be larger. They keep a batch well
@@ -33,7 +35,7 @@ type bulk struct{ lines, ndjson bool }
 // addBulk adds the flags. line describes a line, and members the members of a JSON object.
 func addBulk(cmd *cobra.Command, line, members string) *bulk {
 	b := new(bulk)
-	cmd.Flags().BoolVar(&b.lines, "lines", false, "read stdin or @FILE; each line is "+line)
+	cmd.Flags().BoolVar(&b.lines, "lines", false, "read stdin or @FILE; each line, ended by \\n or \\r\\n, is "+line)
 	cmd.Flags().BoolVar(&b.ndjson, "ndjson", false, "read stdin or @FILE; each line is a JSON object: "+members)
 	return b
 }
@@ -189,7 +191,7 @@ func (l *load[T]) read(ctx context.Context, in io.Reader, maxPayload int, batche
 
 // add adds a line to a batch. Errors: ErrInvalid.
 func (l *load[T]) add(to *batch[T], line []byte, maxPayload int) error {
-	item, payload, err := l.parse(bytes.TrimSuffix(line, []byte("\n")))
+	item, payload, err := l.parse(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")))
 	if err == nil && payload > maxPayload {
 		err = fmt.Errorf("%d bytes exceed the max_value_size of the node, %d", payload, maxPayload)
 	}
@@ -293,6 +295,9 @@ func allOrNone(n int, err error) (int, error) {
 
 // parseMembers parses a JSON object into the struct that v points to, and refuses unknown members.
 func parseMembers(line []byte, v any) error {
+	if !utf8.Valid(line) || rawjson.Unpaired(line) {
+		return errors.New("is not valid UTF-8, or has half a surrogate pair")
+	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
@@ -314,7 +319,16 @@ func parseMembers(line []byte, v any) error {
 	if err != nil {
 		return fmt.Errorf("not a JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
-	return nil
+	seen := make(map[string]bool)
+	rawjson.EachMember(bytes.TrimSpace(line), func(key, _ []byte) bool {
+		name, _ := rawjson.Text(key)
+		if seen[name] {
+			err = fmt.Errorf("member %q is given twice", name)
+		}
+		seen[name] = true
+		return err == nil
+	})
+	return err
 }
 
 // unquoted returns the bytes of a JSON string with its encoding: "" or "base64".

@@ -46,6 +46,14 @@ func TestBulk(t *testing.T) {
 	if _, stdout, _ := run(t, env, "kv", "list", "--prefix", "b10", "-o", "raw"); strings.Contains(stdout, "b1000") {
 		t.Errorf("a part of the batch with the bad line was written:\n%s", stdout)
 	}
+	check("crlf\tv\r\n", exitOK, "1\n", "kv", "set", "--lines", "-o", "raw")
+	check("", exitOK, `"value": "v",`, "kv", "get", "crlf", "-o", "json")
+	for line, want := range map[string]string{
+		"{\"key\":\"a\",\"value\":\"\xff\"}": "line 1: is not valid UTF-8", `{"key":"a","value":"\ud800"}`: "half a surrogate pair",
+		`{"key":"a","value":"1","value":"2"}`: `member "value" is given twice`,
+	} {
+		check(line, exitUsage, want, "kv", "set", "--ndjson")
+	}
 	long := numbered(3, "%d") + strings.Repeat("x", 1025) + "\n"
 	check(long, exitUsage, "line 4: 1025 bytes exceed the max_value_size of the node, 1024\nfloe: hint: nothing was written\n",
 		"stream", "append", "long", "--lines")
