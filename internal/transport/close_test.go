@@ -98,7 +98,8 @@ func TestSomethingElseAnswers(t *testing.T) {
 	addr := serveHTTP2(t, http.NotFound)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a dial that tries again ends with it
 	defer cancel()
-	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{addr}); !errors.Is(err, ErrWebServer) || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{addr}); !errors.Is(err, ErrWebServer) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("dial: %v, want %v at once", err, ErrWebServer)
 	}
 }
