@@ -24,7 +24,7 @@ type Task struct {
 	Source         string // origin of the invocation
 	CreatedAt      time.Time
 	Deadline       time.Time // of a task from Await: end of the attempt's time unless extended; else zero
-	LastError      string    // of the previous attempt; "" if there was none or it did not fail
+	LastError      string    // error of the previous attempt; empty on the first, or if that did not fail
 	LastCode       string    // of LastError
 
 	session uint64       // that has the run; 0: the session of self

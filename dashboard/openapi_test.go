@@ -269,7 +269,7 @@ func TestOpenAPIDescribes(t *testing.T) {
 	}
 }
 
-// TestOpenAPIServer: clients are told where the handler is mounted.
+// TestOpenAPIServer: the server URL in the description is where the handler is mounted.
 func TestOpenAPIServer(t *testing.T) {
 	for _, m := range mounts {
 		base := serve(t, m.mount(New(openNode(t), Options{}))) + m.prefix

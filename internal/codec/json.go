@@ -195,7 +195,7 @@ func (r *jsonReader) record(src []byte, code func()) {
 		}
 		r.fail(name, "%s", hint)
 	}
-	if r.missing != "" && r.err == nil { // after unknown ones, one of which may be meant
+	if r.missing != "" && r.err == nil { // unknown fields come first: one may be a misspelling
 		r.err = fmt.Errorf("field %q is missing", r.place.String()+r.missing)
 	}
 	r.missing = missing0

@@ -39,8 +39,8 @@ func (b *rowBucket) rowsOf(of *shardRows) (rows []cachedRow) {
 	return rows
 }
 
-// verifyFresh reports rows of which Apply would find an old version. Apply searches only the
-// tables, except for rows that are known to have been written since the last flush.
+// verifyFresh reports rows for which Apply would read a stale version. Apply searches only the
+// tables, except for rows known to have been written since the last flush.
 func (a *Audit) verifyFresh() error {
 	if err := a.x.committed.openTables(); err != nil {
 		return err

@@ -19,11 +19,11 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// crowd limits the connections of a site, and its requests to the same number: HTTP/2 has many on a
-// connection, each of which holds as much as a connection of HTTP/1. Up to latecomers connections
-// beyond the limit are accepted to receive 429; only /health is served to them. Others are closed
-// without an answer. So are the connections of an address beyond its share, so that a single
-// address cannot lock out all others.
+// crowd limits a site's connections, and its requests to the same number: an HTTP/2 connection
+// carries many requests, each of which can hold as much as an HTTP/1 connection. Up to latecomers
+// connections beyond the limit are accepted to receive 429; only /health is served to them. Others
+// are closed without an answer. So are the connections of an address beyond its share, so that a
+// single address cannot lock out all others.
 type crowd struct {
 	log  *slog.Logger
 	told atomic.Int64 // last time that a full share was logged, in ns

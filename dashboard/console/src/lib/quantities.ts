@@ -38,7 +38,7 @@ export function parseSize(text: string): number | null {
   return Number.isSafeInteger(n) ? n : null
 }
 
-/** A size in the largest unit of which it is a whole number. */
+/** A size in the largest unit that divides it evenly. */
 export function sizeText(bytes: number): string {
   let at = 0
   while (bytes > 0 && bytes % 1024 === 0 && at < sizes.length - 1) {
