@@ -37,15 +37,17 @@ func newClient(conf *tls.Config, dial dialFunc, conns *crowd) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(conf != nil)
 	protocols.SetUnencryptedHTTP2(conf == nil)
-	return &http.Client{Transport: &http.Transport{
-		DialContext:     dialer(conf != nil, dial, conns),
+	e := &explainer{}
+	e.Transport = &http.Transport{
+		DialContext:     dialer(conf != nil, dial, conns, e.note),
 		TLSClientConfig: modern(conf),
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize: dataFrame, SendPingTimeout: pingAfter, PingTimeout: pongTimeout,
 			MaxReceiveBufferPerConnection: 16 << 20, MaxReceiveBufferPerStream: 4 << 20,
 		},
-	}}
+	}
+	return &http.Client{Transport: e}
 }
 
 func (p *Peer) url(addr string) string {

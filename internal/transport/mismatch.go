@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -60,6 +61,8 @@ type sniffer struct {
 	secure bool // TLS is expected
 	client bool // the other end is a server
 	heard  bool // first bytes were read; used only by the reading goroutine
+
+	note func(error) // called with the error of the first read; may be nil
 }
 
 func (s *sniffer) Read(b []byte) (int, error) {
@@ -68,29 +71,68 @@ func (s *sniffer) Read(b []byte) (int, error) {
 		return n, err
 	}
 	s.heard = true
+	if mismatch := s.mismatch(b[:n]); mismatch != nil {
+		if s.note != nil {
+			s.note(mismatch)
+		}
+		return 0, mismatch
+	}
+	return n, err
+}
+
+// mismatch returns why no connection is possible, from the first bytes of the other end.
+func (s *sniffer) mismatch(b []byte) error {
 	secure := b[0] == tlsAlert || b[0] == tlsHandshake
 	switch {
-	case !s.secure && bytes.HasPrefix(b[:n], []byte("HTTP/1.")):
-		return 0, ErrWebServer
+	case !s.secure && bytes.HasPrefix(b, []byte("HTTP/1.")):
+		return ErrWebServer
 	case !s.secure && s.client && !secure && b[0] != 0: // a server of HTTP/2 begins with a short frame
-		return 0, errForeign
+		return errForeign
 	case secure == s.secure:
-		return n, err
+		return nil
 	case secure:
-		return 0, errTLS
+		return errTLS
 	}
-	return 0, errClearText
+	return errClearText
+}
+
+// explainer returns the errors of sniffers. net/http reports only that a connection could not be
+// established if it failed before its first request was sent.
+type explainer struct {
+	*http.Transport
+	mismatches sync.Map // address → error of the newest connection
+}
+
+// note takes what is known of the newest connection to an address.
+func (e *explainer) note(addr string, err error) {
+	if err == nil {
+		e.mismatches.Delete(addr)
+	} else {
+		e.mismatches.Store(addr, err)
+	}
+}
+
+func (e *explainer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.Transport.RoundTrip(r)
+	if err != nil && !isFinal(err) {
+		if mismatch, ok := e.mismatches.Load(r.URL.Host); ok {
+			return nil, mismatch.(error)
+		}
+	}
+	return resp, err
 }
 
 // dialFunc opens a connection, like net.Dialer.
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialer opens connections to nodes, which form a crowd. dial is nil for the operating system's.
-func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
+// note is called with nil before each dial, and with the error of a connection's sniffer.
+func dialer(secure bool, dial dialFunc, conns *crowd, note func(addr string, err error)) dialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		note(addr, nil)
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -102,7 +144,7 @@ func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
 		if conns.met != nil {
 			conns.met(c.RemoteAddr().String())
 		}
-		return &sniffer{Conn: g, secure: secure, client: true}, nil
+		return &sniffer{Conn: g, secure: secure, client: true, note: func(err error) { note(addr, err) }}, nil
 	}
 }
 

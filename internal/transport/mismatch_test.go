@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync"
@@ -118,6 +119,41 @@ func TestOtherServer(t *testing.T) {
 			t.Errorf("dial: %v, want %v at once", err, want)
 		}
 	}
+}
+
+// TestOtherServerBeforeRequest: that a server is no node is reported also if its first bytes arrive
+// before the request is sent.
+func TestOtherServerBeforeRequest(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	go func() {
+		_, _ = io.WriteString(theirs, "SSH-2.0-OpenSSH_10.0\r\n")
+	}()
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	closed := &closeNoter{Conn: ours, closed: make(chan struct{})}
+	dial := func(context.Context, string, string) (net.Conn, error) { return closed, nil }
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-closed.closed }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://node:9001"+pathDoor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := newCrowd(maxConnections, 2*pingAfter)
+	t.Cleanup(conns.closeAll)
+	if resp, err := newClient(nil, dial, conns).Do(req); !errors.Is(err, errForeign) {
+		t.Errorf("response %v, %v, want %v", resp, err, errForeign)
+	}
+}
+
+// closeNoter closes a channel when the connection is closed.
+type closeNoter struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *closeNoter) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 // serveHTTP2 serves HTTP/2 in clear text and returns its address.

@@ -89,7 +89,7 @@ func TestOldTLS(t *testing.T) {
 	if modern(nil) != nil {
 		t.Error("clear text has become TLS")
 	}
-	if conf := newClient(plain, nil, nil).Transport.(*http.Transport).TLSClientConfig; conf.MinVersion != tls.VersionTLS13 {
+	if conf := newClient(plain, nil, nil).Transport.(*explainer).TLSClientConfig; conf.MinVersion != tls.VersionTLS13 {
 		t.Errorf("what a node opens takes TLS %#x", conf.MinVersion)
 	}
 }
