@@ -40,14 +40,16 @@ func (g *group) fields(f *codec.Fields) {
 		g.code(c)
 		return
 	}
-	if !f.Checking() { // see check
-		codec.OnCopy(f, &g.labels, func(s *string) {
-			labels := []byte(*s)
-			engine.CodePairs(f, "labels", &labels)
-			*s = string(labels)
-		})
-		codec.ListOf(f, "actions", &g.names, codec.Text)
+	if f.Checking() { // labels only, because their JSON form depends on it; the rest: see check
+		f.Refuse(checkLabels([]byte(g.labels)))
+		return
 	}
+	codec.OnCopy(f, &g.labels, func(s *string) {
+		labels := []byte(*s)
+		engine.CodePairs(f, "labels", &labels)
+		*s = string(labels)
+	})
+	codec.ListOf(f, "actions", &g.names, codec.Text)
 }
 
 func (g *group) check() error {

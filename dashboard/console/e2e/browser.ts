@@ -1,7 +1,7 @@
 // A browser that fails a test for whatever a user would not see but should not be: errors in the console, violations of the policy, requests to others.
 import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import { chromium, type Browser, type BrowserContext, type Locator, type Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { record } from './recorder'
 
@@ -89,6 +89,16 @@ afterEach(() => {
 /** Goes to a route of the page that is open. */
 export async function to(p: Page, hash: string) {
   await p.evaluate(h => (location.hash = h), hash)
+}
+
+/**
+ * Replaces the text of an editor. The old text is deleted first: where a browser inserts into
+ * highlighted text it may copy the style, and the policy refuses that with a complaint.
+ */
+export async function write(editor: Locator, text: string) {
+  await editor.press('Control+a')
+  await editor.press('Backspace')
+  await editor.page().keyboard.insertText(text)
 }
 
 /** Lets ms pass for a page with a clock, in steps: what is asked for in one has its answer before the next. */

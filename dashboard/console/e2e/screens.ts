@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { accessible, allow, at, fits, full, h1, later, open, settled, shot, signIn, to } from './browser'
+import { accessible, allow, at, fits, full, h1, later, open, settled, shot, signIn, to, write } from './browser'
 import { address, views } from './views'
 
 const pipeline = (type: string) => `kind: Processing
@@ -132,9 +132,9 @@ test('time series: a chart, a table, a query with an error that points, ingest',
   await p.getByRole('button', { name: /host=web-01/ }).waitFor()
   await to(p, '#/shop/ts')
   await p.getByRole('button', { name: 'Write points' }).click()
-  await p.locator('.editor .cm-content').fill('e2e,host=a value=1\nbroken')
+  await write(p.locator('.editor .cm-content'), 'e2e,host=a value=1\nbroken')
   await p.getByText('missing fields').first().waitFor()
-  await p.locator('.editor .cm-content').fill('e2e,host=a value=1')
+  await write(p.locator('.editor .cm-content'), 'e2e,host=a value=1')
   await p.getByRole('button', { name: 'Write 1' }).click()
   await p.getByText('1 point written.').waitFor()
   await p.getByRole('row', { name: /e2e/ }).waitFor()
@@ -143,7 +143,7 @@ test('time series: a chart, a table, a query with an error that points, ingest',
 test('actions: invoke and follow, register is a command', async () => {
   const p = await open(at.root + '#/shop/actions/ship')
   await p.getByRole('button', { name: 'Invoke' }).click()
-  await p.locator('.editor .cm-content').fill('{"order":77,"item":"cup"}')
+  await write(p.locator('.editor .cm-content'), '{"order":77,"item":"cup"}')
   await p.keyboard.press('Control+Enter')
   await p.locator('[data-test=status]').getByText('completed').waitFor()
   await p.getByText('"p-77-cup"').waitFor()
@@ -167,7 +167,7 @@ test('workflows: a run with its path and timeline, start, cancel, disable and en
   await to(p, '#/shop/workflows/order')
   await h1(p, 'order')
   await p.getByRole('button', { name: 'Start a run' }).click()
-  await p.locator('.editor .cm-content').fill('{"order":100,"customer":"c-1","cents":100,"items":["cup"],"payment":"card"}')
+  await write(p.locator('.editor .cm-content'), '{"order":100,"customer":"c-1","cents":100,"items":["cup"],"payment":"card"}')
   await p.keyboard.press('Control+Enter')
   await p
     .getByText(/started\./)
