@@ -21,18 +21,18 @@ const (
 	// AuditStream records changes of data, refused requests and wrong keys: up to 90 days and a
 	// million entries.
 	AuditStream = "audit"
-	// AuditKeysStream records changes of keys, including those that may not have happened. It has
-	// no limits, so other entries cannot push one out. Refused changes are in AuditStream.
+	// AuditKeysStream records changes of keys, including changes whose outcome is unknown. It has
+	// no limits, so no entry is ever evicted. Refused changes are in AuditStream.
 	AuditKeysStream = "audit-keys"
 )
 
 // AuditEntry records an action of an API key. Each change of a key and each change made through the
-// dashboard has its own entry. Requests at the client port, up to perhaps a hundred thousand a
-// second, are aggregated: requests of one key with the same address, action, namespace and result
-// within about a second share one entry. Requests refused for missing rights, at either port, are
-// aggregated by key, address and result; Action and Namespace are those of the first one. A key has
-// at most 10 entries a second on average, and 100 in a burst. Further entries are aggregated by
-// result.
+// dashboard has its own entry. Requests at the client port may arrive at a hundred thousand a
+// second, so they are aggregated. Requests of one key with the same address, action, namespace and
+// result within about a second share one entry. Requests refused for missing rights, at either
+// port, are aggregated by key, address and result; Action and Namespace are those of the first one.
+// A key has at most 10 entries a second on average, and 100 in a burst. Further entries are
+// aggregated by result.
 type AuditEntry struct {
 	At        int64  `json:"at"`              // ms since the epoch; of the first one if aggregated
 	Key       string `json:"key"`             // id
@@ -102,8 +102,8 @@ type sum struct {
 
 const various = "various"
 
-// refused is add for an action that the key has no right to. Action and namespace are not part of
-// the sum, so trying many names makes no further entries.
+// refused counts an action that the key has no right to. Action and namespace are not part of the
+// aggregation key, so trying many names adds no entries.
 func (s *sums) refused(k sumOf, now int64) {
 	action, namespace := k.action, k.namespace
 	k.action, k.namespace = "", ""
@@ -113,7 +113,7 @@ func (s *sums) refused(k sumOf, now int64) {
 // add counts an action.
 func (s *sums) add(k sumOf, now int64) { s.addAs(k, k.action, k.namespace, now) }
 
-// addAs counts an action, in an entry that shows the given action and namespace.
+// addAs counts an action in an entry that shows the given action and namespace.
 func (s *sums) addAs(k sumOf, action, namespace string, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *sums) forgetLocked(now int64) {
 	}
 }
 
-// take removes and returns the sums as entries, in order of time.
+// take removes the sums and returns them as entries, in order of time.
 func (s *sums) take(now int64) (entries []AuditEntry) {
 	s.mu.Lock()
 	all := s.all
@@ -208,7 +208,7 @@ func (h *Holder) Audit(ctx context.Context, e AuditEntry, err error) {
 }
 
 // note appends an entry about an action of a holder, or with nil of the host program. It continues
-// when ctx ends: an action counts even if the client has disconnected.
+// after ctx ends: an action is recorded even if the client has disconnected.
 func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e AuditEntry, err error) {
 	if errors.Is(err, ErrUnauthorized) {
 		g.record(grant, e.From, e.Action, e.Namespace, err)
@@ -229,7 +229,8 @@ func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e
 	g.write(context.WithoutCancel(ctx), name, e)
 }
 
-// record counts an action of a client. It is written later, so that no client waits for it.
+// record counts an action of a client. The entry is written later, so the client does not wait for
+// it.
 func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, err error) {
 	k, now := sumOf{grant, from, action, namespace, kindOf(err)}, time.Now().UnixMilli()
 	if errors.Is(err, ErrUnauthorized) {
@@ -242,7 +243,8 @@ func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, e
 // wrongKeyEvery is the minimum interval between log lines about wrong keys.
 const wrongKeyEvery = 10 * time.Second
 
-// wrongKey records a wrong key from an address: as a sum in the audit, and occasionally in the log.
+// wrongKey records a wrong key from an address: aggregated in the audit, and occasionally in the
+// log.
 func (g *gatekeeper) wrongKey(from string) {
 	now := time.Now().UnixMilli()
 	g.sums.add(sumOf{from: from, action: "present a key", result: "wrong key"}, now)

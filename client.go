@@ -16,13 +16,13 @@ import (
 // Its methods are safe for concurrent use.
 //
 // Calls go to the leader of the shard. If the leader changes or a connection breaks, the client
-// finds the new leader or reconnects, to any member of the cluster. It does so until the ctx of the
-// call ends. Reads are retried until they are answered. Writes are retried only if they have
-// certainly not happened; if the answer to a write is lost, the error is ErrUnknownOutcome. A call
-// fails with ErrUnavailable only if nodes answer, but for 5 seconds none of them has a leader or
-// can help otherwise. Watches, Follow and other waiting calls outlast such outages: they resume at
-// their position, until their ctx ends. A call whose ctx has ended returns ctx's error, which
-// matches none of floe's; a write may have happened then.
+// finds the new leader or reconnects to any member of the cluster, until the ctx of the call ends.
+// Reads are retried until they are answered. Writes are retried only if they have certainly not
+// happened; if the answer to a write is lost, the error is ErrUnknownOutcome. A call fails with
+// ErrUnavailable only if nodes answer but none of them can reach a leader for 5 seconds. Watches,
+// Follow and other waiting calls outlast such outages: they resume at their position, until their
+// ctx ends. A call whose ctx has ended returns ctx's error, which matches none of floe's errors. A
+// write may have happened then.
 type Client struct {
 	stores
 	door *transport.Client
@@ -52,7 +52,7 @@ func APIKey(key string) DialOption { return dialOption(func(o *dialOptions) { o.
 const maxKeyText = 1024
 
 // Dial connects to a node, or to a cluster by the addresses of some or all of its nodes, each as
-// host:port. It returns when one of them has answered. ctx only bounds connecting.
+// host:port. It returns once one of them has answered. ctx bounds only the connecting.
 //
 // Errors: ErrInvalid without an address, or for one that is not host:port; ErrUnauthorized if the
 // nodes reject the key; ErrUnavailable, within 5 seconds, with the reason for each address.
@@ -95,9 +95,9 @@ func (c *Client) Keys() *Keys { return &Keys{gate: &c.gate} }
 // Stats returns figures about the node that answers the call, which can be any node.
 func (c *Client) Stats(ctx context.Context) (Stats, error) { return decodeStats(c.door.Stats(ctx)) }
 
-// StatsOf returns the figures of the node with an id, queried through the node that Stats would
-// ask. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer that
-// node; ctx's.
+// StatsOf returns the figures of the node with the given id, queried through the node that answers
+// Stats. Errors: ErrNotFound if there is no such node; ErrUnavailable if that node cannot reach it;
+// ctx's error.
 func (c *Client) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 	if id == 0 { // 0 would mean the answering node
 		return Stats{}, noNode(id)

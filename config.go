@@ -17,7 +17,7 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// Durability sets when a write is acknowledged.
+// Durability determines when a write is acknowledged.
 type Durability uint8
 
 // Durability levels.
@@ -31,10 +31,10 @@ const (
 	//
 	// Async is for a single node. A message between shards is delivered when it is fsynced, and all
 	// shards share one log. A power failure that undoes a delivery therefore also undoes the
-	// sender's removal of the message, so delivery stays exactly-once. Nodes with logs of their own
-	// could lose only one of the two: the target its applied message, or the sender the
-	// acknowledgement. The message would then be applied twice or never. A cluster therefore always
-	// uses Sync, and logs it if Async was configured.
+	// sender's removal of the message, so delivery stays exactly-once. With a log per node, a power
+	// failure could undo only one of the two: the delivery at the target, or the acknowledgement at
+	// the sender. The message would then be applied twice or never. A cluster therefore always uses
+	// Sync, and logs a message if Async was configured.
 	Async Durability = 1
 )
 
@@ -47,25 +47,24 @@ type Config struct {
 	// "" keeps everything in memory, for tests.
 	DataDir string
 	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created. 0 means
-	// that of the directory, or 4 for a new one.
+	// the directory's number, or 4 for a new directory.
 	Shards int
 	// Durability is Sync by default.
 	Durability Durability
 	// SyncInterval is the maximum delay until an Async write is fsynced. 0 means 100 ms.
 	SyncInterval time.Duration
-	// ClockCatchUp is the largest lead that a single node's time may have over its clock and still
-	// be slowed down. Such a lead is left if the node once ran with a clock that was ahead. Time
-	// does not go back: it runs at half speed, so timeouts take twice as long, until the clock has
-	// caught up. With a larger lead, time runs as fast as the clock and keeps the lead. 0 means 7
-	// days.
+	// ClockCatchUp is the largest lead of a single node's time over its clock that the node
+	// corrects. Such a lead remains if the node once ran with a clock that was ahead. Time never
+	// goes back. It runs at half speed until the clock has caught up, so timeouts take twice as
+	// long. With a larger lead, time runs as fast as the clock and keeps the lead. 0 means 7 days.
 	ClockCatchUp time.Duration
 	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a
 	// DataDir and 16 MiB without.
 	CacheSize int64
 	// Memory is the memory budget of the node in bytes, at least 64 MiB. Caches, queues,
-	// connections and calls get parts of it; requests beyond a part are rejected with ErrBusy. It
+	// connections and calls each get a share; requests beyond a share are rejected with ErrBusy. It
 	// does not bound the host program: see runtime/debug.SetMemoryLimit. 0 means no budget: each
-	// part then has its own bound, and together they can take a few gigabytes.
+	// then has its own bound, and together they can take a few gigabytes.
 	Memory int64
 	// MaxConnections is the maximum number of open connections from clients and other nodes. 0
 	// means as many as Memory allows, or 10,000.
@@ -82,8 +81,8 @@ type Config struct {
 	// NodeID is the ID of this node in Peers, not 0.
 	NodeID uint64
 	// Peers are the nodes of a cluster, including this one: usually 3 or 5, at most 7. They are
-	// fixed when the directory is created. nil means a single node, as does one peer: it needs no
-	// Secret, and other nodes cannot join it later.
+	// fixed when the directory is created. nil or one peer means a single node: it needs no Secret,
+	// and other nodes cannot join it later.
 	Peers []Peer
 	// Secret authenticates the nodes of a cluster to each other. It has at least 16 bytes and is
 	// the same on all nodes.
@@ -91,10 +90,10 @@ type Config struct {
 	// TLS encrypts connections to Listen and those the node opens to others: Certificates, RootCAs,
 	// ClientCAs. nil means clear text.
 	TLS *tls.Config
-	// Insecure gives clients on other machines full access while there is no key store. Without it
-	// they are refused with ErrUnauthorized until then, unless TLS requires client certificates
-	// (RequireAndVerifyClientCert). Clients on this machine and the other nodes of the cluster are
-	// not affected.
+	// Insecure gives clients on other machines full access while there is no key store. Otherwise
+	// they are refused with ErrUnauthorized until one exists, unless TLS requires client
+	// certificates (RequireAndVerifyClientCert). Clients on this machine and the other nodes of the
+	// cluster are not affected.
 	Insecure bool
 	// Funcs are the Go functions that operators of stream-processing jobs call by name, see
 	// processing.Func. All nodes of a cluster should have the same ones.
@@ -104,7 +103,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check returns ErrInvalid naming every bad field, and sets the default of Listen.
+// check returns an ErrInvalid that names every bad field. It also sets the default of Listen.
 func (c *Config) check() error {
 	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval,
 		CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
@@ -185,7 +184,7 @@ func members(peers []Peer) []transport.Member {
 	return all
 }
 
-// clusterFaults returns the errors of the fields for a cluster.
+// clusterFaults returns the errors in the cluster fields.
 func (c *Config) clusterFaults() (bad []error) {
 	if len(c.Peers) == 0 {
 		if c.NodeID > 1 {

@@ -11,7 +11,7 @@
 // Every write is a command in the log of one of the node's shards; an acknowledged write is durable
 // and visible. A transaction (Txn) changes any items of a namespace atomically. A Client (Dial)
 // connects to a node or a cluster in other processes. DB is the interface that Client and Node
-// share; programs should be written against it. The errors of all packages are the values below.
+// share; programs should be written against it. All packages return the error values below.
 //
 // Tests open an in-memory node in one line: OpenMemory(t).
 package floe
@@ -81,9 +81,10 @@ var (
 	ErrUnauthorized   = engine.ErrUnauthorized   // the credentials are missing, wrong or insufficient
 )
 
-// DB is the interface that Node and Client share, so that a program does not depend on whether its
-// data is in its own process. Only floe implements it: methods may be added. All methods are safe
-// for concurrent use, also after Close: calls on what they return then fail with ErrClosed.
+// DB is the interface that Node and Client share. A program that uses it does not depend on whether
+// its data is in its own process. Only floe implements it: methods may be added. All methods are
+// safe for concurrent use, even after Close. Calls on the stores they return then fail with
+// ErrClosed.
 type DB interface {
 	// KV, Stream, Queue, TS, Action, Workflow and Processing return the stores of a namespace.
 	// Stores need no Close.
@@ -104,7 +105,7 @@ type DB interface {
 	Keys() *Keys
 	// MaxValueSize returns the maximum size of values and payloads, in bytes.
 	MaxValueSize() int
-	// Stats returns figures about the node, or for a Client about the node that answers it.
+	// Stats returns figures about the node, or, for a Client, about the node that answers it.
 	Stats(ctx context.Context) (Stats, error)
 	// Close ends all waiting calls with ErrClosed.
 	Close() error

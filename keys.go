@@ -90,9 +90,9 @@ func KeyName(name string) BootstrapOption {
 	return firstOption{func(o *keyOptions) { o.name = name }}
 }
 
-// ForNamespaces restricts a key to 1 to 64 namespaces. An admin key is valid for all. A restricted
-// key cannot create workflows, or submit or restore stream-processing jobs: their definitions can
-// reach into other namespaces.
+// ForNamespaces restricts a key to the given namespaces, 1 to 64 of them. An admin key is valid for
+// all. A restricted key cannot create workflows, or submit or restore stream-processing jobs: their
+// definitions can reach into other namespaces.
 func ForNamespaces(names ...string) KeyOption {
 	return keyOption(func(o *keyOptions) {
 		o.namespaces = slices.Clone(names)
@@ -100,15 +100,15 @@ func ForNamespaces(names ...string) KeyOption {
 	})
 }
 
-// KeyExpires makes a key valid until a time, in steps of a millisecond, which must be in the
-// future. Connections and sessions opened with the key end then. The key stays in the list until it
-// is revoked.
+// KeyExpires makes a key valid until the given time, which must be in the future and is rounded to
+// milliseconds. Connections and sessions opened with the key end then. The key stays in the list
+// until it is revoked.
 func KeyExpires(at time.Time) KeyOption { return keyOption(func(o *keyOptions) { o.expires = &at }) }
 
 // KeepKey sets a function that stores a key before it is created. It is called with the key, and
 // with the form its holder presents. If keep fails, the key is not created; if the creation fails,
-// the stored key is useless. So no key is lost because the program exits, or cannot write, right
-// after creating it. For the first key, that would lock out everyone.
+// the stored key is useless. So no key is lost if the program exits, or cannot write, right after
+// creating it. Losing the first key would lock out everyone.
 func KeepKey(keep func(k Key, key string) error) BootstrapOption {
 	return firstOption{func(o *keyOptions) { o.keep = keep }}
 }
@@ -131,9 +131,9 @@ func (k *Keys) Bootstrap(ctx context.Context, opts ...BootstrapOption) (Key, str
 }
 
 // Create creates a key and returns it in the form its holder presents, which cannot be read again.
-// A key with the role write for all namespaces can create 1,000 namespaces, including deleted ones:
-// after that, commands that name a new namespace are refused with ErrUnauthorized. An admin key has
-// no such limit.
+// A key with the role write for all namespaces can create 1,000 namespaces, including those since
+// deleted. After that, commands that name a new namespace are refused with ErrUnauthorized. An
+// admin key has no such limit.
 //
 // Options: KeyName, ForNamespaces, KeyExpires, KeepKey. Errors: ErrInvalid for an unknown role or
 // malformed options; ErrConflict if there is no key store; ErrBusy if there are 1000 keys;
@@ -189,7 +189,7 @@ func (k *Keys) created(ctx context.Context, verb string) func(auth.Key, auth.Sec
 	}
 }
 
-// audit records a change of the keys by the host program, or by a holder in it. The node records
+// audit records a change of the keys by the host program or by a holder within it. The node records
 // changes made through a Client.
 func (k *Keys) audit(ctx context.Context, what string, err error) {
 	if _, remote := k.gate.db.(*Client); remote {
@@ -260,7 +260,7 @@ func (k *Keys) Revoke(ctx context.Context, id string) error {
 }
 
 // Enabled reports whether there is a key store. Errors: ErrUnavailable while that is not known yet;
-// through a Client ErrUnauthorized, if its key does not have the role admin.
+// ErrUnauthorized through a Client whose key does not have the role admin.
 func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return false, err
@@ -268,9 +268,9 @@ func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	return k.gate.gate.Enabled(ctx)
 }
 
-// MayLook reports whether stale reads (see Stale) may be answered although it is not known whether
-// there are keys: no leader is reachable, and the local replica, which is all that is left, has no
-// keys. Through a Client it is false.
+// MayLook reports whether stale reads (see Stale) may be answered while it is unknown whether keys
+// exist. That is so if no leader is reachable and the local replica has no keys. Through a Client
+// it is false.
 func (k *Keys) MayLook() bool { return k.gate.gate.MayLook() }
 
 // OpenSession returns a session token for a key, and when it expires. The token is valid for 12
@@ -278,7 +278,7 @@ func (k *Keys) MayLook() bool { return k.gate.gate.MayLook() }
 // is the address of the client that presents the key, without a port.
 //
 // Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong key
-// after 10 of them within a minute from an address.
+// after 10 wrong keys from one address within a minute.
 func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string, ends time.Time, err error) {
 	if err := k.gate.start(ctx); err != nil {
 		return "", time.Time{}, err
@@ -291,8 +291,8 @@ func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string,
 // before CloseSession returns, and on others as soon as the change reaches them. Requests already
 // started with the token continue. CloseSession does nothing if there is no key store.
 //
-// Errors: ErrUnauthorized for an invalid token; ErrBusy if 100 sessions of the key that have not
-// yet expired were already closed.
+// Errors: ErrUnauthorized for an invalid token; ErrBusy if 100 sessions of the key have been closed
+// before their expiry.
 func (k *Keys) CloseSession(ctx context.Context, token string) error {
 	if err := k.gate.start(ctx); err != nil {
 		return err
@@ -301,8 +301,8 @@ func (k *Keys) CloseSession(ctx context.Context, token string) error {
 }
 
 // Authenticate returns the holder of a session token. If there is no key store, the holder has full
-// access, whatever the token. Errors: ErrUnauthorized for a malformed token, or if the session has
-// ended or its key is no longer valid; ErrUnavailable while the keys are not known yet.
+// access regardless of the token. Errors: ErrUnauthorized for a malformed token, or if the session
+// has ended or its key is no longer valid; ErrUnavailable while the keys are not known yet.
 func (k *Keys) Authenticate(ctx context.Context, token string) (*Holder, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return nil, err
@@ -327,7 +327,7 @@ func (k *Keys) AuthenticateKey(ctx context.Context, key, from string) (*Holder, 
 	return &Holder{grant: grant, of: k.gate}, nil
 }
 
-// Holder is an authenticated caller, by key or session, for as long as that is valid.
+// Holder is a caller authenticated by a key or a session, for as long as that is valid.
 type Holder struct {
 	grant *auth.Grant
 	ends  time.Time
@@ -342,7 +342,7 @@ func (h *Holder) Key() Key {
 	return newKey(h.grant.Key())
 }
 
-// Ends returns the expiry of the session, or zero if the holder has none.
+// Ends returns when the session expires, or the zero time if the holder has none.
 func (h *Holder) Ends() time.Time { return h.ends }
 
 // Require returns ErrUnauthorized unless the holder's role includes role.
@@ -366,7 +366,7 @@ func (h *Holder) While(ctx context.Context) (context.Context, context.CancelFunc
 // Err returns ErrUnauthorized if the key has been revoked, or nil.
 func (h *Holder) Err() error { return h.grant.Err() }
 
-// DB returns the node or client restricted to the holder's rights: other operations fail with
+// DB returns the node or client restricted to the holder's rights. Other operations fail with
 // ErrUnauthorized before they reach a shard. It needs no Close.
 func (h *Holder) DB() DB {
 	if h.grant.IsOpen() {
@@ -375,7 +375,7 @@ func (h *Holder) DB() DB {
 	return h.of.view(h.grant)
 }
 
-// gatekeeper is the gate of a node or a client, with its state.
+// gatekeeper checks the keys of a node or a client, and keeps the audit.
 type gatekeeper struct {
 	gate *auth.Gate
 	base *stores
@@ -418,7 +418,7 @@ func (g *gatekeeper) run() {
 }
 
 // start is run for a Client. It is called on first use, because few Clients need keys. If the
-// Client's own key has no right to them, start fails at once.
+// Client's own key may not read them, start fails at once.
 func (g *gatekeeper) start(ctx context.Context) error {
 	if g.gate.Known() {
 		return nil

@@ -1,7 +1,7 @@
 package floe
 
-// TB is the part of testing.TB that OpenMemory needs; *testing.T, *testing.B and *testing.F have
-// it.
+// TB is the part of testing.TB that OpenMemory needs; *testing.T, *testing.B and *testing.F
+// implement it.
 type TB interface {
 	Helper()
 	Cleanup(func())

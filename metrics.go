@@ -12,7 +12,7 @@ import (
 //	prometheus.MustRegister(node.Collector(0))
 //
 // The metrics are named floe_*; dashboard.NewExporter serves them over HTTP. Each scrape queries
-// the node and takes at most a second, however busy the node is. Listings are collected in the
+// the node and takes at most a second, even on a busy node. Listings are collected in the
 // background; floe_metrics_age_seconds is their age. objects is how many queues, streams, groups,
 // jobs, workflows, actions and namespaces have their own series: the first of each kind, by
 // namespace and name. 0 means 1000, negative none. The others are summed up in a series with the

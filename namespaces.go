@@ -9,7 +9,7 @@ import (
 )
 
 // Namespaces creates and lists the namespaces of a node or cluster. The first write to a name also
-// creates its namespace, not spread. "default" always exists. Names that begin with "_" are
+// creates its namespace, without Spread. "default" always exists. Names that begin with "_" are
 // reserved.
 type Namespaces struct{ all engine.Namespaces }
 
@@ -38,8 +38,8 @@ type NamespaceStats struct {
 type Counts struct {
 	Keys     int64 // KV: keys that exist
 	KeyBytes int64 // KV: bytes of their keys and values
-	// KV: total reads answered by the nodes that were asked; a node that is killed loses up to
-	// those of its last five minutes
+	// KV: total reads answered by the queried nodes; a node that is killed loses up to five minutes
+	// of counts
 	KeyReads     int64
 	KeySets      int64 // KV: total values written
 	KeyDeletes   int64 // KV: total keys deleted, not counting expired ones
@@ -58,7 +58,7 @@ type Counts struct {
 	Signals                                                                         int64 // total signals received by workflow runs
 	Timers                                                                          int64 // total timers of workflow runs that have fired
 	Steps                                                                           int64 // total steps started by workflow runs
-	// of workflows that are neither paused nor disabled
+	// schedules of workflows that are neither paused nor disabled
 	Schedules           int64
 	CompensationsFailed int64 // total failed compensations of workflow runs
 }
@@ -87,10 +87,10 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 //
 // The first write to the name creates the namespace again, unless it was spread. A spread namespace
 // must be recreated with Create; until then, writes fail with ErrNotFound. A name can only be
-// recreated with the placement it had, and still counts towards the 100,000 namespaces of a shard.
+// recreated with its earlier placement. It still counts towards the 100,000 namespaces of a shard.
 // After ErrUnknownOutcome or a ctx error, some shards of a spread namespace may refuse writes:
 // repeat the call, or call Create. If the namespace is written to during the removal, Delete fails
-// with ErrConflict, and what it has removed by then stays removed.
+// with ErrConflict, and the data removed so far stays removed.
 //
 // Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default",
 // which always exists, and for names that begin with "_".

@@ -30,13 +30,13 @@ type Node struct {
 	wire  *engine.Wire // of a node that listens
 }
 
-// Open opens the node of a data directory, or creates it. A single node is returned once all its
-// shards accept writes. In a cluster Open returns once the node takes part; calls then wait up to 5
-// seconds for the nodes to elect leaders. Open replays the log, so after a crash it takes up to a
-// few seconds.
+// Open opens the node of a data directory, or creates it. For a single node, Open returns once all
+// shards accept writes. In a cluster it returns once the node has joined; calls then wait up to 5
+// seconds for the nodes to elect leaders. Open replays the log, so it can take a few seconds after
+// a crash.
 //
-// Open waits for no other node. It waits for the disk only while it responds: a disk that is stuck
-// for 20 seconds makes Open fail. Use OpenContext for another bound.
+// Open does not wait for other nodes. It fails if the disk does not respond for 20 seconds. Use
+// OpenContext for another bound.
 //
 // Errors: ErrInvalid naming every bad field, or the mismatch if the directory has another format,
 // number of shards or cluster, or is a file; ErrInUse if another node, of this or another process,
@@ -44,8 +44,8 @@ type Node struct {
 // port in use. The directory is unchanged then.
 func Open(c Config) (*Node, error) { return OpenContext(context.Background(), c) }
 
-// OpenContext is Open that stops when ctx is done, releases what it has opened, and returns ctx's
-// error. The node does not use ctx once it is open.
+// OpenContext is Open with a context. When ctx is done, it stops, releases what it has opened, and
+// returns ctx's error. The node does not use ctx once it is open.
 func OpenContext(ctx context.Context, c Config) (*Node, error) {
 	n, err := openNode(ctx, c)
 	if err != nil {
@@ -54,8 +54,8 @@ func OpenContext(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// classified makes errors of opening match a sentinel: an error that is neither the caller's
-// mistake nor the end of the caller's ctx is ErrUnavailable.
+// classified makes errors of opening match a sentinel. An error that is neither the caller's
+// mistake nor the end of the caller's ctx becomes ErrUnavailable.
 func classified(err error) error {
 	for _, kind := range []error{ErrInvalid, ErrUnavailable, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, kind) {
@@ -65,7 +65,7 @@ func classified(err error) error {
 	return &openError{err}
 }
 
-// openError is ErrUnavailable with its cause.
+// openError is an ErrUnavailable with its cause.
 type openError struct{ err error }
 
 func (e *openError) Error() string { return e.err.Error() }
@@ -162,7 +162,8 @@ func (n *Node) open(ctx context.Context, c Config) error {
 	return nil
 }
 
-// changed records a client's change or attempted change: of keys at once, all others aggregated.
+// changed records a client's change or attempted change. Changes of keys are written at once, all
+// others are aggregated.
 func (n *Node) changed(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error) {
 	if what, keys := auth.Changes(cmd); keys {
 		n.gate.note(ctx, AuditKeysStream, g, AuditEntry{From: from, Action: what}, err)
@@ -214,8 +215,9 @@ func (n *Node) addrOf(id string) string {
 	return n.addr.String()
 }
 
-// StatsOf returns the figures of the node with an id, and queries that node if it is another one.
-// Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer; ctx's.
+// StatsOf returns the figures of the node with the given id. If it is another node, StatsOf queries
+// that node. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer;
+// ctx's.
 func (n *Node) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 	switch {
 	case n.peer == nil && id == 1:
@@ -239,8 +241,8 @@ func decodeStats(b []byte, err error) (s Stats, _ error) {
 // until it is reopened.
 func (n *Node) Err() error { return n.host.Err() }
 
-// How long Close waits for other nodes. Clients that do not read their answers add up to a second;
-// see transport.Peer.Close.
+// How long Close waits for other nodes. Clients that do not read their answers can add up to a
+// second; see transport.Peer.Close.
 const (
 	handOverTime = 2 * time.Second // until other nodes lead what the node leads
 	drainTime    = 4 * time.Second // in total, including the outcome of writes in flight
@@ -248,7 +250,7 @@ const (
 
 // Close hands leadership over to other nodes, flushes memory to disk, releases the directory and
 // returns when all goroutines have ended. Waiting calls fail with ErrClosed. Close waits up to 5
-// seconds for other nodes, and for the disk as long as that takes. A second Close does nothing.
+// seconds for other nodes, and for the disk without a limit. A second Close does nothing.
 func (n *Node) Close() error {
 	drained := time.Now().Add(drainTime)
 	ctx, cancel := context.WithTimeout(context.Background(), auditLast)

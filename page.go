@@ -2,7 +2,7 @@ package floe
 
 import "github.com/floedb/floe/internal/engine"
 
-// Page is a part of an ordered listing, the same type in all packages of floe.
+// Page is one page of an ordered listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one

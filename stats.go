@@ -34,17 +34,17 @@ const (
 	StateFailed         NodeState = "failed"
 )
 
-// Traffic counts the bytes at the port for clients and other nodes, and at the dashboards of the
-// node (there, bodies of requests and responses). Counts survive a restart; a node that is killed
-// may lose its last five minutes, and an in-memory node starts at zero.
+// Traffic counts the bytes at the port for clients and other nodes, and the bodies of requests and
+// responses at the node's dashboards. Counts survive a restart; a node that is killed may lose its
+// last five minutes, and an in-memory node starts at zero.
 type Traffic struct {
 	Connections   int   // opened by others
 	BytesReceived int64 // as they came
 	BytesSent     int64
 }
 
-// DiskStats describes the disk of a node's data directory. The bytes are 0 in memory, and where the
-// file system does not report them.
+// DiskStats describes the disk of a node's data directory. The bytes are 0 for an in-memory node,
+// and if the file system does not report them.
 type DiskStats struct {
 	ReadOnly     bool  // the disk is full: operations that take space fail with ErrReadOnly
 	FreeBytes    int64 // at the last check, at most a second ago
@@ -91,15 +91,15 @@ type ShardStats struct {
 	Problem string // why it is stopped on this node, "" if it is not: only stale reads see it then
 }
 
-// Rates are the node's figures for each of the last seconds, oldest first: up to 300, all slices of
-// equal length.
+// Rates are the node's figures for each second of the last five minutes, oldest first. All slices
+// have the same length, at most 300.
 type Rates struct {
 	Commands      []int64 // reads and writes
 	BytesReceived []int64 // over the port for clients and other nodes
 	BytesSent     []int64
 }
 
-// AddTraffic adds to Stats.Port bytes that another port of the program has transferred. The
+// AddTraffic adds bytes that another port of the program has transferred to Stats.Port. The
 // dashboard calls it for the requests it serves.
 func (n *Node) AddTraffic(received, sent int64) { n.host.AddTraffic(received, sent) }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// stores are the primitives behind a door: the common part of Node and Client.
+// stores are the stores of all primitives: the common part of Node and Client.
 type stores struct {
 	router   *engine.Router // to the leaders
 	stale    *engine.Router // to any replica
@@ -29,7 +29,7 @@ func (s *stores) attach() {
 	s.stale.Attach(registrar)
 }
 
-// AccessOption changes how the store that an accessor returns reaches its data.
+// AccessOption changes how a store reaches its data.
 type AccessOption interface{ applyAccess(access) access } // by value, so that getting a store allocates nothing
 
 type access struct{ stale bool }
@@ -41,9 +41,9 @@ func (staleOption) applyAccess(a access) access {
 	return a
 }
 
-// Stale makes reads answer from any available replica, without asking the shard's leader. The
-// replica may lag for as long as it is cut off, but it also answers if there is no leader. Watches
-// and waits follow that replica. Writes are not affected.
+// Stale makes any available replica answer reads, without asking the shard's leader. A replica that
+// is cut off may lag without a bound, but it also answers if there is no leader. Watches and waits
+// follow that replica. Writes are not affected.
 func Stale() AccessOption { return staleOption{} }
 
 func (s *stores) pick(opts []AccessOption) *engine.Router {
@@ -94,12 +94,12 @@ func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
 	return engine.StoreOf[ts.Store](s.pick(opts), namespace, s.maxValue())
 }
 
-// FloQL evaluates a query over the time series of a namespace, see package floql. It is short for
-// TS(namespace).Query. A namespace that does not exist has no series.
+// FloQL evaluates a query over the time series of a namespace; see package floql. It is shorthand
+// for TS(namespace).Query. A namespace that does not exist has no series.
 //
 // Errors: *floql.Error for a mistake in the query, with its position; *floql.LimitError if it
-// exceeds a limit; ErrInvalid if it needs points of which only rollups remain; ErrUnavailable; that
-// of ctx.
+// exceeds a limit; ErrInvalid if it needs points that only remain as rollups; ErrUnavailable; ctx's
+// error.
 func (s *stores) FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error) {
 	return s.TS(namespace).Query(ctx, query, opts...)
 }

@@ -36,9 +36,9 @@ type Condition interface{ condition }
 //	...
 //	orders, err := incr.Result(res) // an int64
 //
-// Either all conditions hold and all operations succeed, in order and in one log entry, or nothing
-// happens. In a spread namespace all parts must be in one shard, that is, their names must have a
-// common {tag}. A Txn is not safe for concurrent use.
+// Either all conditions hold and all operations succeed, in order and in one log entry, or the
+// transaction has no effect. In a spread namespace all parts must be in one shard, that is, their
+// names must have a common {tag}. A Txn is not safe for concurrent use.
 type Txn struct{ txn engine.Txn }
 
 // If adds conditions and returns t. They are checked before the first operation, regardless of the

@@ -28,16 +28,16 @@ type VerifyReport struct {
 
 // Verify reads all of a node's data directory and reports damage and inconsistencies. It checks
 // every record of the log, every block of the state's tables and, with the log replayed in memory
-// as Open would do, every row. It changes nothing in the directory, and keeps nodes from opening it
-// in the meantime. It needs memory for what the replay writes: about as much as the log holds after
-// the last flush of the state.
+// as Open would do, every row. It changes nothing in the directory, and prevents nodes from opening
+// it in the meantime. It needs memory for the replayed writes, about the size of the log since the
+// last flush of the state.
 //
 // A report without Problems means that Open will succeed and find every acknowledged write, as far
-// as the directory itself can show. Verify cannot detect that a newest write never reached the
+// as the directory itself can show. Verify cannot detect that the latest write never reached the
 // directory, or that an older copy replaced all of it.
 //
-// Errors: ErrInUse if a node has the directory; ErrInvalid if it is not a data directory; ctx's,
-// and those of reading.
+// Errors: ErrInUse if a node has the directory open; ErrInvalid if it is not a data directory;
+// ctx's error, and errors of reading.
 func Verify(ctx context.Context, dir string) (VerifyReport, error) {
 	report, err := shard.Verify(ctx, shard.VerifyConfig{Dir: dir, Primitives: primitive.All()})
 	return VerifyReport(report), err
