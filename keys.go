@@ -100,8 +100,8 @@ func ForNamespaces(names ...string) KeyOption {
 	})
 }
 
-// KeyExpires makes a key valid until the given time, which must be in the future and is rounded to
-// milliseconds. Connections and sessions opened with the key end then. The key stays in the list
+// KeyExpires makes a key valid until the given time, which must be in the future and is accurate to
+// the millisecond. Connections and sessions opened with the key end then. The key stays in the list
 // until it is revoked.
 func KeyExpires(at time.Time) KeyOption { return keyOption(func(o *keyOptions) { o.expires = &at }) }
 
@@ -291,8 +291,8 @@ func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string,
 // before CloseSession returns, and on others as soon as the change reaches them. Requests already
 // started with the token continue. CloseSession does nothing if there is no key store.
 //
-// Errors: ErrUnauthorized for an invalid token; ErrBusy if 100 sessions of the key have been closed
-// before their expiry.
+// Errors: ErrUnauthorized for an invalid token; ErrBusy if the key already has 100 closed sessions
+// that have not yet expired.
 func (k *Keys) CloseSession(ctx context.Context, token string) error {
 	if err := k.gate.start(ctx); err != nil {
 		return err

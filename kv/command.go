@@ -20,9 +20,9 @@ const (
 	kindPutMany // sent by machines; see protocol.KindPutMany
 )
 
-// The commands of a key. On a full disk a delete is accepted: its tombstone is small, and a key can
-// be deleted only once. A touch is accepted too, because locks would expire without it. Deleting
-// part of a JSON value is refused, because it writes a new version of the value.
+// The commands of a key. A full disk still accepts deletes: a tombstone is small, and a key can be
+// deleted only once. It accepts touches too, because locks would expire without them. Deleting part
+// of a JSON value is refused, because it writes a new version of the value.
 var (
 	put = &engine.CommandRow[*write, putBody, Written]{
 		Kind: kindPut, Name: "put", From: engine.FromUsers, Body: (*putBody).code, Size: func(b *putBody) int { return len(b.value) + 16 },

@@ -13,17 +13,17 @@
 //
 // An entry has a Revision, the log sequence number of its last write, and a Version, which counts
 // the key's writes. Every write, delete and expiry is one version. History returns the last 64
-// versions of a key, and a Watch resumes from them. A deleted key leaves a tombstone: its history
-// is kept for a day, or until 100,000 further keys of the namespace (in the same shard) have been
-// deleted.
+// versions of a key, and a Watch resumes from them. A deleted key leaves a tombstone. Its history
+// is kept for a day, or until 100,000 more keys of the namespace have been deleted in the same
+// shard.
 //
 // # Guarantees
 //
 // When a write returns nil, it is committed as floe.Config.Durability says and visible to every
-// reader. Operations on one key are linearizable; several keys of one namespace change atomically
-// in a transaction (floe.Node.Txn). A watch delivers every change of a key in order, none twice,
-// and reports it (EventCompacted) when it cannot. An expired key is invisible at once; counts and
-// watchers are updated soon after.
+// reader. Operations on one key are linearizable. A transaction (floe.Node.Txn) changes several
+// keys of one namespace atomically. A watch delivers every change of a key once and in order. If it
+// cannot, it sends EventCompacted. An expired key is invisible at once; counts and watchers are
+// updated soon after.
 //
 // # Limits
 //

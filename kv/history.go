@@ -25,7 +25,7 @@ type Version struct {
 // HistoryOption selects which versions of a key are listed, and how.
 type HistoryOption interface{ versionOption }
 
-// History is the retained history of a key: at most 64 versions, including tombstones.
+// History is the history of a key: at most 64 versions, including tombstones.
 type History struct {
 	store *Store
 	key   string
@@ -66,8 +66,8 @@ func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Ver
 	return page, nil
 }
 
-// All iterates over the versions, in the order of Page and by the contract of Store.All. Options
-// and errors are those of Page.
+// All iterates over the versions in the order of Page, with the contract of Store.All. Options and
+// errors are those of Page.
 func (h History) All(ctx context.Context, opts ...HistoryOption) iter.Seq2[Version, error] {
 	return engine.All(ctx, h.Page, opts)
 }

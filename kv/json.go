@@ -19,15 +19,15 @@ const (
 
 // JSONGet returns the raw JSON at a path of the document stored at key.
 //
-// A path has up to 128 names and indexes, in at most 4,096 bytes, in one of two forms. JSONGet,
-// JSONSet and JSONDelete read it alike:
+// A path has up to 128 names and indexes in at most 4,096 bytes. JSONGet, JSONSet and JSONDelete
+// accept two forms:
 //
 //   - "user.tags.0": parts between dots. A backslash takes the next character literally, as in
 //     "a\.b". In a name, . * ? # @ | and a backslash must be escaped, and a $ at the beginning.
 //   - "$.user.tags[0]" or "$['a b'][0]": names after dots, indexes and quoted names in brackets.
 //
-// "" and "$" are the whole document. Parts cannot be empty. In an object each part is a name, also
-// "0". In an array it is an index from 0, without sign or leading zeros, or -1, the position after
+// "" and "$" are the whole document. Parts cannot be empty. In an object each part is a name, even
+// "0". In an array it is an index from 0, without a sign or leading zeros. -1 is the position after
 // the last element, where JSONSet appends. If an object has a name twice, JSONGet returns the first
 // value.
 //
@@ -36,7 +36,7 @@ const (
 // and multipaths are not supported.
 //
 // Errors: ErrNotFound if the key or the path does not exist; ErrInvalid if the value is not JSON,
-// the path is malformed, or a part of it that meets an array is not an index.
+// the path is malformed, or a part that applies to an array is not an index.
 func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 	if err := checkReadPath(path); err != nil {
 		return nil, err
@@ -49,9 +49,9 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 }
 
 // JSONSet stores raw JSON at a path of the document at key, atomically; an expiry is kept. Missing
-// objects on the path are created, as is the document itself. They are always objects: set an empty
-// array first where you need one. The index that equals an array's length, or -1, appends to it.
-// Paths are those of JSONGet, without queries.
+// objects on the path are created, as is the document itself. To create an array, set an empty one
+// first. An index equal to the array's length, or -1, appends to it. Paths are those of JSONGet,
+// without queries.
 //
 // Errors: ErrInvalid if raw or the value is not JSON, or the result exceeds the value limit.
 // ErrInvalid also if the path is malformed, leads through a number or string, or past the end of an
@@ -123,7 +123,7 @@ func getJSON(key string, doc []byte, path string) ([]byte, error) {
 	return rawJSON(key, path, at)
 }
 
-// checkReadPath rejects a path that JSONGet does not accept, whatever the document.
+// checkReadPath rejects a path that JSONGet does not accept for any document.
 func checkReadPath(path string) error {
 	if isQuery(path) {
 		return checkQuery(path)
@@ -132,8 +132,8 @@ func checkReadPath(path string) error {
 	return err
 }
 
-// isQuery reports whether a path may match several places: it is then for gjson, and for reading
-// only.
+// isQuery reports whether a path may match several places. Such a path is for gjson and can only be
+// read.
 func isQuery(path string) bool {
 	if strings.HasPrefix(path, "$") {
 		return false
@@ -185,8 +185,8 @@ func pathError(path string, at int, format string, args ...any) error {
 	return engine.Errorf(ErrInvalid, "kv: path %q, byte %d: "+format, append([]any{shown(path), at}, args...)...)
 }
 
-// arrayIndex returns the index that a part of a path is in an array, -1 for the position after the
-// end. ok is false if it is not an index.
+// arrayIndex parses a part of a path as an array index; -1 is the position after the end. ok is
+// false if it is not an index.
 func arrayIndex(segment string) (index int, ok bool) {
 	index, err := strconv.Atoi(segment)
 	return index, err == nil && index >= -1 && strconv.Itoa(index) == segment
@@ -240,12 +240,12 @@ type pathParser struct {
 	err        error
 }
 
-// fail sets an error at the given number of bytes into rest.
+// fail sets an error at a byte offset in rest.
 func (p *pathParser) fail(at int, format string, args ...any) {
 	p.err = pathError(p.path, len(p.path)-len(p.rest)+at, format, args...)
 }
 
-// add adds the segment that starts at the given number of bytes into rest.
+// add adds the segment that starts at a byte offset in rest.
 func (p *pathParser) add(at int, segment string) {
 	switch {
 	case segment == "":
@@ -341,7 +341,8 @@ func checkDocument(key string, doc []byte) error {
 	return checkJSON(engine.Text("kv: the value of key %q", shown(key)), doc)
 }
 
-// checkJSON rejects values that are not JSON or nest too deeply: gjson recurses without a bound.
+// checkJSON rejects values that are not JSON or are nested too deeply: gjson recurses without a
+// bound.
 func checkJSON(what string, b []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(b); i++ {

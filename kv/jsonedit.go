@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// editJSON returns the document with raw at the path, or with the value there deleted if raw is "".
+// editJSON returns the document with raw at the path. If raw is "", it deletes the value there.
 func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
 	segments, err := parsePath(path)
 	if err != nil {
@@ -34,9 +34,9 @@ func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
 // an array with nulls up to any given index, and deletes a neighbour along with a name that begins
 // with a quote.)
 //
-// It reads the document once, from start to end. Parsing each container on the path as a whole, and
-// then again the one within it, would multiply the time by the nesting depth. The document is
-// already known to be valid.
+// It reads the document once, from start to end. Parsing each container on the path and then the
+// containers within it again would multiply the time by the nesting depth. The document is already
+// known to be valid.
 type editor struct {
 	key, path string
 	raw       string // "": delete

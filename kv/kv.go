@@ -97,8 +97,8 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOp
 // Get returns the entry at key, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, key string) (Entry, error) { return s.GetInto(ctx, key, nil) }
 
-// GetInto is Get for frequent readers with a buffer: it appends the value to buf[:0], and the
-// entry's value then shares memory with buf. If the value does not fit, it is allocated elsewhere.
+// GetInto is Get with a reusable buffer. It appends the value to buf[:0], so the entry's value
+// shares memory with buf unless the value did not fit.
 func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, error) {
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
@@ -129,8 +129,8 @@ func (s *Store) query(ctx context.Context, key string, buf []byte, counted bool)
 }
 
 // GetMany returns the existing entries among keys, by key. A key given twice is read once. The
-// shards are read concurrently, with one round trip each for about 8 MiB of values or 1 MiB of
-// keys. The entries of one round trip reflect one state of their shard.
+// shards are read concurrently. Each takes one round trip per 8 MiB of values or 1 MiB of keys. The
+// entries of one round trip reflect one state of their shard.
 //
 // Errors: ErrInvalid for a key that is not 1-4096 bytes.
 func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, error) {
@@ -199,8 +199,8 @@ func (s *Store) Delete(ctx context.Context, key string, opts ...DeleteOption) (W
 	return engine.Propose(ctx, &s.scope, deleteOp(key, opts), remove.Decode)
 }
 
-// Touch makes key expire ttl from now. Value, revision and version stay the same; watchers are not
-// notified.
+// Touch makes key expire ttl from now. Its value, revision and version do not change, and watchers
+// are not notified.
 //
 // Options: IfRevision. Errors: ErrNotFound, *ConflictError, ErrInvalid if ttl is not positive.
 func (s *Store) Touch(ctx context.Context, key string, ttl time.Duration, opts ...TouchOption) error {
@@ -216,9 +216,8 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 
 // Incr adds delta to the decimal integer stored at key and returns the new value; a missing key
 // counts as 0. An existing expiry is kept. A TTL applies only to a key that Incr creates, so a
-// counter's lifetime is set by its first increment, however often it is incremented. When Incr
-// returns nil, the value is committed and visible to every reader. After a ctx error the increment
-// may or may not have happened.
+// counter's first increment sets its lifetime. When Incr returns nil, the value is committed and
+// visible to every reader. After a ctx error the increment may or may not have happened.
 //
 // Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of bounds;
 // ErrInvalid if the stored value is not a decimal integer, if the sum leaves the int64 range, and
@@ -241,5 +240,5 @@ func notFound(key string) error {
 	return engine.Errorf(ErrNotFound, "kv: key %q not found", shown(key))
 }
 
-// shown returns the beginning of an argument for an error: keys and paths may be long.
+// shown truncates an argument for an error message: keys and paths may be long.
 func shown(s string) string { return engine.Cut(s, 200) }

@@ -8,16 +8,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Lock is a lease on a key. It protects nothing once it has expired: make writes that depend on it
-// conditional with Held, or pass Token to the system you write to.
+// Lock is a lease on a key. It protects nothing once it has expired. Make writes that depend on it
+// conditional on Held, or pass Token to the system you write to.
 type Lock struct {
 	store *Store
 	key   string
 	token uint64
 }
 
-// Lock acquires the lock key for ttl, and waits within ctx while another holder has it. A holder
-// that does not Extend the lock loses it after ttl.
+// Lock acquires the lock key for ttl, and waits until ctx ends while another holder has it. A
+// holder that does not Extend the lock loses it after ttl.
 //
 // Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock
 // may be held until ttl ends.

@@ -93,8 +93,8 @@ func (w *write) finds(g *guard) error {
 	return nil
 }
 
-// load returns the current row of a key. A key that is due expires first, as its timer would have
-// done.
+// load returns the current row of a key. If the key is due to expire, load expires it first, as its
+// timer would.
 func (m *machine) load(tx *engine.Tx, k []byte) row {
 	m.buf = currentKey(m.buf[:0], tx.Namespace(), k)
 	b, ok := tx.Get(m.buf)
@@ -126,8 +126,8 @@ func (w *write) put(b *putBody) ([]byte, error) {
 	return codec.AppendUvarint(codec.AppendUvarint(make([]byte, 0, 12), written.Revision), written.Version), nil
 }
 
-// set writes a new value that expires after ttl ms. With 0 it does not expire, with keepTTL its
-// expiry is kept.
+// set writes a new value that expires after ttl ms. 0 means no expiry; keepTTL keeps the current
+// one.
 func (w *write) set(value []byte, ttl int64) Written {
 	if ttl == keepTTL {
 		return w.update(value)
@@ -203,8 +203,9 @@ func (m *machine) expire(tx *engine.Tx, k []byte, cur row) row {
 	return mustDecode(b)
 }
 
-// replace is the only way a key gets a new version: next's value, flags and expiry are given, the
-// rest follows from cur. It keeps history, timers, tombstones, counters and watchers consistent.
+// replace is the only way a key gets a new version. The caller sets the value, flags and expiry of
+// next; the rest is derived from cur. It keeps history, timers, tombstones, counters and watchers
+// consistent.
 func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
 	next.term, next.updatedAt = tx.Term(), tx.Now()
@@ -264,8 +265,8 @@ func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 	tx.Count(countDead, 1)
 }
 
-// scheduleForget sets the namespace's timer if it is not set, so that keys created and deleted
-// repeatedly do not each leave a timer.
+// scheduleForget sets the namespace's timer if it is not set. Otherwise keys that are created and
+// deleted repeatedly would each leave a timer.
 func (m *machine) scheduleForget(tx *engine.Tx, due int64) {
 	m.buf = forgetTimerKey(m.buf[:0], tx.Namespace())
 	if _, set := tx.Get(m.buf); set {
@@ -317,9 +318,9 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// forget removes tombstones of keys deleted up to the given time, with the keys' histories: oldest
-// first, at most limit, and until the command is Full. It returns the deletion time of the oldest
-// one left, 0 if none is left.
+// forget removes the tombstones of keys deleted up to the given time, and the keys' histories. It
+// starts with the oldest and stops after limit keys or when the command is Full. It returns the
+// deletion time of the oldest tombstone left, or 0 if none is left.
 func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
 	ns := tx.Namespace()
 	forgotten := m.forgotten(tx)
@@ -346,8 +347,8 @@ func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next in
 	return next
 }
 
-// forgotten returns the highest revision of any forgotten tombstone. No tombstone is left before
-// it, so a search for the oldest one from there does not scan deleted rows.
+// forgotten returns the highest revision of any forgotten tombstone. All remaining tombstones come
+// after it, so a search from there does not scan deleted rows.
 func (m *machine) forgotten(tx *engine.Tx) uint64 {
 	b, ok := tx.Get(forgottenKey(nil, tx.Namespace()))
 	if !ok {

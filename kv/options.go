@@ -19,8 +19,8 @@ const (
 	numConditions
 )
 
-// writeOptions collects the options of all write operations; the option types determine which
-// operation accepts which.
+// writeOptions collects the options of all write operations. The option types determine which
+// operations accept them.
 type writeOptions struct {
 	guard
 	ttlMillis  int64 // 0: none
@@ -36,7 +36,7 @@ func (o *writeOptions) require(c condition, revision uint64) {
 
 // require adds a condition to the guard.
 func (g *guard) require(c condition, revision uint64) error {
-	// A key at a revision is present, so the two conditions combine to the stronger one.
+	// A key with a revision is present, so the stronger condition implies the other.
 	if g.cond == present && c == atRevision {
 		g.cond = always
 	}
@@ -102,7 +102,7 @@ func (t TTLOption) apply(o *writeOptions) {
 func (t TTLOption) applyPut(o *writeOptions)  { t.apply(o) }
 func (t TTLOption) applyIncr(o *writeOptions) { t.apply(o) }
 
-// KeepTTL makes Put keep the entry's expiry. A new key has none. It excludes TTL.
+// KeepTTL makes Put keep the entry's expiry. A new key has none. It cannot be combined with TTL.
 func KeepTTL() PutOption {
 	return putOption(func(o *writeOptions) {
 		if o.ttlMillis != 0 {

@@ -22,7 +22,7 @@ type Item struct {
 	Size int
 }
 
-// Page is a part of an ordered listing, the same type in all packages of floe.
+// Page is one page of an ordered listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
@@ -83,8 +83,8 @@ var noValues = ValuesOption{filter: engine.FilterOf(func(o *listOptions) { o.wit
 
 // Page returns a page of the entries of the namespace, in key order, over all shards. A page ends
 // early when its values exceed 4 MiB, or 16 MiB if they are omitted. Its entries reflect one
-// consistent state of each shard. Small keys and values share memory of up to 4 KiB: copy those
-// that you keep longer than the page.
+// consistent state of each shard. Small keys and values share allocations of up to 4 KiB; copy
+// those that you keep longer than the page.
 //
 // Options: Limit, Cursor, Prefix, After, NoValues. Errors: ErrInvalid for a limit out of range, for
 // a Prefix or After key of more than 4096 bytes, and for a cursor that is damaged or belongs to
@@ -95,8 +95,8 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (Page[Item], error
 
 // All iterates over the entries of the namespace, in key order. Each pair is an item and nil, or a
 // zero Item and an error, after which iteration ends; nothing runs before the first step, and break
-// or a done ctx releases everything. It reads page by page: each page is one consistent state of
-// each shard, the whole is not.
+// or a done ctx releases everything. It reads page by page. Each page is one consistent state of
+// each shard, but the whole iteration is not.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Item, error] {
@@ -109,9 +109,9 @@ type PageBuffer struct {
 	parts []*scanQuery // of the shards
 }
 
-// PageInto is Page for frequent readers: the page uses the memory of buf and is valid until the
-// next call with buf. After that no key or value of it may be used, except in the options of that
-// next call.
+// PageInto is Page with a reusable buffer. The page uses the memory of buf and is valid until the
+// next call with buf. Its keys and values must not be used after that, but may be passed as options
+// to that call.
 func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOption) (Page[Item], error) {
 	if buf == nil {
 		return Page[Item]{}, engine.Errorf(ErrInvalid, "kv: no page buffer")
@@ -177,10 +177,10 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, buf *PageBuffer) error 
 	return engine.FanOut(ctx, &s.scope, shards, parts)
 }
 
-// mergeParts makes a page of the first limit items. A shard with more items than it returned ends
-// the page at its last one: later items of other shards may follow items that were not returned.
-// The shards share the limit for values, so the page exceeds it by at most one value per shard.
-// last is where the next page starts, "" if none exists.
+// mergeParts makes a page of the first limit items. If a shard has more items than it returned, the
+// page ends at the last one it returned: its next item may precede those of other shards. The
+// shards share the limit for values, so the page exceeds it by at most one value per shard. last is
+// the start of the next page, "" on the last page.
 func (s *Store) mergeParts(buf *PageBuffer, limit int) (items []Item, last string) {
 	items = buf.items[:0]
 	for _, part := range buf.parts {

@@ -67,10 +67,10 @@ type waitQuery struct {
 	event Event
 }
 
-// changesQuery waits for changes of keys with a prefix after a revision. A scan of all keys finds
-// more changes than one answer holds. The rest is returned in queue, for the next query, so that a
-// watcher that is far behind does not need one scan per answer. A scan can also take longer than
-// one query may; the next query then continues it.
+// changesQuery waits for changes of keys with a prefix after a revision. A scan of all keys can
+// find more changes than one answer holds. The rest is returned in queue for the next query, so a
+// watcher that is far behind does not need a scan per answer. If a scan exceeds the time limit of a
+// query, the next query continues it.
 type changesQuery struct {
 	namespace string
 	prefix    string
@@ -129,7 +129,7 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 	return nil
 }
 
-// maxGetBytes bounds the values of one answer, which ends with the one that exceeds it.
+// maxGetBytes bounds the values of one answer, which ends with the value that exceeds it.
 const maxGetBytes = 8 << 20
 
 func current(v *engine.View, ns uint32, k []byte) (row, error) {
@@ -213,7 +213,7 @@ func (q *scanQuery) add(k []byte, w *row) int {
 	return len(w.value)
 }
 
-// firstItems is how many items a page has room for before it grows.
+// firstItems is the initial capacity of a page.
 const firstItems = 100
 
 func (m *machine) queryHistory(v *engine.View, q *historyQuery) error {
@@ -305,8 +305,8 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 	if q.exists || w.exists() || q.after == 0 {
 		return engine.ErrWait
 	}
-	// It had a revision and has no row: if tombstones were forgotten since, its own may be one of
-	// them.
+	// The key had a revision and now has no row. If tombstones were forgotten since, its own may be
+	// among them.
 	forgotten, err := forgottenUpTo(v, ns)
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	if before > 0 {
 		quiet = before - 1
 	}
-	// Since the previous scan, no such key has changed until then.
+	// No key with the prefix has changed between the previous scan and quiet.
 	if q.waited && m.recent.woken(engine.LSN(q.after)) {
 		q.after = max(q.after, uint64(quiet))
 	}
@@ -357,9 +357,8 @@ func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	return m.fetch(v, ns, q)
 }
 
-// wait waits for a change, or after a long wait answers with the shard's revision. So a watcher of
-// unchanging keys can resume from a recent revision, and changes of other keys wake it only
-// occasionally, not each time.
+// wait waits for a change, or answers with the shard's revision after a long wait. So a watcher of
+// unchanging keys can resume from a recent revision, and changes of other keys rarely wake it.
 func (q *changesQuery) wait(v *engine.View) error {
 	if q.patience == 0 {
 		return engine.ErrWait
@@ -375,7 +374,7 @@ func (q *changesQuery) wait(v *engine.View) error {
 	return engine.ErrWait
 }
 
-// findChanges fills the queue, from memory if that reaches back far enough.
+// findChanges fills the queue, from memory if it reaches back far enough.
 func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	changes, upTo, ok := m.recent.since(engine.LSN(q.after), ns, []byte(q.prefix), q.limit)
 	lsn, err := v.LSN() // after the ring, so that the view contains everything the ring names
@@ -428,8 +427,9 @@ func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	return nil
 }
 
-// versionAt returns the version of a key at the revision. Usually it is the current one, or the one
-// before the last delivered version told, if that is not 0. Otherwise versionAt walks back.
+// versionAt returns the version of a key at the revision. Usually that is the current version, or
+// the one before told, the last delivered version (0: none). Otherwise versionAt walks back through
+// the history.
 func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, found bool, err error) {
 	if w, err = current(v, ns, c.key); err != nil || w.revision == c.revision && w.exists() {
 		return w, err == nil, err
@@ -458,12 +458,12 @@ func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, foun
 	return row{}, false, nil
 }
 
-// maxScanned is how many changes one scan of all keys keeps: about a MiB.
+// maxScanned is the maximum number of changes that one scan of all keys keeps: about 1 MiB.
 const maxScanned = 8192
 
 // scanChanges fills the queue with the oldest changes after q.after, up to q.queueEnd, by scanning
-// every key with the prefix after q.scanned. It stops early when that takes long. Keys that change
-// in the meantime have their earlier changes in their histories.
+// every key with the prefix after q.scanned. It stops early if that takes long. If a key changes in
+// the meantime, its earlier changes are in its history.
 func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	forgotten, err := forgottenUpTo(v, ns)
 	if err == nil && forgotten > q.after {
@@ -497,10 +497,10 @@ func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error 
 	return err
 }
 
-// compact makes the query answer that some of the changes are no longer in the history.
+// compact makes the query report that some of the changes are no longer in the history.
 func (q *changesQuery) compact() { q.queue, q.scanned, q.compacted = nil, "", true }
 
-// forgottenUpTo returns the highest revision of any forgotten tombstone: deletes up to it can no
+// forgottenUpTo returns the highest revision of any forgotten tombstone. Deletes up to it can no
 // longer be reported.
 func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
 	b, ok, err := v.Get(forgottenKey(nil, ns))
@@ -522,14 +522,14 @@ type oldestChanges struct {
 	upTo  uint64 // later changes are left out
 }
 
-// newOldest continues with the changes that a query has already found.
+// newOldest starts with the changes that a query has already found.
 func newOldest(q *changesQuery) *oldestChanges {
 	o := &oldestChanges{keys: q.queue, limit: maxScanned, upTo: q.queueEnd}
 	heap.Init(o)
 	return o
 }
 
-// look scans all keys, or until the view is Full.
+// look scans the keys until the view is Full.
 func (o *oldestChanges) look(v *engine.View, ns uint32, it *engine.Iter, q *changesQuery) error {
 	scanned := ""
 	for ok := it.First(); ok; ok = it.Next() {
@@ -563,8 +563,8 @@ func (o *oldestChanges) Pop() any {
 	return last
 }
 
-// addKey adds all changes of a key after a revision; compacted means that one of them has left the
-// key's history.
+// addKey adds all changes of a key after a revision; compacted means that one of them is no longer
+// in the key's history.
 func (o *oldestChanges) addKey(v *engine.View, ns uint32, k []byte, w row, after uint64) (compacted bool, err error) {
 	for {
 		if w.revision <= o.upTo {

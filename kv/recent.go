@@ -8,8 +8,7 @@ import (
 )
 
 // Bounds of recentChanges: together about 1.5 MiB per shard. It starts with 1/256 of them and
-// doubles when it is full, because most shards of most nodes have few changes. All are powers of
-// two.
+// doubles when full, because most shards have few changes. All bounds are powers of two.
 const (
 	maxRecent      = 16384
 	maxRecentBytes = 1 << 20
@@ -17,11 +16,10 @@ const (
 	minRecentBytes = maxRecentBytes / 256
 )
 
-// recentChanges is a shard's memory of its latest changes: which key changed at which LSN. A
-// watcher that keeps up finds new changes here without reading other keys; one that fell behind has
-// to scan. The memory is two rings, so once they have grown, recording a change costs no
-// allocation. It is not an engine.Memory, because it holds committed changes, is read by queries,
-// and does not reflect the current rows.
+// recentChanges records a shard's latest changes: keys and LSNs. A watcher that keeps up finds new
+// changes here without reading other keys; one that has fallen behind must scan. It consists of two
+// rings, so once they have grown, recording a change allocates nothing. It is not an engine.Memory,
+// because it holds committed changes, is read by queries, and does not reflect the current rows.
 type recentChanges struct {
 	mu      sync.Mutex // guards everything below; no I/O under it
 	ring    []recentChange
@@ -63,7 +61,7 @@ func (r *recentChanges) toldUpTo() engine.LSN {
 }
 
 // woken reports whether all changes after an LSN have woken their waiting queries. Changes from a
-// snapshot have not.
+// snapshot wake none.
 func (r *recentChanges) woken(after engine.LSN) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +80,7 @@ func (r *recentChanges) add(changes []engine.Change) {
 	}
 }
 
-// makeRoom makes room for one more change with a key of n bytes: the rings grow up to their bounds,
+// makeRoom makes room for one more change with a key of n bytes. The rings grow up to their bounds;
 // then the oldest changes are dropped.
 func (r *recentChanges) makeRoom(n uint64) {
 	for r.next-r.first == uint64(len(r.ring)) {
@@ -143,7 +141,7 @@ func (r *recentChanges) dropFirst() {
 	r.first++
 }
 
-// recentKey is a key that changed and the revision it got.
+// recentKey is a changed key and its new revision.
 type recentKey struct {
 	revision uint64
 	key      []byte

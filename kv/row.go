@@ -74,8 +74,8 @@ func decodeRow(b []byte) (w row, err error) {
 	return w, err
 }
 
-// decode is decodeRow in place. Every read of the store calls it, and most spend much of their time
-// in it, so it does not use a codec.Reader.
+// decode is decodeRow in place. Every read calls it, and most spend much of their time in it, so it
+// does not use a codec.Reader.
 func (w *row) decode(b []byte) error {
 	if len(b) < 2 || b[0] != 1 {
 		return fmt.Errorf("kv row: %w: no layout that is known: %x", codec.ErrCorrupt, b[:min(len(b), 2)])
@@ -113,7 +113,7 @@ func (w *row) entry(k string) (e Entry) {
 	return e
 }
 
-// fill makes *e the entry of the row, in place: an Entry takes longer to copy than a row to read.
+// fill sets *e to the entry of the row in place: copying an Entry takes longer than reading a row.
 func (w *row) fill(e *Entry, k string) {
 	*e = Entry{Key: k, Value: w.value, Revision: w.revision, Version: w.version, UpdatedAt: time.UnixMilli(w.updatedAt)}
 	if w.flags&flagExpires != 0 {
@@ -121,8 +121,8 @@ func (w *row) fill(e *Entry, k string) {
 	}
 }
 
-// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor an
-// error because it is gone. Its value is appended to buf[:0].
+// plainEntry returns the entry of a row that is not a tombstone and has no expiry, so the shard's
+// time is not needed. Its value is appended to buf[:0].
 func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
 	var w row
 	if err := w.decode(b); err != nil || w.flags != 0 {

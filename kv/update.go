@@ -19,14 +19,14 @@ type UpdateOption interface{ applyUpdate(*[]PutOption) }
 
 func (t TTLOption) applyUpdate(o *[]PutOption) { *o = append(*o, t) }
 
-// Update replaces the value at key with the result of f for the current entry, which is the zero
+// Update replaces the value at key with the result of f. f receives the current entry, or the zero
 // Entry if the key does not exist. If the key changes in the meantime, Update reads it again and
 // calls f again, until the write succeeds or ctx ends. So f may be called any number of times, and
 // should have no side effects. It may modify and return e.Value.
 //
-// If f returns ErrUnchanged, nothing is written; if ErrDelete, the key is deleted if it exists. Any
-// other error is returned, and nothing is written. An existing expiry is kept, unless there is a
-// TTL. Update returns the key's resulting state: the zero Written if it does not exist.
+// If f returns ErrUnchanged, nothing is written. If it returns ErrDelete, the key is deleted if it
+// exists. Any other error is returned, and nothing is written. An existing expiry is kept, unless
+// there is a TTL. Update returns the key's resulting state: the zero Written if it does not exist.
 //
 // When Update returns nil, the value is committed (see floe.Config.Durability) and visible to every
 // reader. After a ctx error or ErrUnknownOutcome it may or may not have been written.
@@ -62,8 +62,8 @@ func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte,
 	}
 }
 
-// Bounds of the pause before an Update that lost a race retries: of concurrent updates, one always
-// succeeds.
+// Bounds of the pause before an Update that lost a race retries. One of several concurrent updates
+// always succeeds.
 const (
 	minUpdatePause = time.Millisecond
 	maxUpdatePause = 100 * time.Millisecond

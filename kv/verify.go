@@ -53,8 +53,8 @@ func (v *verifier) name(ns uint32) string {
 	return fmt.Sprintf("%q", v.names[ns])
 }
 
-// of returns the tally of a namespace, even of one that does not exist: that is reported with its
-// rows.
+// of returns the tally of a namespace, even if it does not exist. A missing namespace is reported
+// with its rows.
 func (v *verifier) of(ns uint32) *tally {
 	if int(ns) < len(v.counted) {
 		return &v.counted[ns]
@@ -232,8 +232,7 @@ func (c *chain) end() {
 	}
 }
 
-// moreRevisions searches again for duplicate revisions, as often as they do not fit into memory at
-// once.
+// moreRevisions repeats the search for duplicate revisions until all windows have been searched.
 func (v *verifier) moreRevisions() error {
 	for v.revisions.next() {
 		for _, kind := range []byte{'c', 'h'} {
@@ -274,8 +273,7 @@ func (v *verifier) tombstones() error {
 	})
 }
 
-// timers checks that every timer has a reason; each reason itself is checked to have a timer
-// elsewhere.
+// timers checks that every timer has a reason. That each reason has a timer is checked elsewhere.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {
@@ -294,7 +292,7 @@ func (v *verifier) timers() error {
 	})
 }
 
-// marks checks the rows that exist once per namespace.
+// marks checks the rows of which each namespace has one.
 func (v *verifier) marks() error {
 	err := v.Scan([]byte{'q'}, []byte{'q' + 1}, func(k, value []byte) error {
 		if len(k) != keyAt || len(value) > 0 {
@@ -331,7 +329,7 @@ func (v *verifier) forgotten(ns uint32, upTo uint64) error {
 	})
 }
 
-// compareCounts compares the counts with those in the namespaces' rows.
+// compareCounts compares the tallies with the counts in the namespaces' rows.
 func (v *verifier) compareCounts() {
 	for i := range v.counted {
 		ns, t := uint32(i), &v.counted[i]
@@ -356,8 +354,8 @@ func (v *verifier) compareCounts() {
 	}
 }
 
-// revisionSet finds duplicate revisions, with a bit for each in a window of them; further windows
-// take further passes.
+// revisionSet finds duplicate revisions. It keeps a bit for each revision in a window, and makes
+// one pass per window.
 type revisionSet struct {
 	pages  [windowPages]*[pageWords]uint64
 	window uint64         // the current one

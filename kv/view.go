@@ -13,8 +13,8 @@ import (
 // concurrent use and needs no Close. For Delete, Touch, WaitChange and other operations without a
 // method here, use the Store.
 //
-// A value that cannot be decoded is a *DecodeError, which is ErrInvalid; one that cannot be
-// encoded is ErrInvalid.
+// A value that cannot be decoded causes a *DecodeError, which is ErrInvalid. A value that cannot be
+// encoded causes ErrInvalid.
 type View[T any] struct{ store *Store }
 
 // JSON returns a view of a store whose values are encoded by encoding/json:
@@ -92,8 +92,8 @@ func (v View[T]) PutOp(key string, value T, opts ...PutOption) OpOf[Written] {
 	return PutOp(key, b, opts...)
 }
 
-// Update replaces the value at key with the result of f for the current one: see Store.Update. The
-// entry is the zero EntryOf if the key does not exist. Errors: also *DecodeError.
+// Update replaces the value at key with the result of f for the current value; see Store.Update.
+// The entry is the zero EntryOf if the key does not exist. Errors: also *DecodeError.
 func (v View[T]) Update(ctx context.Context, key string, f func(e EntryOf[T]) (T, error), opts ...UpdateOption) (Written, error) {
 	if f == nil {
 		return v.store.Update(ctx, key, nil, opts...)
@@ -115,8 +115,8 @@ func (v View[T]) Update(ctx context.Context, key string, f func(e EntryOf[T]) (T
 }
 
 // Scan iterates over the keys and values of Store.All, with its options. Each pair is an entry and
-// nil, or a zero entry and an error, possibly a *DecodeError, after which iteration ends; nothing
-// runs before the first step; break or a done ctx releases everything.
+// nil, or a zero entry and an error, possibly a *DecodeError, after which iteration ends. Nothing
+// runs before the first step, and break or a done ctx releases everything.
 func (v View[T]) Scan(ctx context.Context, opts ...ListOption) iter.Seq2[EntryOf[T], error] {
 	return func(yield func(EntryOf[T], error) bool) {
 		for item, err := range v.store.All(ctx, opts...) {
@@ -138,7 +138,7 @@ func (v View[T]) Scan(ctx context.Context, opts ...ListOption) iter.Seq2[EntryOf
 
 // Watch iterates over the events of Store.Watch, with its options. Each pair is an event and nil,
 // or a zero event and an error, possibly a *DecodeError, after which iteration ends. To continue
-// after such a value, watch the Store itself.
+// past such a value, watch the Store itself.
 func (v View[T]) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[EventOf[T], error] {
 	return func(yield func(EventOf[T], error) bool) {
 		for e, err := range v.store.Watch(ctx, prefix, opts...) {

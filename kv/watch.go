@@ -72,25 +72,25 @@ func FromRevision(r uint64) WatchOption {
 // changes it found, and about every 10 s while only other keys of the shard change. A watch resumed
 // from such a revision misses nothing and repeats nothing. The revision of a snapshot's event is
 // not suitable, because a snapshot comes in key order. In a spread namespace, progress events are
-// per shard and of no use.
+// per shard and useless.
 func Progress() WatchOption { return watchOption(func(o *watchOptions) { o.progress = true }) }
 
-// How long a watch waits for changes, in ms, before it asks for the shard's current revision: with
-// Progress, and without. Without Progress this only helps a watch that resumes after its node
+// How long a watch waits for changes, in ms, before it requests the shard's current revision, with
+// and without Progress. Without Progress this only helps a watch that resumes after its node
 // failed.
 const (
 	minPatience = 10_000
 	maxPatience = 60_000
 )
 
-// watchPage is how many changes or entries one request fetches.
+// watchPage is the maximum number of changes or entries that one request fetches.
 const watchPage = 256
 
-// Watch iterates over the keys that start with prefix: first a put event for every existing key,
-// then every change, in order per key, none missed and none twice, until ctx is done. Each pair is
+// Watch iterates over the keys that start with prefix, until ctx is done. It first yields a put
+// event for every existing key, then every change exactly once and in order per key. Each pair is
 // an event and nil, or a zero Event and an error (in the end ctx's), after which iteration ends. If
-// the consumer is so slow that changes left the history, the watch sends EventCompacted and then a
-// fresh snapshot. Between two requests the node keeps no state for the watcher.
+// the consumer is so slow that changes are dropped from the history, the watch sends EventCompacted
+// and then a new snapshot. Between two requests the node keeps no state for the watcher.
 //
 // Options: FromRevision, Progress. Errors: ErrInvalid for a prefix of more than 4096 bytes, and for
 // FromRevision in a spread namespace or ahead of the shard. With floe.Stale, Watch waits for a
@@ -124,7 +124,8 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 	}
 }
 
-// watchedShards waits until the namespace exists: only then is it known whether it is spread.
+// watchedShards waits until the namespace exists, because only then is it known whether it is
+// spread.
 func (s *Store) watchedShards(ctx context.Context) ([]engine.ShardID, error) {
 	if err := s.await(ctx); err != nil {
 		return nil, err
@@ -180,8 +181,8 @@ func (s *Store) watchAll(ctx context.Context, prefix string, shards []engine.Sha
 	}
 }
 
-// shardWatch is a watch of one shard: a position, and during and just after a snapshot the keys
-// that are ahead of it.
+// shardWatch is a watch of one shard. It has a position and, during and just after a snapshot, the
+// keys that are ahead of that position.
 type shardWatch struct {
 	store  *Store
 	shard  engine.ShardID
@@ -305,13 +306,13 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 	}
 }
 
-// WaitChange returns the latest change of key as soon as it is later than revision after: a put,
-// delete or expiry. Changes in between are skipped. With after 0 it waits for the first change. If
-// key does not exist and its history may have been dropped since after, WaitChange reports a
+// WaitChange returns the latest change of key, a put, delete or expiry, as soon as its revision is
+// greater than after. Changes in between are skipped. With after 0 it waits for the first change.
+// If key does not exist and its history may have been dropped since after, WaitChange reports a
 // delete.
 //
 // Errors: ErrInvalid for a revision ahead of the key's shard; with floe.Stale, WaitChange waits for
-// a replica that has not reached it. ErrUnavailable; that of ctx.
+// a replica that has not reached it. ErrUnavailable; ctx's error.
 func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event, error) {
 	if err := checkKey(key); err != nil {
 		return Event{}, err

@@ -90,8 +90,8 @@ func (q *waitQuery) Arguments(f *codec.Fields) {
 
 func (q *waitQuery) Results(f *codec.Fields) { q.event.code(f) }
 
-// maxSentQueue bounds how much of a queue is sent to a watcher and back with each request; the rest
-// is found again.
+// maxSentQueue bounds the part of a queue that is sent to a watcher and back with each request. A
+// later scan finds the rest again.
 const maxSentQueue = 1024
 
 func (q *changesQuery) Arguments(f *codec.Fields) {
@@ -112,8 +112,8 @@ func (q *changesQuery) Results(f *codec.Fields) {
 	f.Text("scanned", &q.scanned)
 }
 
-// codeQueue codes the queue between nodes and watchers, or only its beginning, and the revision
-// that the coded part reaches.
+// codeQueue codes the queue between nodes and watchers, or its beginning if it is long, and the
+// revision up to which the coded part reaches.
 func (q *changesQuery) codeQueue(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {

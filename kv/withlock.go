@@ -10,28 +10,28 @@ import (
 
 type lockKey struct{}
 
-// LockOf returns the lock that WithLock holds for the function with this ctx, the innermost one, or
-// nil if none exists.
+// LockOf returns the lock that WithLock holds for the function with this ctx, or nil. With nested
+// calls it returns the innermost lock.
 func LockOf(ctx context.Context) *Lock {
 	l, _ := ctx.Value(lockKey{}).(*Lock)
 	return l
 }
 
-// WithLock calls f while it holds the lock key. It acquires the lock, waiting within ctx, renews it
-// while f runs, and releases it when f returns or panics, even if ctx has ended. If this process
-// crashes, another holder gets the lock ttl later, and not before.
+// WithLock calls f while it holds the lock key. It acquires the lock, waiting until ctx ends if
+// necessary, and renews it while f runs. It releases the lock when f returns or panics, even if ctx
+// has ended. If this process crashes, another holder cannot get the lock until ttl has passed.
 //
 // In f, LockOf(ctx) returns the lock. Make writes that depend on the lock conditional on its Held
-// in a transaction, or pass on its Token, the fencing token. This is what protects: f may still run
-// for a moment after the lock is lost.
+// in a transaction, or pass on its Token, the fencing token. The lock alone is not enough, because
+// f may still run for a moment after the lock is lost.
 //
 // The lock is lost if it could not be renewed for ttl, or if its key was deleted. Then the ctx of f
-// is cancelled with a cause (context.Cause) that is ErrConflict, and WithLock returns that,
-// whatever f returns; also if it detects the loss only after f has returned.
+// is cancelled with a cause (context.Cause) that is ErrConflict. WithLock returns that error
+// regardless of f's result, even if it detects the loss only after f has returned.
 //
 // Errors: that of f; ErrConflict if the lock was lost; ErrInvalid for a ttl that is not positive;
-// ctx's, if it ends before the lock is acquired. After ErrUnknownOutcome f was not called, and the
-// lock may be held until ttl ends.
+// ctx's error, if it ends before the lock is acquired. After ErrUnknownOutcome f was not called,
+// and the lock may be held until ttl ends.
 func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) error {
 	if f == nil {
 		return engine.Errorf(ErrInvalid, "kv: lock %q: no function", key)
@@ -58,7 +58,7 @@ func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f f
 	return errors.Join(lost, err)
 }
 
-// holding keeps a lock while a function runs.
+// holding is a lock kept while a function runs.
 type holding struct {
 	lock   *Lock
 	ttl    time.Duration
@@ -106,7 +106,7 @@ func (h *holding) renew(ctx context.Context) {
 // unlockTime is how long releasing a lock is retried.
 const unlockTime = 5 * time.Second
 
-// attempt bounds a call by the time that the lock is certainly held.
+// attempt bounds a call by the time until which the lock is certainly held.
 func (h *holding) attempt(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithDeadline(ctx, h.until)
 	defer cancel()
@@ -135,6 +135,5 @@ func (h *holding) unlock(ctx context.Context) error {
 	}
 }
 
-// isLost reports whether an error of Extend or Unlock means that the lock has another holder or
-// none.
+// isLost reports whether an error of Extend or Unlock means that the lock was lost.
 func isLost(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }

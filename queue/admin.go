@@ -83,8 +83,8 @@ func (s *session) purge() int64 {
 }
 
 // fewRows is the maximum number of messages or dead letters that are removed one by one with their
-// queue. Until it is compacted away, a deleted range costs each new iterator as much as some dozens
-// of deleted rows: with few rows it costs more than it saves.
+// queue. Until compaction, a deleted range costs each new iterator as much as dozens of deleted
+// rows. With few rows it costs more than it saves.
 const fewRows = 128
 
 func (s *session) removeMessages() {

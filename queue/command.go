@@ -28,8 +28,8 @@ const (
 	kindRemove
 )
 
-// The commands of a queue. On a full disk, deliveries, extensions, releases and nacks are refused,
-// because they rewrite rows, even if that takes little space.
+// The commands of a queue. A full disk refuses deliveries, extensions, releases and nacks, because
+// they rewrite rows, even if that takes little space.
 var (
 	enqueue = &engine.CommandRow[*session, enqueueBody, enqueued]{
 		Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
@@ -171,7 +171,7 @@ func (m *newMessage) code(f *codec.Fields) {
 	f.Bytes("payload", &m.payload)
 }
 
-// bytes returns the size of payload and headers, which limits count.
+// bytes returns the size of payload and headers, as limits count it.
 func (m *newMessage) bytes() int64 { return int64(len(m.headers) + len(m.payload)) }
 
 // add adds a message with its options.
@@ -309,7 +309,7 @@ func renewOp(name string, lease time.Duration, receipts []Receipt) engine.Op {
 	})
 }
 
-// renewed is the result of a renewal: which leases were still held, and their new end.
+// renewed is the result of a renewal: the leases still held, and their new end.
 type renewed struct {
 	until time.Time
 	held  []bool
@@ -381,8 +381,8 @@ func (b *nackBody) check() error {
 // receipts returns all receipts of the body.
 func (b *nackBody) receipts() []receipt { return append([]receipt{b.receipt}, b.further...) }
 
-// makes returns how many messages the nack may make ready at once; it cannot see the queue's
-// back-off.
+// makes returns the maximum number of messages that the nack makes ready at once. It ignores the
+// queue's back-off, which it cannot see.
 func (b *nackBody) makes() int {
 	if b.has(nackBury) || b.delay != 0 {
 		return 0
@@ -431,7 +431,7 @@ func configureOp(name string, s Settings) engine.Op {
 	return configure.Op(name, kept, err)
 }
 
-// fields codes settings: in binary like a queue's row, in JSON like Settings.
+// fields codes settings: in binary as in a queue's row, in JSON as in Settings.
 func (s *settings) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		s.code(c)

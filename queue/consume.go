@@ -61,9 +61,8 @@ func Grace(d time.Duration) ConsumeOption {
 }
 
 // OnError sets a function that is called with errors while Consume continues, by several goroutines
-// at once. It gets the errors of handlers and failures to settle a message, with the message. With
-// a nil message it gets failures to query the queue or renew leases. By default errors are not
-// reported.
+// at once. Errors of handlers and failures to settle a message come with the message. Failures to
+// query the queue or renew leases come with a nil message. By default errors are not reported.
 func OnError(f func(m *Message, err error)) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.onError = f })
 }
@@ -90,24 +89,23 @@ func Permanent(err error) error { return workloop.Permanent(err) }
 //   - an error is nacked with it as the Reason: it is delivered again after the queue's back-off,
 //     or becomes a dead letter if that was its last attempt;
 //   - a Permanent error becomes a dead letter at once;
-//   - ErrSettled is left as it is: the handler has settled it.
+//   - ErrSettled is not settled again: the handler has settled it.
 //
 // A panic counts as an error, with its stack. While a handler runs, its message stays leased. The
 // lease can still be lost, if no node was reachable for its whole length or the queue was purged.
 // The ctx of the handler is then cancelled, and its cause (context.Cause) is ErrConflict. The
 // message is delivered again, and after that the handler's result has no effect.
 //
-// An outage does not end Consume: it resumes once a node answers. When ctx ends, no more messages
-// are taken, and those already on their way to this process are released if they arrive within 5 s.
-// Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled
-// only then, with the same cause. Messages that fail because of that are released: the delivery
-// does not count as an attempt. Handlers that have not returned 5 s later are abandoned, and their
-// messages released.
+// An outage does not end Consume: it resumes once a node answers. When ctx ends, Consume takes no
+// more messages, and releases those that still arrive within 5 s. Handlers have the Grace to
+// finish. Only then is their ctx, which has the values of Consume's, cancelled with the same cause.
+// Messages that fail because of that are released: the delivery does not count as an attempt.
+// Handlers that have not returned 5 s later are abandoned, and their messages released.
 //
 // Consume returns nil when ctx has ended and all messages are settled or released. Options:
 // Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a malformed name or
-// options out of range; ErrClosed, ErrUnauthorized; errors with the number of handlers that have
-// not returned, and of results that could not be sent (ErrUnknownOutcome).
+// options out of range; ErrClosed, ErrUnauthorized. Other errors report how many handlers have not
+// returned, and how many results could not be sent (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
 	o := consumeOptions{concurrency: DefaultConcurrency, lease: DefaultLease, grace: DefaultGrace}
 	opts, o.err = engine.Given(opts)
@@ -148,8 +146,8 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 // consumed is a message held by Consume.
 type consumed struct {
 	Message
-	// The outcome of its handler, derived where the handler runs, because methods of the error may
-	// panic.
+	// The outcome of its handler. It is computed in the handler's goroutine, because methods of the
+	// error may panic.
 	settled   bool
 	permanent bool
 	reason    string
@@ -208,8 +206,8 @@ func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	}
 }
 
-// giveBack releases messages that came too late. If that fails, they return to the queue when their
-// leases end.
+// giveBack releases messages that arrived too late. If that fails, they return to the queue when
+// their leases end.
 func (c *consumer) giveBack(ctx context.Context, messages []*consumed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()

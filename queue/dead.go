@@ -86,8 +86,8 @@ const (
 	maxRedriveBytes = 4 << 20
 )
 
-// redrive requeues dead letters after a seq, up to another, that contain a text. It stops at its
-// own limit or that of the queue. A full queue is an error only if nothing was requeued.
+// redrive requeues the dead letters between two seqs that contain a text. It stops at its own limit
+// or the queue's. A full queue is an error only if nothing was requeued.
 func (s *session) redrive(b *redriveBody) (redriven, error) {
 	until := b.until
 	if until == 0 {
@@ -107,7 +107,8 @@ func (s *session) redrive(b *redriveBody) (redriven, error) {
 	return d, nil
 }
 
-// search returns the dead letters that contain a text, among those that one redrive may examine.
+// search returns the dead letters that contain a text. It examines at most as many as one redrive
+// may.
 func (s *session) search(after, until uint64, text []byte) (found []uint64, d redriven) {
 	d = redriven{seen: after, until: until}
 	it := s.tx.Iter(append(deadKey(nil, s.id, after), 0), key.PrefixEnd(numberKey(nil, 'x', s.id)))

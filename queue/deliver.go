@@ -50,7 +50,8 @@ func (s *session) scheduleEnd(deadline int64) {
 	s.schedule(deadline)
 }
 
-// first returns the next message to deliver, of want in all. There is one.
+// first returns the next message to deliver, which must exist. want is the number of messages still
+// wanted, this one included.
 func (s *session) first(want int) (p position, row []byte, fresh bool) {
 	q := s.memory
 	if len(q.fresh.live()) == 0 && q.fresh.rest != end {
@@ -94,7 +95,7 @@ func (s *session) read(p position, row []byte, fresh bool) delivery {
 	return d
 }
 
-// messageRow reads the row of a message, which exists.
+// messageRow reads the row of a message, which must exist.
 func (s *session) messageRow(kind byte, p position) []byte {
 	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	row, ok := s.tx.Get(s.m.buf)
@@ -180,8 +181,7 @@ func (s *session) end(l *lease) {
 	s.note(change{kind: ended, lease: *l})
 }
 
-// ack removes messages. If one of the leases has ended, the command fails, which also undoes the
-// removals before it.
+// ack removes messages. If a lease has ended, the command fails, which undoes the earlier removals.
 func (s *session) ack(receipts []receipt) error {
 	for _, r := range receipts {
 		l, err := s.leaseOf(r)
@@ -231,7 +231,7 @@ func (s *session) nackOne(b *nackBody, r receipt) error {
 	return nil
 }
 
-// giveBack ends a lease. The message is ready again at from plus delay, or becomes a dead letter if
+// giveBack ends a lease. The message becomes ready again at from plus delay, or a dead letter if
 // that was its last attempt.
 func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
 	if l.attempts >= l.maxAttempts {
@@ -265,7 +265,7 @@ func (s *session) extend(b *extendBody) (until time.Time, err error) {
 	return time.UnixMilli(s.tx.Now() + b.lease), nil
 }
 
-// renewAll extends those of several leases that have not ended.
+// renewAll extends the leases that have not ended.
 func (s *session) renewAll(b *renewBody) (renewed, error) {
 	r := renewed{until: time.UnixMilli(s.tx.Now() + b.lease), held: make([]bool, len(b.receipts))}
 	for i, receipt := range b.receipts {

@@ -8,7 +8,7 @@
 //		return send(ctx, m.Payload) // nil: the message is acked; an error: it is delivered again
 //	}, queue.Concurrency(10))
 //
-// Consume is a loop over Dequeue, Extend, Ack and Nack. To write your own:
+// Consume is a loop over Dequeue, Extend, Ack and Nack. To write your own loop:
 //
 //	messages, err := jobs.Dequeue(ctx, "mail", queue.Max(10), queue.Wait(20*time.Second))
 //	for _, m := range messages {
@@ -31,14 +31,13 @@
 // When Enqueue returns nil, the message is committed as floe.Config.Durability says, and will be
 // delivered at least once. An acked message is never delivered again. Attempts and leases survive
 // crashes and changes of leaders. A receipt is valid for one delivery: a consumer whose lease has
-// ended gets a ReceiptError and does not affect the next delivery. Waiting consumers get messages
-// in order of arrival, in that each message wakes one of them. All operations that write can be
-// part of a transaction (floe.Node.Txn).
+// ended gets a ReceiptError and does not affect the next delivery. Waiting consumers are woken in
+// order of arrival, one for each message. All operations that write can be part of a transaction
+// (floe.Node.Txn).
 //
 // # Limits
 //
 // Names are 1 to 255 bytes of UTF-8, payloads up to floe.Config.MaxValueSize (1 MiB by default),
-// headers up to 64 KiB. A call takes up to 1,000 messages or 4 MiB. Up to 1,000,000 messages may be
-// leased at a time in each shard. The number of messages and queues does not affect the time of any
-// operation.
+// headers up to 64 KiB. A call takes up to 1,000 messages or 4 MiB. Each shard can have up to
+// 1,000,000 leased messages. No operation takes longer because there are many messages or queues.
 package queue

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxDue limits how many due items are processed at once, as engine.Tx.Full does, so that a million
-// leases that expire together do not block everything else.
+// maxDue limits how many due items are processed at once, in addition to engine.Tx.Full. So a
+// million leases that expire together do not block everything else.
 const maxDue = 1000
 
 // OnTimer processes the due items of a queue.
@@ -27,7 +27,7 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 }
 
 // catchUp processes due items and sets the timer for the next one. Each takes effect as of its due
-// time, so it makes no difference when it is processed.
+// time, so the time of processing makes no difference.
 func (s *session) catchUp() {
 	s.changed = true
 	s.unschedule()
@@ -98,8 +98,8 @@ func (s *session) forgetOld(left int) {
 	}
 }
 
-// scanDue calls f for up to left rows of an index by time, from one time up to another. It returns
-// the time of the first row not processed, and how many more rows it could have processed.
+// scanDue calls f for up to left rows of an index by time within a range of times. It returns the
+// time of the first row not processed, and the rest of left.
 func (s *session) scanDue(kind byte, number uint64, from, to int64, left int, f func(k []byte, due int64)) (next int64, more int) {
 	return scanDue(s.tx, dueKey(nil, kind, number, from), numberKey(nil, kind, number), to, left, f)
 }

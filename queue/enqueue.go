@@ -20,8 +20,8 @@ func (s *session) enqueue(b *enqueueBody) ([]byte, error) {
 	return result, nil
 }
 
-// add adds a message, or returns the seq of the one it duplicates. Its check is the last one that
-// can fail. If it fails, messages added earlier by the same command are undone as well.
+// add adds a message, or returns the seq of the one it duplicates. Its check is the last that can
+// fail. A failure also undoes the messages that the command has already added.
 func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 	if len(n.dedup) > 0 {
 		if seq, duplicate = s.known(n.dedup); duplicate {
@@ -62,11 +62,11 @@ func (s *session) setMessage(p position, w *messageRow) {
 	s.tx.Insert(m.buf, m.row)
 }
 
-// neverFits is the error for messages that an empty queue would refuse too: waiting for room is
+// neverFits is the error for messages that even an empty queue would refuse, so waiting for room is
 // useless.
 type neverFits struct{ error }
 
-// Lasts returns true: the engine does not retry a message that fails with it.
+// Lasts returns true, so the engine does not retry a message that fails with this error.
 func (neverFits) Lasts() bool { return true }
 
 func (e neverFits) Unwrap() error { return e.error }

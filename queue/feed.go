@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// ReadRoom implements protocol.RoomReader: duties of other machines enqueue messages and wait while
-// a queue is full.
+// ReadRoom implements protocol.RoomReader, for duties of other machines that enqueue messages and
+// wait while a queue is full.
 func (m *machine) ReadRoom(v *engine.View, namespace, name string) (protocol.QueueRoom, error) {
 	room := protocol.QueueRoom{Messages: math.MaxInt64, Bytes: math.MaxInt64, MaxMessages: math.MaxInt64, MaxBytes: math.MaxInt64}
 	ns, ok := v.Namespace(namespace)

@@ -1,7 +1,7 @@
 package queue
 
-// lease is a delivery that has not ended: the part of the message's row 'l' that is needed to end
-// it.
+// lease is a delivery that has not ended. It has the fields of the message's row 'l' that are
+// needed to end it.
 type lease struct {
 	at          position
 	lsn         uint64 // of the delivery
@@ -22,7 +22,7 @@ func (w *leaseRow) lease(p position) lease {
 	}
 }
 
-// row returns the row of a lease, or its row after it has ended.
+// row returns the row of a lease, current or ended.
 func (l *lease) row() leaseRow {
 	w := leaseRow{attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, at: l.deadline}
 	if l.indexed {
@@ -39,13 +39,13 @@ func (l *lease) kind() byte {
 	return 'm'
 }
 
-// before is the order in which leases expire; of those that expire together, the one of the first
-// message comes first.
+// before is the order in which leases expire. Leases that expire together are in the order of their
+// messages.
 func (l *lease) before(o *lease) bool {
 	return l.deadline < o.deadline || l.deadline == o.deadline && l.at.less(o.at)
 }
 
-// leases are the leases of a queue: by the message's seq, and in a heap ordered by expiry.
+// leases are the leases of a queue, by the message's seq and in a heap ordered by expiry.
 type leases struct {
 	bySeq map[uint64]*lease
 	heap  []*lease

@@ -16,7 +16,7 @@ const (
 	maxPageBytes   = 4 << 20
 )
 
-// Page is a part of an ordered listing, the same type in all packages of floe.
+// Page is one page of an ordered listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
@@ -76,7 +76,7 @@ type PayloadOption struct {
 	ofDeadLetters
 }
 
-// NoPayload omits the payloads, but not the headers; Size is still the length of the payload.
+// NoPayload omits the payloads but not the headers. Size is still the length of the payload.
 func NoPayload() PayloadOption {
 	return PayloadOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutPayload = true })}
 }
@@ -120,7 +120,7 @@ func checkFilter(text string) error {
 	return nil
 }
 
-// Get returns the number of messages in a queue, by state, and its totals. It scans nothing.
+// Get returns the number of messages in a queue by state, and its totals, without a scan.
 //
 // Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
@@ -175,7 +175,7 @@ type Messages struct {
 func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 
 // Page returns a page of the messages, in the order in which they would be delivered if all were
-// ready. A page ends early when its payloads exceed 4 MiB; with InState it may be empty without
+// ready. A page ends early when its payloads exceed 4 MiB. With InState it may be empty without
 // being the last.
 //
 // Options: Limit, Cursor, InState, NoPayload. Errors: ErrNotFound if the queue does not exist;
@@ -205,8 +205,8 @@ func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Me
 	return page, nil
 }
 
-// All iterates over the messages, in the order of Page and by the contract of Store.All. Options
-// and errors are those of Page.
+// All iterates over the messages in the order of Page, with the contract of Store.All. Options and
+// errors are those of Page.
 func (l Messages) All(ctx context.Context, opts ...MessageOption) iter.Seq2[Message, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -235,8 +235,8 @@ func parsePlace(cursor string) (position, bool) {
 }
 
 // Get returns a message by its Seq, in any state: ready, delayed, leased or dead. Reading it
-// changes nothing. It takes one or two lookups for each priority in use in the queue, regardless of
-// the number of messages. Receipt is empty.
+// changes nothing. It takes one or two lookups per priority in use, regardless of the number of
+// messages. Receipt is empty.
 //
 // Errors: ErrNotFound if the queue does not exist, or has no message with this Seq: it was acked,
 // purged or deleted, or never existed.
@@ -254,7 +254,7 @@ func (l Messages) Get(ctx context.Context, seq uint64) (Message, error) {
 	return q.items[0], nil
 }
 
-// Delete deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey is
+// Delete deletes a message by its Seq if it is ready, delayed or a dead letter. Its DedupKey is
 // still remembered. A leased message must be settled by its consumer.
 //
 // Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or has no
@@ -278,7 +278,7 @@ type DeadLetters struct {
 func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, name} }
 
 // Page returns a page of the dead letters, in order of their Seq. A page ends early when its
-// payloads exceed 4 MiB; with Contains it may be empty without being the last.
+// payloads exceed 4 MiB. With Contains it may be empty without being the last.
 //
 // Options: Limit, Cursor, Contains, NoPayload. Errors: ErrNotFound if the queue does not exist;
 // ErrInvalid for options out of range and for a malformed cursor.
@@ -306,8 +306,8 @@ func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Me
 	return page, nil
 }
 
-// All iterates over the dead letters, in the order of Page and by the contract of Store.All.
-// Options and errors are those of Page.
+// All iterates over the dead letters in the order of Page, with the contract of Store.All. Options
+// and errors are those of Page.
 func (l DeadLetters) All(ctx context.Context, opts ...DeadOption) iter.Seq2[Message, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -331,8 +331,8 @@ func (l DeadLetters) Requeue(ctx context.Context, seq uint64) error {
 	return err
 }
 
-// RequeueAll makes all dead letters ready, or those that contain a text, and returns their number,
-// also with an error. It proceeds in steps of up to 1,000.
+// RequeueAll makes all dead letters ready, or those that contain a text. It returns their number,
+// even with an error. It proceeds in steps of up to 1,000.
 //
 // Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the
 // queue is bounded and becomes full.

@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxInflight is the maximum number of leased messages in a shard: each takes about 150 bytes of
+// maxInflight is the maximum number of leased messages in a shard. Each takes about 150 bytes of
 // memory on every replica.
 const maxInflight = 1_000_000
 
@@ -87,8 +87,8 @@ type session struct {
 	changed bool
 }
 
-// open opens a queue, or creates it, or returns nil if it does not exist. Due items are processed
-// first, as the timer would have done.
+// open opens a queue or creates it, or returns nil if it does not exist. It processes due items
+// first, as the timer would.
 func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error) {
 	m.buf = queueKey(m.buf[:0], tx.Namespace(), name)
 	b, ok := tx.Get(m.buf)
@@ -130,7 +130,7 @@ func (s *session) renew(gen uint64) {
 	s.m.queues.Replace(s.tx, s.id, s.memory, s.memory.footprint())
 }
 
-// release ends the leases in memory whose rows are removed.
+// release ends the leases in memory, whose rows are removed.
 func (s *session) release() {
 	if s.memory != nil {
 		s.note(change{kind: released})
@@ -203,8 +203,8 @@ func (s *session) unschedule() {
 	}
 }
 
-// enter adds a ready message to an index: to that of the fresh ones with its row, which is copied,
-// or, with nil, to the other.
+// enter adds a ready message to an index. With a row, which is copied, that is the index of fresh
+// messages; with nil it is the other one.
 func (s *session) enter(p position, row []byte) {
 	s.ready++
 	s.woken++
@@ -219,7 +219,7 @@ func (s *session) enter(p position, row []byte) {
 	if w.wants(p) {
 		w.put(w.item(p, row))
 	}
-	// Also if the window did not want it: a later fill, possibly by the same command, would include
-	// it.
+	// Note it even if the window did not want it: a later fill, possibly by the same command, would
+	// include it.
 	s.note(change{kind: kind, item: item{at: p}})
 }

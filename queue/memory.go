@@ -9,8 +9,8 @@ import (
 )
 
 // memory is the applying goroutine's cache of a queue: the beginning of each of its indexes. It
-// matches the rows, including those of the batch being applied, so that no answer depends on
-// whether a queue is cached.
+// matches the rows, including those of the batch being applied, so no answer depends on whether a
+// queue is cached.
 type memory struct {
 	id, gen uint64
 	fresh   window  // of fresh messages
@@ -18,8 +18,8 @@ type memory struct {
 	leases  *leases // those of the machine, see machine.leases
 }
 
-// footprint is the approximate memory of a queue. Leases stay in memory even if the queue does not,
-// and have their own bound, maxInflight.
+// footprint is the approximate memory of a queue. It excludes leases, which stay in memory even if
+// the queue does not and have their own bound, maxInflight.
 func (q *memory) footprint() int {
 	const fixed, perItem = 512, 40
 	return fixed + q.fresh.bytes + perItem*(cap(q.fresh.items)+cap(q.again.items))
@@ -92,7 +92,7 @@ func (m *machine) removeLease(q *memory, l *lease) {
 	}
 }
 
-// newMemory contains nothing of a queue but the starts of its indexes.
+// newMemory returns an empty cache that has only the starts of the indexes.
 func (m *machine) newMemory(r *record) *memory {
 	fresh := end
 	if len(r.lanes) > 0 {
@@ -117,8 +117,7 @@ func (m *machine) load(r *record) *memory {
 }
 
 // restoreLeases reads the leases of all queues. Apply cannot do that: reading a million of them
-// would stop the shard for too long. Rows that do not decode are left to load, which then lacks
-// them, and to Verify.
+// would stop the shard for too long. Rows that cannot be decoded are skipped; Verify reports them.
 func (m *machine) restoreLeases(v *engine.View) error {
 	m.leases = make(map[uint64]*leases)
 	return v.Scan([]byte{'l'}, []byte{'l' + 1}, func(k, value []byte) (more bool, err error) {
@@ -138,8 +137,8 @@ func (m *machine) restoreLeases(v *engine.View) error {
 	})
 }
 
-// fillFresh fills the window of fresh messages, which is empty, from the state: with as many as are
-// wanted, and some more.
+// fillFresh fills the empty window of fresh messages from the state, with at least as many as are
+// wanted.
 func (q *memory) fillFresh(tx *engine.Tx, lanes []lane, want int) {
 	w := &q.fresh
 	w.widen(want)
@@ -166,7 +165,7 @@ func (q *memory) fillFresh(tx *engine.Tx, lanes []lane, want int) {
 	w.rest = end
 }
 
-// fillAgain fills the window of messages that are ready again, which is empty, from the state.
+// fillAgain fills the empty window of messages that are ready again from the state.
 func (q *memory) fillAgain(tx *engine.Tx, want int) {
 	w := &q.again
 	w.widen(want)

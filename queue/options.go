@@ -17,7 +17,7 @@ const (
 	MaxHeaderBytes   = 64 << 10 // names and values of a message together
 	DefaultLease     = 30 * time.Second
 	defaultAttempts  = 5
-	// the range of time.Duration, rounded up: adding it to any present-day time does not overflow
+	// the range of time.Duration, rounded up; adding it to any present-day time does not overflow
 	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1
 )
 
@@ -64,8 +64,8 @@ func Priority(p int) EnqueueOption {
 }
 
 // DedupKey enqueues the message only if no message was enqueued with the same key within the
-// queue's DedupWindow (1 h by default). A repeat returns the Seq of that message, whatever its
-// state now, and Duplicate. A key is 1 to 255 arbitrary bytes.
+// queue's DedupWindow (1 h by default). A repeat returns the Seq of that message, in whatever state
+// it is, and Duplicate. A key is 1 to 255 arbitrary bytes.
 func DedupKey(key string) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if key == "" || len(key) > MaxDedupKeyBytes {
@@ -101,8 +101,8 @@ func MaxAttempts(n int) EnqueueOption {
 // DelayOption is the type of Delay; Enqueue and Nack accept it.
 type DelayOption struct{ d time.Duration }
 
-// Delay makes a message ready d from now, and not before. Delays of years are allowed. d is rounded
-// up to milliseconds. For Nack it replaces the back-off, also if it is 0.
+// Delay makes a message ready d from now. Delays of years are allowed. d is rounded up to
+// milliseconds. For Nack it replaces the back-off, even if it is 0.
 func Delay(d time.Duration) DelayOption { return DelayOption{d} }
 
 func (o DelayOption) millis() (int64, error) {
@@ -157,8 +157,7 @@ func Max(n int) DequeueOption {
 	return dequeueOption(func(o *dequeueOptions) { o.body.max = int64(n) })
 }
 
-// maxWait is the limit to which longer waits are shortened, because a node refuses longer ones from
-// a Client.
+// maxWait caps waits, because a node refuses longer ones from a Client.
 const maxWait = 100 * 365 * 24 * time.Hour
 
 // LeaseOption is the type of Lease; Dequeue and Consume accept it.
@@ -219,7 +218,7 @@ type nackOption func(*nackOptions)
 
 func (f nackOption) applyNack(o *nackOptions) { f(o) }
 
-// ToDLQ makes the message a dead letter at once. It excludes Delay.
+// ToDLQ makes the message a dead letter at once. It cannot be combined with Delay.
 func ToDLQ() NackOption { return nackOption(func(o *nackOptions) { o.body.flags |= nackBury }) }
 
 // Reason sets the LastError of the message: why it could not be processed, in up to 1024 bytes.

@@ -134,8 +134,8 @@ func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 	return p.walk()
 }
 
-// peek walks over the messages of a queue, which have rows of two kinds, and in parallel over the
-// rows of those that were delivered: all are in the same order.
+// peek walks over the messages of a queue, which have rows of two kinds. In parallel it walks over
+// the rows of delivered messages, which are in the same order.
 type peek struct {
 	q        *peekQuery
 	view     *engine.View
@@ -146,7 +146,7 @@ type peek struct {
 	payloads int     // bytes of payloads and headers on the page
 }
 
-// rows are the rows of one kind, from a start on.
+// rows are the rows of one kind, from a given start.
 type rows struct {
 	it *engine.Iter
 	ok bool // positioned at a row
@@ -199,7 +199,7 @@ func (p *peek) next() (more bool, err error) {
 	return more, err
 }
 
-// row processes a message: the key of its row without the kind, and the value.
+// row processes a message, given the key of its row without the kind, and the value.
 func (p *peek) row(message, value []byte) (more bool, err error) {
 	q := p.q
 	if len(q.items) == q.limit || p.payloads > q.maxBytes || q.next != (position{}) && p.view.Full() {
@@ -241,8 +241,8 @@ func (p *peek) row(message, value []byte) (more bool, err error) {
 	return true, nil
 }
 
-// public returns a message without its payload and headers. l is its row 'l', if it is leased, else
-// its row 'o', or nil.
+// public returns a message without its payload and headers. l is its row 'l' if it is leased,
+// otherwise its row 'o', or nil.
 func (w *messageRow) public(name string, at position, l *leaseRow, leased bool, now int64) Message {
 	m := Message{
 		Queue: name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts),
@@ -309,8 +309,7 @@ func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
 	return err
 }
 
-// find finds the row of a message that is not dead, with two lookups for each priority in use in
-// the queue.
+// find finds the row of a message that is not dead, with two lookups for each priority in use.
 func (r *record) find(seq uint64, get func(k []byte) ([]byte, bool)) (p position, row []byte, ok bool) {
 	if seq == 0 || seq > r.seq {
 		return position{}, nil, false

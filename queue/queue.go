@@ -76,7 +76,7 @@ type Message struct {
 // Settings are the settings of a queue. The zero value is that of a queue that was never
 // configured.
 type Settings struct {
-	// MaxLen is the maximum number of messages in the queue, not counting dead letters: beyond it,
+	// MaxLen is the maximum number of messages in the queue, not counting dead letters. Beyond it,
 	// Enqueue returns ErrBusy. 0 means no limit.
 	MaxLen int64
 	// MaxBytes bounds the payloads and headers of these messages, in bytes. 0 means no limit.
@@ -90,7 +90,7 @@ type Settings struct {
 	BackoffMin time.Duration
 	// BackoffMax is the maximum delay. 0 means 5 min, or BackoffMin if that is longer.
 	BackoffMax time.Duration
-	// DeadRetention is how long dead letters are kept. 0 means for ever.
+	// DeadRetention is how long dead letters are kept. 0 means forever.
 	DeadRetention time.Duration
 	// DedupWindow is how long a DedupKey is remembered. 0 means 1 h.
 	DedupWindow time.Duration
@@ -131,8 +131,8 @@ type Store struct{ scope engine.Scope }
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
 // Configure sets all settings of a queue, which is created if it does not exist. Messages already
-// in the queue stay, even beyond a new limit. They keep the MaxAttempts, and dedup keys the window,
-// that they were enqueued with.
+// in the queue stay, even beyond a new limit. They keep the MaxAttempts and the dedup window with
+// which they were enqueued.
 //
 // Errors: ErrInvalid naming the field out of range.
 func (s *Store) Configure(ctx context.Context, name string, settings Settings) error {
@@ -143,12 +143,12 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // Enqueue adds a message to a queue, which is created if it does not exist. payload may be reused
 // on return. When Enqueue returns nil, the message is committed (see floe.Config.Durability) and
 // will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or may not have
-// been added: with a DedupKey the call can safely be repeated.
+// been added. With a DedupKey the call can safely be repeated.
 //
 // Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is
 // not 1-255 bytes of UTF-8 without control characters, a payload over the limit, options out of
-// range; ErrBusy if the queue is bounded and full, or if the message exceeds its limits even when
-// it is empty.
+// range; ErrBusy if the queue is bounded and full, or if the message would exceed its limits even
+// in an empty queue.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueOne(name, payload, opts), decodeEnqueued)
 }
@@ -159,7 +159,7 @@ type NewMessage struct {
 	Options []EnqueueOption // as for Enqueue
 }
 
-// EnqueueMany adds up to 1,000 messages, 4 MiB together, to a queue: all of them, in order, or
+// EnqueueMany adds up to 1,000 messages, of 4 MiB in total, to a queue: all of them, in order, or
 // none. The results are in the same order.
 //
 // Errors: those of Enqueue.
@@ -167,11 +167,10 @@ func (s *Store) EnqueueMany(ctx context.Context, name string, messages []NewMess
 	return engine.Propose(ctx, &s.scope, enqueueMany(name, messages), decodeEnqueuedMany)
 }
 
-// Dequeue leases messages, in order of Priority, lowest first, and within a priority in the order
-// in which they were enqueued. No other consumer gets them until their leases end: by Ack, which
-// removes them, by Nack, or by expiry after the time of Lease. After a Nack or an expiry they are
-// delivered again, in their old place, after a back-off, or become dead letters if that was their
-// last attempt.
+// Dequeue leases messages in order of Priority, lowest first, and within a priority in the order in
+// which they were enqueued. No other consumer gets them until their leases end by Ack, which
+// removes them, by Nack, or by expiry. After a Nack or an expiry they return to their old place
+// after a back-off, or become dead letters if that was their last attempt.
 //
 // If no message is ready, including when the queue is paused or does not exist, Dequeue waits up to
 // Wait. If that time passes, it returns an empty result and no error. After a ctx error or
@@ -183,7 +182,7 @@ func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption)
 	return s.dequeue(ctx, name, opts)
 }
 
-// Ack acknowledges up to 1,000 messages: it removes all of them, or none, and returns how many it
+// Ack acknowledges up to 1,000 messages. It removes all of them or none, and returns the number
 // removed.
 //
 // Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended;
@@ -194,9 +193,9 @@ func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) (acke
 	return counted(receipts, err)
 }
 
-// Nack returns up to 1,000 messages to the queue: all of them, or none. Each is delivered again, in
-// its old place, after a back-off, or becomes a dead letter if that was its last attempt. Nack
-// returns the number of messages.
+// Nack returns up to 1,000 messages to the queue: all of them or none. Each returns to its old
+// place after a back-off, or becomes a dead letter if that was its last attempt. Nack returns the
+// number of messages.
 //
 // Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: those of Ack; ErrInvalid for
 // options out of range.
@@ -213,8 +212,8 @@ func counted(receipts []Receipt, err error) (int, error) {
 	return len(receipts), nil
 }
 
-// Extend makes a lease expire the given time from now, and returns that time. The receipt stays
-// valid.
+// Extend makes a lease expire the given time from now, and returns when it expires. The receipt
+// stays valid.
 //
 // Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue
 // does not exist; ErrInvalid for a time that is not positive.
@@ -232,7 +231,7 @@ func (s *Store) Release(ctx context.Context, name string, receipts ...Receipt) (
 	return release.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
 }
 
-// Pause stops deliveries: Dequeue waits and gets no messages. All other operations continue.
+// Pause stops deliveries: Dequeue waits and gets no messages. All other operations still work.
 // Errors: ErrNotFound.
 func (s *Store) Pause(ctx context.Context, name string) error {
 	_, err := pause.Do(ctx, &s.scope, name, pauseBody{true}, nil)
@@ -246,7 +245,7 @@ func (s *Store) Resume(ctx context.Context, name string) error {
 }
 
 // Purge removes all messages except dead letters, including leased and delayed ones, and returns
-// their number. It takes about the same time for any number. Errors: ErrNotFound.
+// their number. Its duration hardly depends on that number. Errors: ErrNotFound.
 func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
 	return purge.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 }

@@ -36,10 +36,10 @@ import (
 //	delayed  'm' or 'n', 'd', and 'o' likewise
 //	leased   'm' or 'n', and 'l'
 //
-// Fresh messages are most of all there are, and have just the one row. Those of one priority are
-// delivered in order of their seqs, and a seq is never used twice: so all rows 'm' of a priority
-// before a mark were delivered, and all others are fresh (see lane). Looking for fresh messages
-// therefore never passes over those that are delayed or were delivered, however many they are.
+// Most messages are fresh and have only one row. Those of one priority are delivered in order of
+// their seqs, and a seq is never used twice. So all rows 'm' of a priority before a mark were
+// delivered, and all others are fresh (see lane). A search for fresh messages therefore never
+// passes over delayed or delivered ones, however many there are.
 
 // position is the position of a message in its queue. The message with the lowest position is next.
 type position struct {
@@ -79,7 +79,7 @@ type record struct {
 
 	enqueued, duplicates, deliveries, acked, expired, purged, discarded int64 // totals; expired counts leases
 
-	// Low marks: no message of the index is before it, so that a search for the first one does not
+	// Low marks: no message of the index is before its mark, so a search for the first one does not
 	// scan deleted rows.
 	again                            position
 	nextDelayed, nextDead, nextDedup int64
@@ -145,7 +145,7 @@ func newRecord(id uint64, now int64, lanes []lane) record {
 // held returns the number of messages that count towards the limit.
 func (r *record) held() int64 { return r.ready + r.delayed + r.inflight }
 
-// code codes the row: version u8 | paused u8 | all further fields in order, as varints; a priority
+// code codes the row: version u8 | paused u8 | all further fields in order, as varints. A priority
 // is a u8, and lanes are a list preceded by its length.
 func (r *record) code(c *codec.Coder) {
 	version := byte(1)
@@ -195,7 +195,7 @@ func (p *position) code(c *codec.Coder) {
 	c.Uvarint(&p.seq)
 }
 
-// codeTime codes a time in ms that may be never, which takes one byte.
+// codeTime codes a time in ms. The value never takes one byte.
 func codeTime(c *codec.Coder, t *int64) {
 	v := uint64(*t) + 1
 	if *t == never {
@@ -303,8 +303,8 @@ func decodeMessage(b []byte) (w messageRow, err error) {
 //
 //	version u8 | flags u8 | attempts | max attempts | bytes of payload and headers | LSN of the delivery (uvarints) | at varint (ms) | last error
 //
-// flags are flagIndexed or none. at is when the lease ends; of a message that is not leased, when
-// it is ready again. A message whose first delivery was released has 0 attempts.
+// flags are flagIndexed or none. at is when the lease ends, or, for a message that is not leased,
+// when it is ready again. A message whose first delivery was released has 0 attempts.
 type leaseRow struct {
 	flags       uint8
 	attempts    int64
@@ -392,8 +392,8 @@ func decodeDedup(b []byte) (seq uint64, until int64, err error) {
 	return seq, until, nil
 }
 
-// nameAt is the offset of the name in the key of a row 'q', numberAt the offset of the part after
-// id or gen in other keys.
+// nameAt is the offset of the name in the key of a row 'q'. numberAt is the offset of the part
+// after id or gen in other keys.
 const (
 	nameAt   = 5
 	numberAt = 9
@@ -405,8 +405,8 @@ func queueKey(dst []byte, ns uint32, name []byte) []byte {
 	return append(queuePrefix(dst, ns), name...)
 }
 
-// numberKey is the key, or the common prefix of all keys, of a kind of rows that belong to an id or
-// gen.
+// numberKey is the key, or the common prefix of the keys, of the rows of a kind that belong to an
+// id or gen.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
 	return key.AppendUint64(append(dst, kind), number)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// dequeue leases messages, or waits for some. Without a deliverable message it sends no command, so
-// idle consumers write nothing, and a dequeue does not create its namespace.
+// dequeue leases messages or waits for some. It sends no command unless a message can be delivered,
+// so idle consumers write nothing and do not create the namespace.
 func (s *Store) dequeue(ctx context.Context, name string, opts []DequeueOption) ([]Message, error) {
 	op, wait := dequeueOp(name, opts)
 	if wait > 0 {

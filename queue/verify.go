@@ -12,8 +12,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine are consistent, see the comment on rows, and that its
-// memory matches them.
+// Verify checks that all rows of the machine are consistent and that its memory matches them. See
+// the comment on rows for their contents.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, m: m, names: a.Names(), queues: make(map[uint32]int64), ids: make(map[uint64]bool), gens: make(map[uint64]bool),
@@ -118,7 +118,8 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// firstNumber returns the id or gen of the first row, and reports rows too short to have one.
+// firstNumber returns the id or gen of the first row, and reports rows that are too short to have
+// one.
 func (v *verifier) firstNumber(lower, upper []byte) (number uint64, found bool, err error) {
 	it, err := v.Iter(lower, upper)
 	if err != nil {
@@ -135,8 +136,7 @@ func (v *verifier) firstNumber(lower, upper []byte) (number uint64, found bool, 
 	return number, found, it.Close()
 }
 
-// timers checks that every timer has a reason; each reason itself is checked to have a timer
-// elsewhere.
+// timers checks that every timer has a reason. That each reason has a timer is checked elsewhere.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {

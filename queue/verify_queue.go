@@ -143,7 +143,7 @@ func (q *audited) headers(seq uint64, b []byte) {
 	}
 }
 
-// freshMessage checks that a fresh message is where it will be found.
+// freshMessage checks that deliveries will find a fresh message.
 func (q *audited) freshMessage(p position, row []byte) {
 	q.seen.ready++
 	if q.memory == nil || !p.less(q.memory.fresh.rest) {
@@ -290,7 +290,7 @@ func (q *audited) died() error {
 	return err
 }
 
-// compare compares the counts with the row, and with memory.
+// compare compares the counts with the row and with memory.
 func (q *audited) compare() {
 	for _, c := range []struct {
 		what       string
@@ -316,7 +316,7 @@ func (q *audited) compare() {
 	}
 }
 
-// timer checks that the timer fires when something is due, or earlier.
+// timer checks that the timer fires no later than the next due item.
 func (q *audited) timer() error {
 	next := min(q.nextDelayed, q.nextDedup)
 	if q.settings.deadRetention > 0 && q.nextDead != never {

@@ -8,12 +8,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// window is the beginning of an index of messages, kept in memory. Taking the first message then
-// needs no read of the state, where the deleted rows of all messages taken lie in front of it.
+// window is the beginning of an index of messages, kept in memory. So taking the first message does
+// not read the state, where the deleted rows of earlier messages precede it.
 //
 // items are exactly the messages of the index before rest, in order. Messages added at rest or
-// later are ignored: they are found when the empty window is filled again from rest on. A full
-// window returns its last items to the state.
+// later are ignored: the next fill of the empty window starts at rest and finds them. A full window
+// returns its last items to the state.
 //
 //	items 3 5 8, rest 9   put 7: 3 5 7 8   put 12: ignored   take: 5 7 8 ... and when it is empty: fill from 9
 type window struct {
@@ -43,7 +43,8 @@ var standardLimits = limits{items: 1024, bytes: 1 << 20, row: 64 << 10, queues: 
 
 func (w *window) live() []item { return w.items[w.head:] }
 
-// find returns the position among the live items at which p is or would be.
+// find returns the position of p among the live items, or the position at which it would be
+// inserted.
 func (w *window) find(p position) (i int, found bool) {
 	live := w.live()
 	if n := len(live); n == 0 || live[n-1].at.less(p) {
@@ -53,7 +54,7 @@ func (w *window) find(p position) (i int, found bool) {
 	return i, live[i].at == p
 }
 
-// wants reports whether a message new in the index belongs in the window.
+// wants reports whether a new message of the index belongs in the window.
 func (w *window) wants(p position) bool { return p.less(w.rest) }
 
 // put adds a message of the index that the window wants.
@@ -79,15 +80,15 @@ func (w *window) put(it item) {
 const firstBatch = 8
 
 // widen makes the next fill read as many messages as are wanted, and at least twice as many as the
-// last one. The cost of filling then grows with the number taken, even if the queue is dropped from
-// memory after each command; if it is not, many calls share an iterator.
+// last one. So the cost of filling is proportional to the number taken, even if the queue is
+// dropped from memory after each command.
 func (w *window) widen(want int) { w.batch = min(max(firstBatch, 2*w.batch, want), w.max.items) }
 
-// full reports whether nothing more should be added behind the last item.
+// full reports whether nothing more should be added after the last item.
 func (w *window) full() bool { return len(w.live()) >= w.batch || w.bytes >= w.max.bytes }
 
 // fill appends the messages of an iterator, with their rows if rows is set. It returns the first
-// one not added, if there is one.
+// one not added, if any.
 func (w *window) fill(it *engine.Iter, rows bool) (rest position, more bool) {
 	for ok := it.First(); ok; ok = it.Next() {
 		p, _ := placeAt(it.Key(), numberAt)
@@ -113,7 +114,7 @@ func (w *window) take() item {
 	case w.head == len(w.items):
 		w.items, w.head = w.items[:0], 0
 	case w.head >= w.max.items:
-		// Reuse the room in front before append would allocate more.
+		// Reuse the free space at the front before append would allocate more.
 		n := copy(w.items, w.live())
 		clear(w.items[n:])
 		w.items, w.head = w.items[:n], 0
@@ -121,8 +122,8 @@ func (w *window) take() item {
 	return it
 }
 
-// remove removes a message, if it is in the window, and returns its item; otherwise an item without
-// the row.
+// remove removes a message from the window and returns its item. If the message is not in the
+// window, the item has no row.
 func (w *window) remove(p position) item {
 	i, found := w.find(p)
 	if !found {

@@ -88,7 +88,7 @@ func (q *messageQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "messages", &q.items, (*Message).code)
 }
 
-// field codes a position among the messages, in JSON as a cursor; see Cursor.
+// field codes a position among the messages. In JSON it is a cursor; see Cursor.
 func (p *position) field(f *codec.Fields, name string) {
 	if c := f.Binary(); c != nil {
 		p.code(c)
