@@ -31,9 +31,9 @@ type Activity struct {
 }
 
 // Activity returns how many of the stream's records and bytes were appended in each part of the
-// span, by the times in their IDs. It costs a few lookups for each part and partition, however much
-// the stream holds. Errors: ErrNotFound; ErrInvalid for a span that is out of bounds or a partition
-// that does not exist.
+// span, by the times in their IDs. It costs a few lookups per part and partition, regardless of the
+// size of the stream. Errors: ErrNotFound; ErrInvalid for a span that is out of bounds or a
+// partition that does not exist.
 func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (Activity, error) {
 	if span.Parts < 1 || span.Parts > MaxActivityParts {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: %d parts of activity are not in 1-%d", span.Parts, MaxActivityParts)
@@ -118,8 +118,8 @@ func (m *machine) queryActivity(v *engine.View, q *activityQuery) error {
 	return nil
 }
 
-// add counts the records of a partition in each part. Times are looked up as offsets, and the bytes
-// come from the running totals of the rows there.
+// add counts the records of a partition in each part. It looks up the offsets of times, and takes
+// the bytes from the running totals in the rows there.
 func (q *activityQuery) add(w *view, p int, part *partition) error {
 	at := func(ms int64, from uint64) (offset, before uint64, err error) {
 		offset, err = offsetOf(w.v.Get, w.gen, p, from, part.last, ID{Millis: ms})

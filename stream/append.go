@@ -168,9 +168,9 @@ func slotsOf(messages [][]byte, appended []Appended) engine.Slots {
 	return of
 }
 
-// nextID returns the ID of the next record of a partition. It is greater than that of any record of
-// the stream in this shard. So a reader of all partitions that has reached some ID has not missed a
-// record.
+// nextID returns the ID of the next record of a partition. It is greater than the ID of any record
+// of the stream in this shard. So a reader of all partitions misses no record when it continues
+// after an ID.
 func (st *stream) nextID(now int64, p int) ID {
 	n := uint64(st.partitions)
 	if now > st.newest.Millis {

@@ -11,12 +11,11 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// attendance is the leader's state about consumers that asked for records and received none. Their
+// attendance is the leader's state about consumers that requested records and received none. Their
 // rows mark them as attended: present until a command says otherwise. So a consumer that waits, or
-// polls repeatedly, writes nothing. The leader sees whether the consumer is still there: it waits
-// here, or its calls arrive. If a consumer has been silent for so long that others may take over, a
-// duty reports it (kindMiss). From then on its time runs as for consumers that received records and
-// do not ask.
+// polls repeatedly, writes nothing. The leader sees that the consumer is still there, because it
+// waits here or its calls arrive. If a consumer has been silent for so long that others may take
+// over, a duty reports it (kindMiss). From then on its silence counts as for any other consumer.
 //
 // A new leader has no such state yet, and treats all attended consumers as just seen.
 type attendance struct {
@@ -268,8 +267,8 @@ func attended(v *engine.View) (map[attendee]int64, error) {
 	})
 }
 
-// asked notes that a consumer asked for records, and whether it received any. If not, it is
-// attended from now on, because it will probably ask again.
+// asked notes that a consumer requested records, and whether it received any. If not, it is
+// attended from now on, because it will probably try again.
 func (m *machine) asked(tx *engine.Tx, g *group, consumer string, served bool) {
 	mem, known := g.members[consumer]
 	if !known || !mem.there() {
@@ -312,7 +311,8 @@ func (m *machine) noteHeard(tx *engine.Tx, g *group, consumer string) {
 	tx.OnCommit(func() { m.attendance.hear(who, now) })
 }
 
-// miss ends the attendance of consumers: their silence counts again, from when they were last seen.
+// miss ends the attendance of consumers. Their silence counts again, starting when they were last
+// seen.
 func (s *session) miss(b *missBody) (none engine.Nothing, err error) {
 	m, tx, g, changed := s.m, s.tx, s.g, false
 	for _, missed := range b.missed {

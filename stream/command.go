@@ -102,7 +102,7 @@ var commands = engine.Declare(engine.MachineStream, "stream", checkName,
 
 func checkName(name string) error { return engine.CheckName("stream", name) }
 
-// turn spreads messages without a key over the partitions if the sender must choose one.
+// turn spreads messages without a key over the partitions if the sender must choose the partition.
 var turn atomic.Uint64
 
 // target starts every body: a byte that is 0 in the stream's home, otherwise 1 and the spec.
@@ -231,7 +231,7 @@ func parseToken(text string) (ID, error) {
 	return ParseID(text)
 }
 
-// at routes an operation to another shard than that of the stream's name.
+// at routes an operation to a shard other than that of the stream's name.
 func at(op engine.Op, route string) engine.Op {
 	op.Route = route
 	return op

@@ -23,16 +23,16 @@ import (
 //   - an error is refused (Nack) with it as the Reason: it is redelivered after the group's
 //     back-off, or becomes a dead letter if that was the last attempt;
 //   - a Permanent error becomes a dead letter at once;
-//   - ErrSettled is left as it is: the handler has acknowledged or refused it.
+//   - ErrSettled is not settled again: the handler has acknowledged or refused it.
 //
 // A panic counts as an error, with its stack. While a handler runs, Consume extends the Deadline of
-// its record by the group's ack timeout. The record can still be lost: no node could be reached for
-// that long, or the group was moved or deleted. Then the handler's ctx is cancelled with
-// ErrConflict as its cause (context.Cause). The record is redelivered, and what the handler returns
-// has no effect if that has happened.
+// its record by the group's ack timeout. The record can still be lost if no node can be reached for
+// that long, or the group is moved or deleted. Then the handler's ctx is cancelled with ErrConflict
+// as its cause (context.Cause). The record is redelivered, and after that the handler's result has
+// no effect.
 //
 // In a KeyShared group the records of a key (and partition) are handled one at a time and in order,
-// whatever the Concurrency. When one fails, later records of the key wait until it has been
+// regardless of the Concurrency. When one fails, later records of the key wait until it has been
 // redelivered or is a dead letter. With NoAck nothing is acknowledged, and each delivered record is
 // handled at most once.
 //
@@ -61,10 +61,10 @@ func (s *Store) Consume(ctx context.Context, stream, group string, handle func(c
 	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, ds[0]) })
 }
 
-// ConsumeMany is Consume for handlers of several records at once: up to most of them, 1 to 1000,
-// without waiting for more. They are acknowledged or refused together. In a KeyShared group no two
-// concurrent calls have records of the same key, unless a record is lost. Concurrency is the number
-// of concurrent calls.
+// ConsumeMany is Consume with a handler for several records at once: up to most, which is 1 to
+// 1000. It does not wait for more records. They are acknowledged or refused together. In a
+// KeyShared group no two concurrent calls have records of the same key, unless a record is lost.
+// Concurrency is the number of concurrent calls.
 func (s *Store) ConsumeMany(
 	ctx context.Context, stream, group string, most int, handle func(ctx context.Context, ds []Delivery) error, opts ...ConsumeOption,
 ) error {
@@ -74,7 +74,7 @@ func (s *Store) ConsumeMany(
 	if handle == nil {
 		return noHandler(stream)
 	}
-	// the handler may write to its own
+	// the handler may modify its slice
 	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, slices.Clone(ds)) })
 }
 
@@ -298,9 +298,9 @@ func (c *acking) Lease() time.Duration { return time.Duration(c.ackTimeout.Load(
 // Release does nothing: the remaining records are returned when the consumer leaves.
 func (c *acking) Release(context.Context, []*consumed) error { return nil }
 
-// Renew extends all deadlines at once. The result is the number of records still held, not which
-// ones, so if some are lost Renew tries each half. It also reads the ack timeout: a busy consumer
-// reads no records, so it would not notice a change otherwise.
+// Renew extends all deadlines at once. The result is only the number of records still held, so if
+// some are lost, Renew tries each half. It also reads the ack timeout: a busy consumer reads no
+// records, so it would not notice a change otherwise.
 func (c *acking) Renew(ctx context.Context, pieces []*consumed) ([]error, error) {
 	lost := make([]error, len(pieces))
 	if err := c.renew(ctx, pieces, lost); err != nil {

@@ -33,9 +33,9 @@ func (s *session) readGroup(b *readGroupBody) (claims, error) {
 }
 
 // claim notes that a consumer is present, and decides whether it may receive records now. While
-// records of other members are taken back no consumer may, so that no record overtakes them. Then
-// more is set, and the next call continues. The same holds while more is due than one command can
-// process.
+// records of other members are being taken back, no consumer may, so that no record overtakes them.
+// Then more is set, and the next call continues. The same applies if more is due than one command
+// can process.
 func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 	m, tx, st, g := s.m, s.tx, s.st, s.g
 	out := claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
@@ -95,8 +95,8 @@ func (d *delivery) partition(p int) {
 // maxClaimBytes is about the maximum size of one ReadGroup's records.
 const maxClaimBytes = 8 << 20
 
-// fitting returns how many of the n records from next on still fit into the delivery, and counts
-// them.
+// fitting returns how many of the n records starting at next still fit into the delivery, and
+// counts them.
 func (d *delivery) fitting(p int, next, n uint64) uint64 {
 	part := &d.st.parts[p]
 	switch {

@@ -124,8 +124,8 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 const fewHeld = 1000
 
 // lowestHeld adds the first held record to under, or an earlier pending one. Held records are
-// ordered only within their keys. For free keys the first one of each slot is indexed. For a busy
-// key a pending record comes first, which has already been added.
+// ordered only within their keys. For free keys, the first one of each slot is indexed. For a busy
+// key, a pending record comes first and has already been added.
 func (w *view) lowestHeld(g *groupHeader, p int, first uint64, at groupCursor, under *underWay) error {
 	if at.held <= fewHeld {
 		under.held = 0
@@ -195,8 +195,8 @@ func (w *view) describeCursor(p int, part *partition, at groupCursor, under unde
 	return c, nil
 }
 
-// idBefore returns the ID of the record before an offset. Of removed records only the ID of the
-// last one is known.
+// idBefore returns the ID of the record before an offset. Among removed records, only the last
+// one's ID is known.
 func (w *view) idBefore(p int, part *partition, offset uint64) (ID, error) {
 	switch {
 	case offset <= 1:

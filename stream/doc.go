@@ -19,10 +19,10 @@
 // # Concepts
 //
 // A stream has 1 to 1024 partitions, each a log of its own. A message is appended to the requested
-// partition, or to that of its key, or else to the partitions in turn. A record has an Offset,
-// which counts the records of its partition from 1 without gaps. It also has an ID: the time of the
-// append and a sequence number. IDs increase within a partition even if a clock goes back, and are
-// unique within a stream.
+// partition, or to that of its key. If neither is given, the partitions take turns. A record has an
+// Offset, which counts the records of its partition from 1 without gaps. It also has an ID: the
+// time of the append and a sequence number. IDs increase within a partition even if a clock goes
+// back, and are unique within a stream.
 //
 // Read and Follow return the records of all partitions in the order of their IDs, or those of one
 // partition. Retention limits a stream by age, length or bytes and is enforced automatically; Trim
@@ -41,12 +41,12 @@
 // visible to every reader at the returned positions, until they are trimmed. With Dedup an append
 // can be repeated until its outcome is known, and takes effect once. IfLastID, and LastIDIs in a
 // transaction (floe.Node.Txn), ensure that no other client has appended. Follow skips only records
-// that are trimmed before it reads them, and returns none twice. A read costs as much as it
-// returns, wherever in the stream it begins.
+// that are trimmed before it reads them, and returns none twice. The cost of a read depends on its
+// result, not on its position in the stream.
 //
 // A group delivers each record at least once. Once an acknowledgement has returned, the record is
-// not delivered again, whatever fails. Cursors, pending records and their attempts are replicated.
-// With AckOp in a transaction, the transaction takes effect once for each record.
+// not delivered again, even after failures. Cursors, pending records and their attempts are
+// replicated. With AckOp in a transaction, the transaction takes effect once for each record.
 //
 // In a spread namespace the partitions of a stream are in several shards, unless its name has a
 // {tag}. There AppendMany is atomic for each partition, and Dedup and IfLastID require that all

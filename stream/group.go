@@ -37,15 +37,15 @@ func RefsOf(ds []Delivery) []Ref {
 // Options: InMode, AckTimeout, MaxAttempts, Backoff, and the start position: From, After, FromTime,
 // FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if the stream does not
 // exist; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may be returned
-// although the group was created. With FromEnd it then begins in some shards only where the stream
-// ends when they learn of the group.
+// although the group was created. With FromEnd, a shard that has not received the group yet then
+// begins at its end of the stream when it receives the group.
 func (l Groups) Create(ctx context.Context, group string, opts ...GroupOption) error {
 	return l.store.createGroup(ctx, l.stream, group, groupOptionsOf(opts))
 }
 
 // createGroup creates a group at home. If it begins at the end, the end in each shard is read now,
-// not when the home's message arrives there. An existing group may still be on its way to the
-// shards: its cursors are set the same way before ErrExists is returned.
+// not when the home's message arrives there. An existing group may not have reached all shards yet,
+// so its cursors are set the same way before ErrExists is returned.
 func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOptions) error {
 	_, err := s.propose(ctx, createGroupOp(stream, group, o))
 	if o.start.kind != startEnd || err != nil && !errors.Is(err, ErrExists) {
@@ -64,7 +64,7 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 	return cmp.Or(shardsErr, err)
 }
 
-// Configure changes settings of a consumer group; settings without an option stay as they are. They
+// Configure changes settings of a consumer group; settings without an option do not change. They
 // apply from the next delivery or failure of a record on: running deadlines and pauses do not
 // change. The time after which a consumer counts as silent, a multiple of the ack timeout, changes
 // at once. If it becomes shorter, busy consumers keep their old limit until their next call.
@@ -83,12 +83,12 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 	return err
 }
 
-// ReadGroup delivers records to a consumer that no other consumer of the group has: redeliveries
-// first, then new records. Each must be acknowledged (Ack) before its Deadline, or it is
-// redelivered to any consumer. After MaxAttempts failed deliveries it goes to the dead-letter
-// stream (DeadLetters). Within a partition the order is that of the stream. A consumer that does
-// not read, acknowledge, refuse or extend anything for three times the ack timeout leaves the
-// group; one that waits in ReadGroup does not. A call that returns no records writes nothing.
+// ReadGroup delivers records that no other consumer of the group has: redeliveries first, then new
+// records. Each must be acknowledged (Ack) before its Deadline, or it is redelivered to any
+// consumer. After MaxAttempts failed deliveries it goes to the dead-letter stream (DeadLetters).
+// Within a partition the order is that of the stream. A consumer that does not read, acknowledge,
+// refuse or extend anything for three times the ack timeout leaves the group; one that waits in
+// ReadGroup does not. A call that returns no records writes nothing.
 //
 // When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been assigned
 // records that it did not receive. They are redelivered after their deadline or, with NoAck, never.
@@ -96,10 +96,9 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 // before another one failed. With Wait it waits for a record, and also for the stream if it does
 // not exist. If the wait times out, the result is empty and the error nil.
 //
-// A call creates the group at most once, when it first finds the stream. If the group is deleted
-// during the wait, alone or with its stream, the call returns ErrNotFound, or continues with a
-// group of that name created since. With FromEnd, a call that has waited for the stream begins with
-// the stream's first record.
+// A call creates the group at most once, when it first finds the stream. If the group or its stream
+// is deleted during the wait, the call returns ErrNotFound, or continues with a new group of that
+// name. With FromEnd, a call that has waited for the stream begins with the stream's first record.
 //
 // Options: Limit, Wait, NoAck, and those of Groups.Create, which apply if the call creates the
 // group. Errors: ErrNotFound if the stream does not exist, or as above; ErrBusy if the group has
@@ -210,7 +209,7 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 	return nil, r.s.scope.Query(waiting, r.stream, &q)
 }
 
-// moved replaces ErrNotFound from shards that received the group's id by errMoved: there may be
+// moved replaces ErrNotFound from shards that received the group's id with errMoved: there may be
 // another group of that name by now.
 func (r *groupReader) moved(err error, home *groupShard) error {
 	if home.groupSpec != nil && errors.Is(err, ErrNotFound) {
@@ -360,7 +359,7 @@ func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck boo
 }
 
 // await waits until one of several shards may have records for the consumer. It also ends when a
-// consumer that received records must be seen again, although it had nothing to ask for since.
+// consumer that received records must send a sign of life.
 func (r *groupReader) await(ctx context.Context, shards []groupShard, have right) error {
 	if !have.held {
 		shards = shards[:1]
@@ -401,8 +400,8 @@ func (r *groupReader) await(ctx context.Context, shards []groupShard, have right
 	switch {
 	case failed == nil:
 		r.told = first + 1
-		// the first shard may give this reader all the records it wants, so pass the notifications
-		// of the other shards on
+		// the first shard may have all the records this reader wants, so pass the notifications of
+		// the other shards on
 		r.s.scope.PassOn(ctx, others)
 	case over:
 		return nil
@@ -424,7 +423,7 @@ func (s *Store) shards(ctx context.Context, stream, group string) ([]groupShard,
 	return s.shardsOf(ctx, &groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group})
 }
 
-// shardsOf returns the shards of a group, and queries the stream's home if necessary.
+// shardsOf returns the shards of a group. It queries the stream's home if necessary.
 func (s *Store) shardsOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, error) {
 	stream, group := q.stream, q.group
 	scattered, err := s.scattered(ctx, stream)
@@ -455,10 +454,11 @@ func (s *Store) shardsOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, 
 	return shards, nil
 }
 
-// Ack acknowledges records: they are not delivered again. It returns how many were pending with the
-// attempts that the refs name. The others may already have been acknowledged, or redelivered to
-// another consumer after their deadline. See AckOp for a strict variant. A Ref without an Attempt
-// matches any delivery; Refs finds the refs of IDs. Without refs Ack does nothing and returns 0.
+// Ack acknowledges records: they are not delivered again. It returns the number of records that
+// were pending with the attempt in their ref. The others may already have been acknowledged, or
+// redelivered to another consumer after their deadline. See AckOp for a strict variant. A Ref
+// without an Attempt matches any delivery; Refs finds the refs of IDs. Without refs Ack does
+// nothing and returns 0.
 //
 // Errors: ErrNotFound if the stream or group does not exist; ErrInvalid for more than 10,000
 // records, and for a duplicate Ref.
@@ -467,8 +467,8 @@ func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int
 }
 
 // Nack returns records to the group. They are redelivered after the group's back-off or the given
-// Delay, or become dead letters if that was the last attempt. It returns how many were pending at a
-// consumer.
+// Delay, or become dead letters if that was the last attempt. It returns the number of records that
+// were pending at a consumer.
 //
 // Options: Delay, Reason, ToDLQ. Errors: those of Ack.
 func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts ...NackOption) (int, error) {
@@ -541,7 +541,7 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 	return sum, err
 }
 
-// Leave removes a consumer from the group; call it before the consumer stops. Its pending records
+// Leave removes a consumer from the group. Call it before the consumer stops. Its pending records
 // are delivered to other consumers at once, and its deliveries do not count towards MaxAttempts.
 // Errors: ErrNotFound if the stream or group does not exist. It is not an error if the group has no
 // such member.
@@ -553,9 +553,8 @@ func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error
 	return errors.Join(err, s.atAll(ctx, shards, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }
 
-// Seek moves the group's cursors: pending deliveries are dropped, and records from the new position
-// on are delivered, including those delivered before. With Partition it affects only that
-// partition.
+// Seek moves the group's cursors. It drops pending deliveries, and delivery continues at the new
+// position, including records delivered before. With Partition it affects only that partition.
 //
 // Options: Partition. Errors: ErrNotFound; ErrInvalid for a partition that does not exist.
 func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption, opts ...SeekPartOption) error {

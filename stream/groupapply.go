@@ -41,8 +41,8 @@ func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, versio
 	m.membersChanged(tx, g)
 }
 
-// spare lets members keep the time that the old ack timeout gives them until they are next seen:
-// busy consumers rely on it. It adds nothing to that time, however often settings change.
+// spare lets members keep the deadline from the old ack timeout until they are next seen: busy
+// consumers rely on it. Repeated changes of settings do not extend that deadline.
 func (m *machine) spare(tx *engine.Tx, g *group) {
 	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
 		if mem := g.members[consumer]; mem.there() && !mem.attended {
@@ -169,8 +169,8 @@ func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 }
 
 // expire processes due items in order: it takes back records that were not acknowledged in time,
-// and makes waiting records ready for redelivery. What exceeds one command is left to the group's
-// timer.
+// and makes waiting records ready for redelivery. The group's timer processes what exceeds one
+// command.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	ready, inSlot := 0, [slots]int{} // records that became ready, and their numbers by slot in a KeyShared group
 	for done := 0; (done < maxExpire) && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {

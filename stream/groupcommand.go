@@ -227,7 +227,7 @@ func readGroupConfig(r *codec.Reader) groupConfig {
 
 func (c *groupConfig) check() error { return codec.CheckFields(c, true, (*groupConfig).code) }
 
-// groupAddress identifies a group, with the specs that shards other than the stream's home need.
+// groupAddress identifies a group. It has the specs that shards other than the stream's home need.
 type groupAddress struct {
 	stream string
 	groupTarget
@@ -252,7 +252,7 @@ func (b *createGroupBody) code(f *codec.Fields) {
 }
 
 // CreateGroupOp is Groups.Create as an operation of a transaction. In a spread namespace, a group
-// that starts at the end of a stream without a {tag} skips records of other shards until they
+// that starts at the end of a stream without a {tag} skips records in other shards until those
 // receive the group.
 func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
 	return Op{engine.Hide(createGroupOp(stream, group, groupOptionsOf(opts)))}

@@ -18,8 +18,8 @@ import (
 //	'f' | gen | id | partition u16 | offset                    a record that waits for redelivery, see failure
 //	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | pending records (uvarint)
 //
-// In groups of mode KeyShared there are also rows for records that were scanned and could not be
-// delivered yet (see keyshared.go):
+// KeyShared groups also have rows for records that were scanned and could not be delivered yet (see
+// keyshared.go):
 //
 //	'h' | gen | id | partition u16 | key hash | offset         a record that is held
 //	'k' | gen | id | partition u16 | key hash                  how many records of the key are held | offset of the first (uvarints)

@@ -206,8 +206,8 @@ func (g *group) addBatch(b *batch) {
 	g.expect(deadline{at: b.deadline, partition: b.partition, batch: b})
 }
 
-// count adds n to the pending records of a partition and of a consumer, or, if the consumer is "",
-// of those waiting for redelivery.
+// count adds n to the pending records of a partition and of a consumer. A consumer "" stands for
+// the records waiting for redelivery.
 func (g *group) count(p *groupPart, consumer string, n int) {
 	g.pending += n
 	p.pending += uint64(n)

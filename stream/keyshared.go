@@ -13,15 +13,16 @@ import (
 )
 
 // In a KeyShared group every key has an owner, one of the members that are present. The key's hash
-// falls into one of 256 slots. Slots are assigned by rendezvous hashing, so that a member that
-// joins or leaves moves only its own slots. A key is busy from the delivery of a record until it is
+// falls into one of 256 slots. Slots are assigned by rendezvous hashing, so only the slots of a
+// member move when it joins or leaves. A key is busy from the delivery of a record until it is
 // acknowledged, and while a record waits for redelivery. Later records of the key are held
 // meanwhile. So the pending records of a key are always one contiguous range of its records, in
 // order, with one consumer.
 //
-// A scan of new records continues past those that cannot be delivered: they are held as rows. So
-// neither a slow key nor a slow owner blocks later records, and memory has only busy keys. The
-// first held record of a free key is found by its slot. A record without a key is a key of its own.
+// A scan of new records continues past those that cannot be delivered, which are held as rows. So
+// neither a slow key nor a slow owner blocks later records, and only busy keys are in memory. The
+// first held record of a free key is found by its slot. A record without a key counts as a key of
+// its own.
 const slots = 256
 
 // maxScan limits the number of records that one ReadGroup scans.
@@ -68,8 +69,8 @@ func (p *groupPart) busy(hash uint64) *busyKey {
 	return k
 }
 
-// dropIdle removes a key that is no longer busy. The set of keys must depend on the rows of their
-// records alone: reloaded memory must have the same keys.
+// dropIdle removes a key that is no longer busy. The set of keys must depend only on the rows of
+// their records, because reloaded memory must have the same keys.
 func (p *groupPart) dropIdle(hash uint64) {
 	if k := p.keys[hash]; k != nil && len(k.out) == 0 && len(k.failed) == 0 {
 		delete(p.keys, hash)
@@ -346,14 +347,14 @@ func (d *delivery) claimHeld(p int, hash uint64) (first uint64, free bool) {
 	return h.first, h.n > 0 && (len(offsets) == 0 || d.c.noAck)
 }
 
-// crowded reports whether that many more records would reach the limit of MaxPending.
+// crowded reports whether more additional records would reach the limit MaxPending.
 func (d *delivery) crowded(more int) bool {
 	crowded := !d.c.noAck && d.g.pending+more >= MaxPending
 	d.full = d.full || crowded
 	return crowded
 }
 
-// scan goes through new records and delivers or holds them.
+// scan reads new records and delivers or holds them.
 func (d *delivery) scan(p int) {
 	part, cursor := &d.st.parts[p], &d.g.parts[p]
 	next := max(cursor.next, part.first)

@@ -9,8 +9,8 @@ import (
 )
 
 // ending is the state of a member whose records are being taken back. That may take several
-// commands, since there may be many. Until it is done no consumer receives records of the group,
-// and the member can only acknowledge records.
+// commands if there are many. Until it is done, no consumer receives records of the group, and the
+// member can only acknowledge records.
 type ending uint8
 
 const (
@@ -57,7 +57,7 @@ func (m *machine) saveMember(tx *engine.Tx, g *group, name string, mem member) {
 	tx.Set(memberKey(nil, g.gen, g.id, name), mem.encode(nil))
 }
 
-// leave removes a member; its records go to others.
+// leave removes a member. Its records go to other members.
 func (m *machine) leave(tx *engine.Tx, st *stream, g *group, consumer string) {
 	mem, known := g.members[consumer]
 	if !known || !mem.there() {
@@ -101,7 +101,7 @@ func (m *machine) expel(tx *engine.Tx, g *group) {
 	}
 }
 
-// supersede takes the records of an exclusive group's holder back.
+// supersede takes back the records of an exclusive group's holder.
 func (m *machine) supersede(tx *engine.Tx, g *group) {
 	if mem, known := g.members[g.holder]; known && mem.end == stays {
 		mem.end = superseded
@@ -109,8 +109,8 @@ func (m *machine) supersede(tx *engine.Tx, g *group) {
 	}
 }
 
-// recall makes the records of members whose deliveries have ended ready for delivery again, until
-// the command is Full. The group's timer continues from there.
+// recall makes the records of ending members ready for delivery again, until the command is Full.
+// The group's timer continues from there.
 func (m *machine) recall(tx *engine.Tx, st *stream, g *group) {
 	if g.ending == 0 {
 		return

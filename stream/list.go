@@ -38,8 +38,8 @@ type (
 
 // Cursor continues a listing after an earlier page, with that page's Cursor. Items added or removed
 // since may or may not appear, depending on their position; all others appear exactly once. A
-// cursor is the position of a page's end. For streams and groups it is a name; for pending records
-// it is partition and Offset, such as "3-17".
+// cursor is the position of a page's end. For streams and groups it is a name. For pending records
+// it is the partition and the Offset, such as "3-17".
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only streams, or groups, whose names have the prefix p.
@@ -56,7 +56,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats],
 		if page, err = s.page(ctx, at); len(page.Items) > 0 || page.Cursor == "" {
 			break
 		}
-		// The remaining parts are of streams that were deleted.
+		// The remaining parts belong to deleted streams.
 	}
 	return page, err
 }
@@ -114,7 +114,7 @@ func (s *Store) joined(parts []listed) (Stats, bool) {
 	return l.Stats, true
 }
 
-// complete adds the partitions of shards that have had no record yet.
+// complete adds the partitions of shards without a record yet.
 func (s *Store) complete(l *listed) {
 	known := make(map[int]bool, len(l.Partitions))
 	for _, p := range l.Partitions {
@@ -274,8 +274,8 @@ func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[Pendin
 		page.Items = append(page.Items, q.records...)
 		more = more || q.more
 	}
-	// A shard that has more has returned limit of them, so none of its others comes before the last
-	// one of the page.
+	// A shard with more records has returned limit of them, so none of the others comes before the
+	// page's last one.
 	slices.SortFunc(page.Items, comparePending)
 	if len(page.Items) > o.Limit {
 		page.Items, more = page.Items[:o.Limit], true

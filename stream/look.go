@@ -36,7 +36,8 @@ func (m *machine) Took(_ uint8, result []byte, err error) bool {
 	return err != nil || len(c.claims) > 0
 }
 
-// Makes reports the commands that make records ready: an append does, in all groups of the stream.
+// Makes reports the commands that make records ready. An append makes them ready in all groups of
+// the stream.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	if cmd.Kind != kindAppend {
 		return
@@ -60,7 +61,6 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 // It may report records where the command will find none, provided that the command changes the
 // next result: the consumer becomes known or present again, records of others become held, or
 // trimmed records are dropped.
-// is noted as held; what has been trimmed is forgotten.
 type look struct {
 	m         *machine
 	v         *engine.View
@@ -166,7 +166,7 @@ func (l *look) member() (there bool, err error) {
 		l.m.attendance.hear(attendee{l.namespace, l.name, l.group, l.consumer, l.v.Spread(l.namespace)}, l.v.Now())
 		return true, nil
 	}
-	// It becomes attended long before it would count as silent.
+	// The consumer becomes attended long before it would count as silent.
 	at := mem.seen + l.g.ackTimeout/2
 	if at > l.v.Now() {
 		l.v.WakeAt(at)
@@ -349,13 +349,13 @@ type deals struct {
 	of map[uint64]deal
 }
 
-// deal is the key owners of a group since its members last changed.
+// deal is the assignment of key owners of a group since its members last changed.
 type deal struct {
 	owners
 	gen, membersChangedAt uint64
 }
 
-// maxDeals limits the cache: four kilobytes for each group.
+// maxDeals limits the cache, which takes four kilobytes per group.
 const maxDeals = 1024
 
 func (d *deals) forget() {

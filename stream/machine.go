@@ -17,11 +17,11 @@ const (
 	tokenProducer  = 'd' // followed by gen and the producer's name
 )
 
-// maxRemembered limits the number of partitions in a shard's memory: about 120 bytes each.
+// maxRemembered limits the number of partitions in a shard's memory, at about 120 bytes each.
 const maxRemembered = 65536
 
-// maxRememberedGroups limits the groups in a shard's memory. A group counts by its pending records,
-// about a kilobyte for one.
+// maxRememberedGroups limits the groups in a shard's memory. A group's weight depends on its
+// pending records; a weight of one is about a kilobyte.
 const maxRememberedGroups = 32768
 
 // maxBuffer limits the size of a reused buffer for encoding rows.
@@ -29,8 +29,8 @@ const maxBuffer = 1 << 20
 
 // machine is the state machine of streams and consumer groups in one shard.
 type machine struct {
-	// State cached from rows. The weight of a stream is its partitions, that of a group its pending
-	// records.
+	// State cached from rows. A stream's weight is its number of partitions; a group's weight
+	// depends on its pending records.
 	streams *engine.Memory[streamName, *stream, struct{}]
 	groups  *engine.Memory[groupName, *group, struct{}]
 
@@ -178,8 +178,8 @@ func (m *machine) found(tx *engine.Tx, name string, partitions int, p policy) *s
 	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
 }
 
-// rememberMillis is how long a shard remembers that a stream was deleted. Commands made for the
-// stream before do not arrive later.
+// rememberMillis is how long a shard remembers that a stream was deleted. Commands from before the
+// deletion do not arrive later than that.
 const rememberMillis = 24 * 60 * 60 * 1000
 
 // drop removes the stream from the shard. With remember, only its id stays.
@@ -224,7 +224,7 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, cmd func() engine.Command) 
 	}
 }
 
-// laneOf returns the lane of messages about a stream: they take effect in the order of sending, and
+// laneOf returns the lane of messages about a stream. They take effect in the order of sending, and
 // do not wait for those of other streams.
 func laneOf(name string) uint64 { return xxhash.Sum64String(name) }
 

@@ -62,8 +62,7 @@ func (m member) silent(g *groupHeader, now int64) bool { return !m.attended && n
 // gone reports whether the member has left the group because of its silence.
 func (m member) gone(g *groupHeader, now int64) bool { return !m.attended && now >= m.goneAt(g) }
 
-// markMembersChanged records that the members of the group, or which of them are active, may have
-// changed.
+// markMembersChanged records that the group's members, or the set of active ones, may have changed.
 func (m *machine) markMembersChanged(tx *engine.Tx, g *group) {
 	g.owners = owners{}
 	g.membersChangedAt, g.changed = uint64(tx.LSN()), true
@@ -103,8 +102,8 @@ func (m *machine) tellHolder(tx *engine.Tx, st *stream, g *group) {
 	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindFollow, st.name, &b, (*followBody).code, groupRoom) })
 }
 
-// follow is hold for a consumer that became the holder in the stream's home, as the command's epoch
-// shows, and now reads from the other shards.
+// follow is hold in a shard other than the stream's home. The command's epoch shows that the
+// consumer became the holder at home.
 func (m *machine) follow(tx *engine.Tx, g *group, consumer string, epoch uint64) bool {
 	if epoch == 0 || epoch < g.epoch {
 		return false

@@ -129,7 +129,7 @@ func (b *appendBody) payload() (largest int) {
 	return largest
 }
 
-// limit returns an error for messages that the store would not send.
+// limit returns an error for messages beyond the store's limits.
 func (b *appendBody) limit() error {
 	msgs := b.added
 	for _, encoded := range b.messages {

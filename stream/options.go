@@ -172,7 +172,7 @@ type appendOptions struct {
 func (o *appendOptions) conditional() bool { return o.producer != "" || o.expect }
 
 // unkeyed returns the partition of messages without a key if the sender must choose it. With a
-// producer it is the producer's, so that a repeat goes to the same partition.
+// producer it depends on the producer's name, so that a repeat goes to the same partition.
 func (o *appendOptions) unkeyed(partitions int) int {
 	if o.producer != "" {
 		return partitionOf(o.producer, 0, 0, partitions)
@@ -196,7 +196,7 @@ func Dedup(producer string, sequence uint64) AppendOption {
 }
 
 // IfLastID appends only if id is the ID of the last record ever appended to the partition. The zero
-// ID means that no record was ever appended. All messages must be for one partition.
+// ID means that no record was ever appended. All messages must be for the same partition.
 func IfLastID(id ID) AppendOption {
 	return appendOption(func(o *appendOptions) { o.expect, o.lastID = true, id })
 }
@@ -267,15 +267,14 @@ const (
 // StartOption is a start position; Read, Follow and Groups.Create accept it.
 type StartOption struct{ start start }
 
-// From begins with the record with the given ID, or the first one after it if no record has that
-// ID.
+// From begins with the record with the given ID, or with the next one if no record has that ID.
 func From(id ID) StartOption { return StartOption{start{startAt, id}} }
 
 // After begins with the first record after the given ID.
 func After(id ID) StartOption { return StartOption{start{startAt, id.next()}} }
 
 // FromTime begins with the first record appended at t or later. A time outside the years 1970 to
-// 292278994 is moved to the nearest one within them.
+// 292278994 is replaced by the nearest one within them.
 func FromTime(t time.Time) StartOption {
 	return StartOption{start{startAt, ID{Millis: millisAt(t)}}}
 }

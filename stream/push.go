@@ -17,8 +17,8 @@ import (
 //
 // A subscription may exist before the stream, and remains when the stream is deleted. Its row is in
 // the stream's home. In a spread namespace it is in all other shards as well, each of which
-// delivers the records of its own partitions. An index has the times when batches are due. A duty
-// reads it (see pushduty.go); Apply determines the batches.
+// delivers the records of its own partitions. An index contains the times when batches are due. A
+// duty reads it (see pushduty.go), and Apply determines the batches.
 //
 //	'w' | ns u32 | stream, as key.AppendString | key of the subscriber            a push, see pushRow
 //	'u' | due | ns u32 | stream, likewise | key                                   when a batch is due (ms, as key.AppendInt64) -> nothing

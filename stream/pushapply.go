@@ -62,7 +62,7 @@ func (m *machine) send(tx *engine.Tx, route, stream string, kind uint8, body []b
 	})
 }
 
-// applySubscription checks a subscription, and relays it to the stream's home if it has to.
+// applySubscription checks a subscription, and relays it to the stream's home if necessary.
 func (m *machine) applySubscription(tx *engine.Tx, cmd engine.Command) error {
 	s, err := decodeBody(cmd.Body, (*protocol.Subscription).Code)
 	if err != nil {

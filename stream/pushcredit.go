@@ -100,8 +100,8 @@ func (f *pushing) returnCredits() {
 	}
 }
 
-// endBatch returns the credit of a batch that has ended, or of none. A batch without a credit has a
-// zero one.
+// endBatch returns the credit of a batch that has ended. A zero credit means that the batch has
+// none.
 func (f *pushing) endBatch(c credit) {
 	switch {
 	case c == credit{}:
@@ -150,7 +150,7 @@ func (m *machine) batchEnded(tx *engine.Tx, body []byte) error {
 	return nil
 }
 
-// resume counts a batch again whose end was reported before, even beyond the limit.
+// resume counts a batch again after its end was reported, even beyond the limit.
 func (f *pushing) resume(c credit) {
 	k := pushEndKey(c.id, c.number)
 	if _, ok := f.tx.Get(k); ok || c.id != f.id {

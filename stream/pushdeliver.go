@@ -46,7 +46,7 @@ func (c *pushCommand) code(cd *codec.Coder) {
 	}
 }
 
-// named identifies the batch that was refused, so that exactly this one is buried: partitions take
+// named identifies the batch that was refused, so that exactly this one is buried. Partitions take
 // turns with every command, and records may have been appended since.
 type named struct {
 	gen         uint64 // of the stream
@@ -159,7 +159,7 @@ type batchClaim struct {
 	size      int
 }
 
-// claim claims a batch of a partition that has one.
+// claim claims a batch from a partition that has one.
 func (f *pushing) claim(st *stream) (b batchClaim, ok bool) {
 	g := f.m.loadGroup(f.tx, st, f.Group)
 	if g == nil {
@@ -317,9 +317,8 @@ func (t *deliveryToken) code(c *codec.Coder) {
 	}
 }
 
-// OnReply handles the reply to a batch. Other messages between shards about streams, and dead
-// letters, can only be refused temporarily, or because the namespace and all its contents have been
-// deleted.
+// OnReply handles the reply to a batch. Other messages about streams, and dead letters, can only be
+// refused temporarily, or because the namespace has been deleted.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		return
@@ -347,7 +346,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	f.refresh()
 }
 
-// accepted counts a batch that the subscriber accepted. If it had some of the records already, the
+// accepted counts a batch that the subscriber accepted. If it already had some of the records, the
 // others go to the shard that knows whether they were accepted before.
 func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult) {
 	switch {

@@ -17,8 +17,7 @@ func (m *machine) refreshPushesOf(tx *engine.Tx, st *stream, group string) {
 	}
 }
 
-// noteAppended updates due times after records have been appended to a partition, from an offset
-// on.
+// noteAppended updates due times after an append to a partition that starts at an offset.
 func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
 	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
@@ -46,7 +45,7 @@ func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
 func (f *pushing) suspended() bool { return f.Paused || f.sent >= maxSent || f.wantsCredit() }
 
 // updateDue determines when a batch is due. Without earlier, it ignores records that come before
-// new ones: an attempt has found that none can be delivered now.
+// new ones, because an attempt has found that none can be delivered now.
 func (f *pushing) updateDue(earlier bool) {
 	f.due = never
 	if st := f.m.present(f.tx, f.name); st != nil && !f.suspended() {

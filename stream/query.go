@@ -12,7 +12,7 @@ import (
 // The queries of the machine: arguments first, results after the blank line.
 
 // specQuery reads a stream's record from its home. With wait it waits until the stream exists and
-// does not have the id not.
+// its id differs from not.
 type specQuery struct {
 	namespace string
 	stream    string
@@ -315,8 +315,8 @@ func (q *readQuery) open(w *view, parts []partition) (cursors []*cursor, err err
 	return cursors, nil
 }
 
-// skip moves the cursor to the first record with an ID of at least id, which the partition had not
-// reached when the read began. It returns nil if the partition has no such record yet.
+// skip moves the cursor to the first record with an ID of at least id. The partition had no such
+// record when the read began. It returns nil if there still is none.
 func (c *cursor) skip(w *view, id ID) (_ *cursor, err error) {
 	if c.from.next, err = offsetOf(w.v.Get, w.gen, c.partition, c.from.next, c.last, id); err != nil {
 		return c, err
@@ -379,7 +379,7 @@ func (q *readQuery) merge(cursors []*cursor) error {
 	return nil
 }
 
-// without returns a copy of the cursors without one of them: the original is needed to close all.
+// without returns a copy of the cursors without one of them. The original is needed to close all.
 func without(cursors []*cursor, c *cursor) []*cursor {
 	return slices.DeleteFunc(slices.Clone(cursors), func(other *cursor) bool { return other == c })
 }

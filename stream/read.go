@@ -11,8 +11,8 @@ import (
 )
 
 // Read returns records in the order of their IDs, from all partitions unless Partition is given, by
-// default beginning with the oldest. A read ends early when its records exceed 4 MiB. It costs as
-// much as it returns, wherever in the stream it begins.
+// default beginning with the oldest. A read ends early when its records exceed 4 MiB. Its cost
+// depends on its result, not on its position in the stream.
 //
 // In a spread namespace IDs come from the clocks of several nodes, so a new record may sort before
 // one already read. Follow and consumer groups do not miss it.
@@ -96,9 +96,9 @@ type readerPart struct {
 	from       []position
 }
 
-// next returns the next records. It looks, and if there are none it waits, with a separate context:
-// the end of the wait must not cut the first look short. It always looks before it waits: a wait
-// that is repeated after a lost connection must continue from the same position.
+// next returns the next records. It looks for records, and waits if there are none. The wait has a
+// separate context, because its end must not cut the first look short. It always looks first,
+// because a wait that is repeated after a lost connection must continue from the same position.
 func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Record, error) {
 	for ; ; ctx = waiting {
 		recs, err := s.look(ctx, name, r)
@@ -215,7 +215,7 @@ func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuer
 }
 
 // awaitAny waits until one of the shards has records, or the stream's home has another stream of
-// the name. It discards the shards' answers: the next look queries all of them.
+// that name. It discards the shards' answers, because the next look queries all of them.
 func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -311,7 +311,8 @@ func (r *reader) bound(queries []*readQuery, recs []Record) []Record {
 	return recs
 }
 
-// boundTail is bound for a Tail: records that a shard has not returned come before its first one.
+// boundTail is bound for a Tail. Records that a shard has not returned come before the first one it
+// returned.
 func (r *reader) boundTail(queries []*readQuery, recs []Record) []Record {
 	first := ID{}
 	for _, q := range queries {

@@ -70,7 +70,7 @@ func (r *recordReader) Read(partition int, from uint64, f func(*protocol.Record)
 }
 
 // chunks copies bytes into memory allocated in parts of growing size. A reader of one record
-// allocates what it needs; one of thousands does not allocate for each.
+// allocates what it needs; a reader of thousands does not allocate for each.
 type chunks struct {
 	rest []byte
 	size int

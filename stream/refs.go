@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Refs returns the positions of the records with the given IDs, at most 1,000, without those that
-// do not exist or were removed.
+// Refs returns the positions of the records with the given IDs, at most 1,000. It omits records
+// that do not exist or were removed.
 func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error) {
 	parts, err := s.parts(ctx, name)
 	if err != nil {
@@ -37,9 +37,9 @@ func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error)
 	return refs, nil
 }
 
-// Records returns the records at the given positions, at most 1,000, in their order, without those
-// that do not exist or were removed. Errors: ErrNotFound; ErrInvalid for more than 1,000 refs, and
-// for a partition outside 0-1023.
+// Records returns the records at the given positions, at most 1,000, in the order of refs. It omits
+// those that do not exist or were removed. Errors: ErrNotFound; ErrInvalid for more than 1,000
+// refs, and for a partition outside 0-1023.
 func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Retention is what a stream keeps; 0 means no limit.
+// Retention limits the records that a stream keeps. 0 means no limit.
 type Retention struct {
 	MaxAge time.Duration // maximum age of a record, enforced within max(1 s, 1 % of MaxAge)
 	MaxLen int64         // maximum number of records per partition
@@ -54,8 +54,8 @@ func shortDuration(d time.Duration) string {
 }
 
 // Removing records moves the partition's first offset, so they disappear at once. Their rows are
-// deleted as a range. When single records are removed, that happens only from time to time. A range
-// costs the same whatever it contains, and slows down every read that meets it.
+// deleted later, as a range, once there are enough of them. The cost of a range does not depend on
+// its size, and it slows down every read that crosses it.
 const (
 	sweepRecords = 1024
 	sweepBytes   = 1 << 20
@@ -84,9 +84,9 @@ func (m *machine) bound(tx *engine.Tx, st *stream, p int) uint64 {
 	return first
 }
 
-// lightest returns the first offset, from from on, at which the rest of a partition has at most
-// maxBytes bytes, or the offset after its last record. An append removes about as much as it adds,
-// so the offset is close to from. It is found by steps that double.
+// lightest returns the first offset, starting at from, at which the rest of a partition has at most
+// maxBytes bytes. If there is none, it returns the offset after the last record. An append removes
+// about as much as it adds, so the offset is close to from. The search uses steps that double.
 func (m *machine) lightest(tx *engine.Tx, st *stream, p int, from, maxBytes uint64) uint64 {
 	part, get := &st.parts[p], getterOf(tx)
 	if part.bytes <= maxBytes {

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. gen is the LSN at which the shard learned of the stream: a stream that is
-// deleted and recreated has other rows.
+// Rows of a shard. gen is the LSN at which the shard learned of the stream, so a stream that is
+// deleted and recreated has different rows.
 //
 //	'S' | namespace u32 | name               the stream: version u8 | gen | id | spec version | partitions (0: deleted) | policy | created ms | timer ms (0: none) |
 //	                                         groups dropped at
@@ -78,8 +78,8 @@ type header struct {
 }
 
 // deleted reports whether only the id is remembered. That happens in shards other than the stream's
-// home, so that a command made for a deleted stream does not recreate it. The row is removed once
-// no such command can be under way, see rememberMillis.
+// home, so that a command for a deleted stream does not recreate it. The row is removed once no
+// such command can be in flight; see rememberMillis.
 func (h *header) deleted() bool { return h.partitions == 0 }
 
 func (h *header) encode(b []byte) []byte {
@@ -229,7 +229,7 @@ func decodeProducer(b []byte) (p producerRow, err error) {
 	return p, nil
 }
 
-// must is for data that Apply reads: Apply wrote it.
+// must is for data that Apply itself has written, which always decodes.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

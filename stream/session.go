@@ -175,8 +175,8 @@ func (b *readGroupBody) find(s *session) (err error) {
 	return err
 }
 
-// find opens the group without a spec: the leader finds missing consumers in the rows of its own
-// shard.
+// find opens the group without a spec, because the leader finds missing consumers in the rows of
+// its own shard.
 func (b *missBody) find(s *session) error {
 	if s.st = s.m.present(s.tx, s.name); s.st == nil {
 		return notFound(s.name)
@@ -190,8 +190,8 @@ func (b *missBody) find(s *session) error {
 	return nil
 }
 
-// inGroup returns the Apply of a group command. It expires due deliveries before apply and saves
-// the group after it, even if apply fails. An apply that fails must not change anything.
+// inGroup returns the Apply of a group command. It expires due deliveries before apply, and saves
+// the group after it even if apply fails. An apply that fails must not change anything.
 func inGroup[B, R any, P interface {
 	*B
 	find(s *session) error

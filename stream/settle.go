@@ -28,8 +28,8 @@ func (g *group) delivered(ref Ref) *batch {
 	return nil
 }
 
-// undone returns what an acknowledgement refers to: a record with a consumer, or one that waits for
-// redelivery and has not been redelivered.
+// undone returns the delivery that an acknowledgement refers to: a record with a consumer, or one
+// that waits for redelivery and has not been redelivered.
 func (g *group) undone(ref Ref) (*batch, *failure) {
 	if b := g.with(ref); b != nil || ref.Partition >= len(g.parts) {
 		return b, nil
@@ -64,7 +64,7 @@ func (b *refsBody) refs(f func(Ref) error) error {
 	return nil
 }
 
-// ack acknowledges records. It returns how many were pending.
+// ack acknowledges records. It returns the number that were pending.
 func (s *session) ack(c *ackBody) (n int, err error) {
 	m, tx, g := s.m, s.tx, s.g
 	m.heard(tx, g, c.runs)
@@ -102,7 +102,7 @@ func (s *session) ack(c *ackBody) (n int, err error) {
 	return n, err
 }
 
-// nack returns records to the group. It returns how many were with a consumer.
+// nack returns records to the group. Its result is the number that were with a consumer.
 func (s *session) nack(c *nackBody) (n int, err error) {
 	g, reason := s.g, string(c.reason)
 	s.m.heard(s.tx, g, c.runs)
@@ -187,15 +187,15 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	m.again(tx, g, b, offset, tx.Now()+delay, reason)
 }
 
-// returnDelivery makes a record ready for redelivery that its consumer did not process: the
-// delivery does not count. Other records of its key that the consumer has are also returned, before
-// any is delivered.
+// returnDelivery makes a record that its consumer did not process ready for redelivery. The
+// delivery does not count. The consumer's other records of the key are also returned before any is
+// delivered.
 func (m *machine) returnDelivery(tx *engine.Tx, g *group, b *batch, offset uint64) {
 	hash := g.release(&g.parts[b.partition], b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, false, b.delivered, tx.Now(), hash, leaving.reason()})
 }
 
-// spent reports whether a record that failed at an attempt is not redelivered.
+// spent reports whether a record that failed at the given attempt has none left.
 func (g *groupHeader) spent(attempt, excused uint64) bool {
 	return g.maxAttempts > 0 && attempt-excused >= g.maxAttempts
 }
@@ -207,8 +207,8 @@ func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int
 	m.freed(tx, g, partition, f.hash)
 }
 
-// again makes a record that was with a consumer wait for redelivery. Later records of its key that
-// the consumer has wait with it.
+// again makes a record that was with a consumer wait for redelivery. The consumer's later records
+// of that key wait with it.
 func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) {
 	p := &g.parts[b.partition]
 	hash := g.release(p, b, offset)

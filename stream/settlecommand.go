@@ -105,8 +105,8 @@ func (b *refsBody) name(refs []Ref) error {
 	return nil
 }
 
-// checkOnce returns an error for a duplicate delivery. Two deliveries of one record are allowed:
-// one of them is late. Refs are usually sorted, so that is checked first.
+// checkOnce returns an error for a duplicate delivery. Two deliveries of one record are allowed,
+// because one of them may be late. Refs are usually sorted, so that case is checked first.
 func checkOnce(refs []Ref) error {
 	order := func(a, b Ref) int { return cmp.Or(a.compare(b), cmp.Compare(a.Attempt, b.Attempt)) }
 	if slices.IsSortedFunc(refs, func(a, b Ref) int { return cmp.Or(order(a, b), -1) }) {

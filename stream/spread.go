@@ -43,8 +43,8 @@ func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
 	return s.scope.Spread(ctx)
 }
 
-// parts returns the shards of a stream's partitions, the home first. Errors: ErrInvalid for its
-// name; ErrNotFound, but only if it is scattered.
+// parts returns the shards of a stream's partitions, the home first. Errors: ErrInvalid for a
+// malformed name; ErrNotFound, but only if the stream is scattered.
 func (s *Store) parts(ctx context.Context, name string) ([]streamShard, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return nil, err
@@ -99,8 +99,8 @@ func (s *Store) appendScattered(ctx context.Context, name string, msgs []Message
 	for i := range msgs {
 		a.left[i] = i
 	}
-	// A stream that is deleted during an append is treated as missing: it is recreated, but only so
-	// often.
+	// A stream that is deleted during an append is treated as missing and recreated, but only this
+	// many times.
 	const attempts = 3
 	var err error
 	for n, again := 0, true; again && n < attempts; n++ {

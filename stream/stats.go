@@ -65,8 +65,8 @@ func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 	return stats, nil
 }
 
-// add adds the stats of another shard for the given partitions. A shard that has had no record yet
-// returns none for them.
+// add adds the stats of another shard for the given partitions. A shard without a record yet
+// returns no stats for them.
 func (s *Stats) add(other Stats, partitions []int, shard func(partition int) int) {
 	s.Appended += other.Appended
 	s.Reads += other.Reads

@@ -36,7 +36,7 @@ type Message struct {
 	Headers map[string]string // up to 64 KiB
 }
 
-// Record is a message in a stream. It is the caller's to keep.
+// Record is a message in a stream. The caller may keep it.
 type Record struct {
 	Message
 	ID        ID
@@ -52,7 +52,7 @@ type Ref struct {
 	Attempt   int // 0 matches any delivery
 }
 
-// compare orders refs by position, whatever their delivery.
+// compare orders refs by position, regardless of their delivery.
 func (r Ref) compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Partition, o.Partition), cmp.Compare(r.Offset, o.Offset))
 }
@@ -92,11 +92,11 @@ func (s *Store) SetRetention(ctx context.Context, name string, r Retention) erro
 	return err
 }
 
-// Append adds a message to the end of a stream, which it creates if it does not exist. The
-// partition is the requested one, or that of the message's key, or else the next in turn. When
-// Append returns nil, the record is committed (see floe.Config.Durability) and visible to every
-// reader. After a ctx error or ErrUnknownOutcome it may or may not have been appended; an append
-// with Dedup can be repeated.
+// Append adds a message to the end of a stream, which it creates if it does not exist. It uses the
+// requested partition, or that of the message's key. If neither is given, the partitions take
+// turns. When Append returns nil, the record is committed (see floe.Config.Durability) and visible
+// to every reader. After a ctx error or ErrUnknownOutcome it may or may not have been appended; an
+// append with Dedup can be repeated.
 //
 // Options: Partition, Dedup, IfLastID. Errors: *ConflictError; ErrInvalid for a message beyond the
 // limits or a partition that does not exist.
@@ -109,8 +109,8 @@ func (s *Store) Append(ctx context.Context, name string, msg Message, opts ...Ap
 }
 
 // AppendMany is Append for several messages; those without a key share a partition. Either all
-// messages are appended or none. In a spread namespace that holds for each partition: if some fail,
-// AppendMany returns the result with the error, and the failed messages have no ID in it.
+// messages are appended or none. In a spread namespace that holds for each partition. If some fail,
+// AppendMany returns an error and the results, in which the failed messages have no ID.
 func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opts ...AppendOption) ([]Appended, error) {
 	op := appendOp(name, msgs, appendOptionsOf(opts), nil)
 	if spread, err := s.scattered(ctx, name); err != nil {
@@ -125,11 +125,11 @@ func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opt
 	return out.([]Appended), nil
 }
 
-// Trim removes the oldest records of every partition and returns how many. It removes those beyond
-// the newest MaxLen records or MaxBytes bytes of each partition, those older than MaxAge, or those
-// before an ID (Before). If several are given, the first of MaxLen, MaxBytes, MaxAge and Before
-// applies. Consumer groups skip trimmed records that they have not received. With DryRun nothing is
-// removed.
+// Trim removes the oldest records of every partition and returns their number. It removes those
+// beyond the newest MaxLen records or MaxBytes bytes of each partition, those older than MaxAge, or
+// those before an ID (Before). If several options are given, only the first of MaxLen, MaxBytes,
+// MaxAge and Before applies. Consumer groups skip trimmed records that they have not received. With
+// DryRun nothing is removed.
 //
 // Errors: ErrNotFound; ErrInvalid without a bound.
 func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (removed int64, err error) {

@@ -1,7 +1,7 @@
 package stream
 
 // rewind moves from, which is at the ends of the partitions, back by the requested number of
-// records. They are the last ones not after the end.
+// records: the last ones up to the end of the read.
 func (q *readQuery) rewind(w *view, parts []partition) error {
 	heads := make([]head, 0, len(q.from))
 	for i := range q.from {
@@ -36,8 +36,7 @@ func (q *readQuery) rewind(w *view, parts []partition) error {
 	return nil
 }
 
-// head reads a partition backwards. It holds no messages: there may be many partitions full of
-// them.
+// head reads a partition backwards. It holds no messages, because there may be many partitions.
 type head struct {
 	at    *position
 	part  *partition

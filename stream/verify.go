@@ -31,8 +31,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier scans the streams, and the rows of each. It keeps the data of one stream, and a part of
-// the gens, in memory.
+// verifier scans the streams and the rows of each. It keeps the data of one stream and some of the
+// gens in memory.
 type verifier struct {
 	*engine.Audit
 	names   []string
@@ -117,8 +117,8 @@ func (v *verifier) timers() error {
 	})
 }
 
-// orphans reports rows whose gen belongs to no stream. It searches for the gens of rows, many at
-// once, among those of the streams.
+// orphans reports rows whose gen belongs to no stream. It looks up the gens of many rows at once
+// among those of the streams.
 func (v *verifier) orphans() error {
 	for _, kind := range genKinds {
 		for from := []byte{kind}; from != nil; {
@@ -151,8 +151,8 @@ func (v *verifier) orphans() error {
 // maxGens limits the gens in memory, about 40 bytes each.
 const maxGens = 1 << 18
 
-// gens adds the gens of the rows of a kind from a key on. It returns the key from which there may
-// be more, nil if there are none.
+// gens adds the gens of the rows of a kind, starting at a key. It returns the key from which there
+// may be more, or nil if there are none.
 func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, error) {
 	for len(gens) < maxGens {
 		it, err := v.Iter(from, []byte{kind + 1})

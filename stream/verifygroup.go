@@ -35,7 +35,7 @@ func (s *streamAudit) groups() error {
 	return s.rowsOfNoGroup(ids)
 }
 
-// rowsOfNoGroup reports rows with the id of no group.
+// rowsOfNoGroup reports rows whose id belongs to no group.
 func (s *streamAudit) rowsOfNoGroup(ids map[uint64]bool) error {
 	for _, kind := range groupKinds {
 		err := s.each(genKey(nil, kind, s.gen), func(k, _ []byte) {
@@ -291,7 +291,7 @@ func (g *groupAudit) freeRow(k, value []byte) error {
 	return nil
 }
 
-// checkCounts checks the numbers of records that the rows of partitions and members have.
+// checkCounts checks the record counts in the rows of partitions and members.
 func (g *groupAudit) checkCounts() {
 	for p := range g.parts {
 		part := &g.parts[p]
@@ -327,8 +327,8 @@ func (g *groupAudit) checkKeys() {
 	}
 }
 
-// checkAnnouncements checks what the group's row says of waiting records and of members: look
-// relies on it.
+// checkAnnouncements checks the fields of the group's row about waiting records and members,
+// because look relies on them.
 func (g *groupAudit) checkAnnouncements() {
 	heads := slotSet{}
 	for p := range g.parts {
@@ -357,7 +357,7 @@ func (g *groupAudit) checkTimer() error {
 		g.problem("has records to recall, but its timer is set at %d", g.timer)
 	}
 	if g.due != 0 && g.timer > max(g.due, stamp) {
-		// Items due when a command checked have been processed by then.
+		// A command has already processed the items that were due when it ran.
 		g.problem("has records due at %d, but its timer is set at %d", g.due, g.timer)
 	}
 	set, err := g.stream.HasTimer(g.timer, g.stream.ns, groupTokenOf(g.stream.gen, g.id, g.stream.name, g.name))

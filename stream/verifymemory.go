@@ -217,7 +217,7 @@ func (p *groupPart) pendingOf(hash uint64, k *busyKey) bool {
 	return len(k.out)+len(k.failed) > 0
 }
 
-// compareFreeKeys checks that the bounds for scans of free keys exclude none.
+// compareFreeKeys checks that the bounds for scans of free keys exclude no free key.
 func (a groupMemory) compareFreeKeys() error {
 	return a.each(rowFree, func(k, _ []byte) {
 		if len(k) != behindPart+9 || partitionIn(k) >= len(a.parts) {

@@ -87,7 +87,7 @@ func (s *streamAudit) readPartitions() error {
 // partAt is the position of the partition number in the keys of its rows.
 const partAt = 9
 
-// records checks that each partition has the records that its row says, in order.
+// records checks that each partition has the records that its row states, in order.
 func (s *streamAudit) records() error {
 	at := &recordAudit{streamAudit: s, partition: -1}
 	err := s.each(genKey(nil, rowRecord, s.gen), func(k, value []byte) {
