@@ -8,8 +8,9 @@ import (
 )
 
 // A tick is one command: it advances cursors and state, and writes to the sinks. Sinks in the same
-// shard write as parts of the command. If one of them refuses, nothing has happened, and the leader
-// learns which one. Sinks in other shards receive messages, which are also part of the command.
+// shard write as parts of the command. If one of them refuses, the command has no effect, and the
+// leader learns which one refused. Sinks in other shards receive messages, which are also part of
+// the command.
 
 // tick applies a step of a task if it is the next one.
 func (w *work) tick(t *tickCommand) ([]byte, error) {
@@ -237,7 +238,7 @@ type refusedOutput struct {
 	err    error
 }
 
-// refusedError lists all refused outputs of a tick, so that the next proposal omits all of them.
+// refusedError lists all refused outputs of a tick, so that the next proposal omits them.
 type refusedError struct{ outputs []refusedOutput }
 
 func (e *refusedError) Error() string {

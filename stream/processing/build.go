@@ -7,8 +7,8 @@ import (
 )
 
 // Definition is a job definition as a Go value. YAML returns it as text for Submit, Validate,
-// ReplaceDefinition and Plan, which check it like a hand-written one; the limits of the fields are
-// theirs. Zero values stand for defaults. Durations are rounded up to whole milliseconds.
+// ReplaceDefinition and Plan, which check it like a hand-written one and enforce the same limits.
+// Zero values mean defaults. Durations are rounded up to whole milliseconds.
 //
 //	orders := processing.Definition{
 //		Name:      "totals",
@@ -55,7 +55,7 @@ type FromStream struct {
 	Start      Start // Earliest, Latest, or the ID of a record after which reading begins; "" means Earliest
 }
 
-// Start is the start position of a source: Earliest, Latest, or for a stream the ID of a record.
+// Start is the start position of a source: Earliest, Latest, or, for a stream, the ID of a record.
 type Start string
 
 // The start positions of sources.
@@ -101,7 +101,8 @@ type Map struct{ Fields []Field }
 type Set struct{ Fields []Field }
 
 // Field is a field of an object that Map or Set makes. Value is a string ("$.path", "expr: ...",
-// text with "${$.path}" in it, or a constant), a number, a boolean, nil, or a slice or map of such.
+// text with "${$.path}" in it, or a constant), a number, a boolean, nil, or a slice or map of
+// these.
 type Field struct {
 	Name  string
 	Value any
@@ -196,7 +197,7 @@ const (
 	MissingFail OnMissing = "fail" // the record is one that the operator cannot process
 )
 
-// Classify adds the tags of all matching rules to a record. It drops none.
+// Classify adds the tags of all matching rules to a record. It drops no records.
 type Classify struct {
 	Rules   []Rule
 	Default string // tag of records that match no rule; "" for none
@@ -211,8 +212,8 @@ type Dedup struct {
 	TTL time.Duration // how long a key is remembered; 0 means forever
 }
 
-// Join joins records with those of another source that have the same key and an event time at most
-// Within apart.
+// Join joins records with those of another source whose key is the same and whose event times
+// differ by at most Within.
 type Join struct {
 	Source string // the other source
 	On     string // as in KeyBy

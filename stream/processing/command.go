@@ -28,8 +28,8 @@ const (
 )
 
 // The commands. Leaders advance tasks and write and restore savepoints. For the commands of other
-// shards see spread.go, exchange.go and phase.go. On a full disk jobs make no progress, but can be
-// stopped and cancelled.
+// shards see spread.go, exchange.go and phase.go. When the disk is full, jobs make no progress but
+// can be stopped and cancelled.
 var (
 	submit = &engine.CommandRow[*work, submitBody, submitted]{
 		Kind: kindSubmit, Name: "submit", From: engine.FromUsers,
@@ -63,7 +63,7 @@ var (
 	}
 )
 
-// parsing the definition validates the name
+// parsing the definition has validated the name
 var commands = engine.Declare(engine.MachineProcessing, "processing", func(string) error { return nil },
 	submit, stop, cancel, rescale, savepoint, restore,
 	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick", From: engine.FromLeaders, Body: (*tickCommand).code,

@@ -103,7 +103,7 @@ func parse(source []byte) (*parsed, error) {
 }
 
 // spread adds the parts that have a number only in a spread namespace: operators that look up keys,
-// to which records are passed there.
+// because records are passed to them there.
 func (p *parsed) spread() {
 	for i := range p.job.Operators {
 		if o := &p.job.Operators[i]; o.Looks != "" {
@@ -244,7 +244,7 @@ func restarted(names []string, is, was, current []numbered) (_, _ []numbered, er
 	return was, current, nil
 }
 
-// notes reports changes of the event time of kept sources: their records are compared with
+// notes reports changes of the event time of kept sources, because their records are compared with
 // watermarks of the old definition.
 func notes(before, after []byte, p *Plan) (all []string) {
 	old, err := parse(before)

@@ -18,9 +18,9 @@ type Applied struct {
 }
 
 // Apply makes the job of the definition's name run with the definition. It submits a new job, or
-// stops the existing one and restores it with the definition. It leaves a job unchanged that
-// already has the definition and runs or is completed. Cancelled jobs do not count. Repeating a
-// call changes nothing. Of several concurrent calls one submits the job, and the others find it.
+// stops the existing one and restores it with the definition. A job that already has the definition
+// and is running or completed stays unchanged. Cancelled jobs do not count. Repeating a call
+// changes nothing. Of several concurrent calls, one submits the job and the others find it.
 //
 // Options: DropState; FromSavepoint. Errors: those of Submit and Restore; ErrConflict also if
 // several jobs have the name, and with FromSavepoint if the job would be left unchanged. If state
@@ -39,13 +39,13 @@ func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOpt
 	}
 }
 
-// maxApplies limits how often Apply starts over because of concurrent changes of the job. Each time
-// one of those changes has succeeded.
+// maxApplies limits how often Apply starts over because of concurrent changes of the job. Each
+// restart means that one of those changes has succeeded.
 const maxApplies = 20
 
 // PlanApply returns what Apply with the same arguments would do. It changes nothing. If state would
-// be lost, Plan says which, and Apply needs DropState. The Status is that of the job now, 0 if
-// Apply would submit it.
+// be lost, Plan lists it, and Apply needs DropState. The Status is the job's current one, or 0 if
+// Apply would submit the job.
 //
 // Options and errors: those of Apply, except that lost state is no error.
 func (s *Store) PlanApply(ctx context.Context, definition []byte, opts ...RestoreOption) (Applied, error) {

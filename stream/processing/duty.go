@@ -36,7 +36,7 @@ type lane struct {
 	crowd crowd
 }
 
-// led is the time since when this replica has led the shard.
+// led is when this replica became leader of the shard.
 type led struct {
 	mu   sync.Mutex // guards both below
 	term uint64
@@ -53,7 +53,7 @@ func (l *led) since(lead *engine.Lead) int64 {
 	return l.at
 }
 
-// crowd detects frequent writes of users to the shard. Then ticks have to be small: a write waits
+// crowd detects frequent user writes to the shard. Ticks must then be small, because a write waits
 // until the tick before it is applied.
 type crowd struct {
 	calls, at int64 // of the last look
@@ -75,7 +75,8 @@ func (c *crowd) look(calls, now int64) {
 	c.calls, c.at = calls, now
 }
 
-// lookMillis is the time after which a waiting task looks again, which shows that it is alive.
+// lookMillis is the interval at which a waiting task checks its input again, which shows that it is
+// alive.
 const lookMillis = 30_000
 
 func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) error {

@@ -12,45 +12,45 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// In a spread namespace an operator whose state is by key begins a stage (see pipeline.Stage), and
-// each shard has the keys that hash to it. The operators before it pass each record to the shard of
-// its key, as a part of the tick that produced it. The record goes into the stage's exchange there,
-// by a message if that is another shard.
+// In a spread namespace an operator with state by key begins a stage (see pipeline.Stage), and each
+// shard has the keys that hash to it. The operators before it pass each record to the shard of its
+// key, as a part of the tick that produced it. The record goes into the stage's exchange there, in
+// a message if that is another shard.
 //
 //	shard 0   sources -> filter, keyby --+--> exchange -> aggregate --+--> exchange -> dedup -> sinks
 //	                                      \ /                         \ /
 //	                                      / \                         / \
 //	shard 1   sources -> filter, keyby --+--> exchange -> aggregate --+--> exchange -> dedup -> sinks
 //
-// A subtask of a job is a single task nevertheless: its stages take turns, and each tick belongs to
-// one stage. A stage's position in its exchange is in the row of the task, so the number of the
-// tick is a fence for that too. Messages between two shards stay in order, so passed records take
+// A subtask of a job is still a single task: its stages take turns, and each tick belongs to one
+// stage. A stage's position in its exchange is in the row of the task, so the number of the tick
+// fences that position too. Messages between two shards stay in order, so passed records take
 // effect once.
 //
 // After its records, a message carries the progress of its sender: its watermark, or that it is
 // idle. The watermark of a stage is the minimum of its upstreams, as pipeline.Watermark computes it
 // for the partitions of a source. The upstreams are the stages before it in all shards. The
-// progress of an idle stage says from when event time may advance with the clock, and up to where:
-// the next window that the stage may still fire. A progress may be older than records that its
-// sender has not read yet. So an idle upstream is left out only after a grace of one idle timeout.
-// The grace starts when the first upstream has records again, and when this replica becomes leader.
-// If there are no records to pass, the progress is sent alone, but only if it has changed. That
-// happens at most ten times a second, or less often with more than four shards.
+// progress of an idle stage says when event time may start to advance with the clock, and how far:
+// up to the next window that the stage may still fire. A progress may be older than records that
+// its sender has not read yet. So an idle upstream is ignored only after a grace of one idle
+// timeout. The grace starts when the first upstream has records again, and when this replica
+// becomes leader. If there are no records to pass, the progress is sent alone, but only if it has
+// changed. That happens at most ten times a second, or less often with more than four shards.
 //
 // A full exchange refuses messages temporarily. They wait at the sender, whose stage stops when
-// more than maxOutBytes of them wait. A stage before a full exchange in its own shard stops too.
-// Messages of each stage have a lane and a count of their own: a stage waits only for later stages,
-// so there is no cycle.
+// more than maxOutBytes are waiting. A stage before a full exchange in its own shard stops too.
+// Messages of each stage have their own lane and count. So a stage waits only for later stages, and
+// there is no cycle.
 
 const (
 	// maxExchangeBytes is the size at which an exchange refuses more messages.
 	maxExchangeBytes = 8 << 20
 	// maxMessages is the maximum number of messages that a tick takes from an exchange.
 	maxMessages = 1000
-	// minGraceMillis is the minimum grace of idle upstreams: messages sent meanwhile have arrived
-	// by then.
+	// minGraceMillis is the minimum grace of idle upstreams. By its end, messages sent before it
+	// have arrived.
 	minGraceMillis = 1000
-	// minTellMillis is the minimum interval at which a stage sends its progress alone.
+	// minTellMillis is the minimum interval at which a stage sends its progress without records.
 	minTellMillis = 100
 	// tellMillisPerShard makes that interval longer with many shards. Every shard sends to every
 	// other, so the total would grow with the square of their number.
@@ -77,8 +77,9 @@ func toStageProgress(p pipeline.Progress) stageProgress {
 	return stageProgress{seen: p.Seen, idle: p.Idle, bounded: p.Bounded, newest: p.Newest, arrived: p.Arrived, bound: p.Bound}
 }
 
-// heardAt converts a progress to the clock of the receiving shard. The clocks of shards may differ:
-// an upstream that has been idle for a second has been idle since a second ago.
+// heardAt converts a progress to the clock of the receiving shard. The clocks of shards may differ,
+// so it converts durations: an upstream that has been idle for a second has been idle since a
+// second ago.
 func (s stageProgress) heardAt(now, told int64) stageProgress {
 	if s.seen && s.idle {
 		s.arrived += now - told
@@ -204,8 +205,8 @@ func (w *work) setExchange(r ref, stage uint16, in *exchangeRow) {
 }
 
 // pass receives records from another shard for a stage. If the shard has not yet learned of the
-// job's run, or has no room, the message waits at the sender. (A forgotten job is treated the same.
-// That is days after all reachable shards have dropped their messages for it.)
+// job's run, or has no room, the message waits at the sender. (A forgotten job is treated the same
+// way. By then, all reachable shards have dropped their messages for it days ago.)
 func (w *work) pass(p *passCommand) ([]byte, error) {
 	j := w.load(p.job)
 	switch {
@@ -295,8 +296,8 @@ func (w *work) dropExchange(j *job, stage uint16) {
 }
 
 // passed codes the records of a message. sources are the numbers of the job's sources, and tags the
-// names of its tags. A record of a removed source becomes one made by an operator, and removed tags
-// are dropped. The message begins with the names of all its tags.
+// names of its tags. A record of a removed source becomes a record made by an operator, and removed
+// tags are dropped. The message begins with the names of all its tags.
 type passed struct {
 	records []pipeline.Record
 	sources []uint16
@@ -410,9 +411,9 @@ func (t *task) lookInto(v *engine.View, stg *stage) (*input, error) {
 func (m *mail) more() bool { return m.next < m.head.next }
 
 // marks returns the upstreams as partitions at a time. An upstream with unread messages is not
-// idle, and holds the watermark at its last progress. So does an upstream without a progress in
-// this run of the job, and any upstream until the grace is over: there may be records that it has
-// not read yet.
+// idle, and holds the watermark at its last progress. The same applies to an upstream without a
+// progress in this run of the job, and to every upstream until the grace is over, because it may
+// have records that it has not read yet.
 func (m *mail) marks(now int64) []pipeline.Progress {
 	all := make([]pipeline.Progress, len(m.upstreams))
 	stale := now < m.trustAt()
@@ -431,8 +432,8 @@ func (m *mail) marks(now int64) []pipeline.Progress {
 // heardNow reports whether an upstream has sent a progress in this run of the job.
 func (m *mail) heardNow(i int) bool { return m.upstreams[i].epoch == m.task.epoch }
 
-// trustAt returns when the grace of idle upstreams is over. It is measured by the monotonic clock:
-// messages take the same time to arrive, whatever the wall clock says.
+// trustAt returns when the grace of idle upstreams is over. It is measured by the monotonic clock,
+// because the latency of messages does not depend on the wall clock.
 func (m *mail) trustAt() int64 {
 	woke := int64(math.MaxInt64)
 	for i := range m.upstreams {
@@ -472,8 +473,8 @@ func (t *task) grace() int64 {
 	return longest
 }
 
-// read adds up to limit records to a batch, until they have most bytes. It reads the progress of a
-// message once all of its records have been read.
+// read adds up to limit records to a batch, until they exceed most bytes. It reads the progress of
+// a message once all of its records have been read.
 func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err error) {
 	if !m.more() {
 		return 0, nil
@@ -522,8 +523,8 @@ func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
 	return p.records[m.skip:], nil
 }
 
-// hear stores the progress of an upstream. A progress of an earlier run is ignored: the upstream
-// sends it again in this one.
+// hear stores the progress of an upstream. A progress of an earlier run is ignored, because the
+// upstream sends it again in this run.
 func (m *mail) hear(msg *passCommand) {
 	i := slices.IndexFunc(m.upstreams, func(h heard) bool { return h.from == msg.from })
 	if i < 0 || !msg.says || msg.epoch != m.task.epoch {

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// Func is a Go function that works as an operator of jobs: it returns the records that replace a
-// record, or none to drop it. A program passes its functions to its node (floe.Config.Funcs), and
+// Func is a Go function that jobs use as an operator. It returns the records that replace a record,
+// or none to drop it. A program passes its functions to its node (floe.Config.Funcs), and
 // definitions call them by name:
 //
 //	node, err := floe.Open(floe.Config{DataDir: dir, Funcs: map[string]processing.Func{"score": score}})
@@ -20,16 +20,15 @@ import (
 //
 // The node runs it where it leads the job's shard, outside of the replicated log: replicas store
 // the results. An interrupted step of a job runs again, on this node or another one. So the
-// function has to be deterministic: equal records, equal results, and no side effects. It may be
-// called by several goroutines at once. It has to return soon, and when ctx is done: jobs of the
-// same shard wait for it.
+// function must be deterministic and have no side effects. It may be called by several goroutines
+// at once. It must return soon, and when ctx is done, because jobs of the same shard wait for it.
 //
-// An error or a panic makes the record an error record (or ends a job with on_error: fail). On a
-// node without the function, such as one of another program or of floe server, the job waits:
-// nothing is read or skipped, and Job.Reason names the function. In a cluster all nodes should have
-// it. A Client has no functions; it submits definitions that call those of the nodes.
+// An error or a panic makes the record an error record, or ends the job with on_error: fail. On a
+// node without the function, such as floe server, the job waits. It reads and skips no records, and
+// Job.Reason names the function. In a cluster all nodes should have it. A Client has no functions;
+// it submits definitions that call those of the nodes.
 //
-// The function may keep and change its arguments. It must not change results after returning them.
+// The function may keep and modify its arguments. It must not change results after returning them.
 // Time and Tags of results have no effect: a result keeps those of the record it was made from. The
 // results for one record may have up to 16 MiB in total.
 type Func func(ctx context.Context, rec Record) ([]Record, error)

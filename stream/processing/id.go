@@ -40,8 +40,8 @@ func refOf(b []byte) ref {
 	return ref{binary.BigEndian.Uint16(b), binary.BigEndian.Uint64(b[2:])}
 }
 
-// ulidEncoding is Crockford's. 26 of its digits have two bits more than the 16 bytes of an id; they
-// come first and are 0.
+// ulidEncoding is Crockford's base 32. Its 26 digits have two more bits than the 16 bytes of an id.
+// They come first and are 0.
 var ulidEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
 // ulid formats 16 bytes as 26 digits: 48 bits of a time, the shard and a number.

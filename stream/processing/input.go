@@ -67,8 +67,8 @@ func (t *task) look(v *engine.View, stg *stage) (*input, error) {
 	return in, nil
 }
 
-// lookBehind updates the number of unread stream records while the task reads none: more are
-// appended meanwhile.
+// lookBehind updates the number of unread stream records while the task reads none, because more
+// may be appended in the meantime.
 func (t *task) lookBehind(v *engine.View) error {
 	in := &input{}
 	for i := range t.def.Sources {
@@ -228,8 +228,8 @@ func (r *reading) marks(now int64) []pipeline.Progress {
 	return marksOf(r.partitions)
 }
 
-// trustAt returns when the grace ends during which idle upstreams hold the watermark, 0 if there is
-// none.
+// trustAt returns the end of the grace during which idle upstreams hold the watermark, 0 if there
+// is none.
 func (in *input) trustAt(now int64) int64 {
 	if in.mail == nil || !slices.ContainsFunc(in.mail.upstreams, func(h heard) bool { return h.progress.idle }) {
 		return 0
@@ -270,7 +270,7 @@ func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures [
 	return batch, failures, err
 }
 
-// about returns about how many records a batch may have.
+// about returns the approximate maximum number of records of a batch.
 func (r *reading) about(limit int) int {
 	n := uint64(0)
 	for _, p := range r.partitions {

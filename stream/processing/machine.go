@@ -113,7 +113,7 @@ func (w *work) find(t *target) (*job, error) {
 
 func notFound(id JobID) error { return engine.Errorf(ErrNotFound, "job %s not found", id) }
 
-// save writes the job, and notifies the leader if there is something to do.
+// save writes the job, and notifies the leader if there is work for it.
 func (w *work) save(j *job) {
 	w.tx.Set(jobKey(rowJob, j.ref), encode(nil, &j.jobRow, (*jobRow).code))
 	active := jobKey(rowActive, j.ref)
@@ -128,7 +128,7 @@ func (w *work) save(j *job) {
 	w.tx.Notify(jobsTopic(), -1)
 }
 
-// active reports whether the leader has something to do for the job.
+// active reports whether the leader has work for the job.
 func (j *jobRow) active() bool { return j.status == Running || j.restore != 0 || j.pending != 0 }
 
 // jobsTopic is notified when a user has changed a job, or a message of a job has been answered.
@@ -152,8 +152,8 @@ func (w *work) submit(s *submitBody) (res submitted, err error) {
 	return submitted{target{j.ref, j.created}, uint64(tx.LSN())}, nil
 }
 
-// called returns the job of a name that is not cancelled. All jobs of a name have their home in the
-// same shard.
+// called returns the job with a name that is not cancelled. All jobs with the same name have their
+// home in the same shard.
 func (w *work) called(name string) (JobID, bool) {
 	prefix := append(namePrefix(w.tx.Namespace(), name), 0)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))

@@ -23,13 +23,12 @@ import (
 //	                      ---->  resuming: the subtask ticks again
 //
 // Exchanges accept all messages meanwhile, even beyond their limit, because no stage sends more.
-// Messages to sinks that are on their way are not part of the savepoint: they were sent once and
-// will arrive.
+// Messages in flight to sinks are not part of the savepoint: they were sent once and will arrive.
 //
-// Each subtask stores its share of the savepoint under the number that the savepoint has at home. A
-// restore has each subtask fill its next generation from its share. Records that were passed on
-// before are dropped, by the epoch in which they were sent. Records that other subtasks pass on
-// meanwhile wait until the subtask has been filled.
+// Each subtask stores its share of the savepoint under the number that the savepoint has at home.
+// In a restore, each subtask fills its next generation from its share. Records passed on before the
+// restore are dropped, as identified by the epoch in which they were sent. Records that other
+// subtasks pass on in the meantime wait until the subtask has been filled.
 
 // phase is the phase of a subtask in the making of a savepoint.
 type phase byte
@@ -97,7 +96,7 @@ func (w *work) savepointsOf(j *job) (all []savepointOf) {
 	return all
 }
 
-// quiesce reports that a subtask is quiesced, once the records it has passed have arrived.
+// quiesce reports that a subtask is quiesced once all records that it has passed have arrived.
 func (w *work) quiesce(j *job) {
 	if j.subtask == nil || j.subtask.phase != phaseDraining || j.restore != 0 {
 		return
@@ -215,7 +214,7 @@ func (t *taskRow) renumber(kept keptMap) (err error) {
 	return nil
 }
 
-// stage maps the number of a stage. The first stage has none.
+// stage maps the number of a stage. The first stage has no number.
 func (k keptMap) stage(was uint16) (is uint16, ok bool) {
 	if was == 0 {
 		return 0, true

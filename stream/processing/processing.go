@@ -63,7 +63,7 @@ const (
 )
 
 // ErrorStream returns the name of a job's error stream. It holds the records that the job could not
-// process: the raw bytes, with headers that give the reason.
+// process, as raw bytes with headers that give the reason.
 func ErrorStream(job string) string { return job + ".errors" }
 
 // Job is the current state of a job.
@@ -76,8 +76,8 @@ type Job struct {
 	// the record that failed the job, see on_error; nil if it has not failed or the reason is not a
 	// record
 	Failure *Failure
-	// the job has work that it cannot do now, see Reason: it waits for a sink, a source or a
-	// lookup, or retries after an error
+	// the job has work that it cannot do now: it waits for a sink, a source or a lookup, or retries
+	// after an error (see Reason)
 	Held        bool
 	Parallelism int
 	BatchSize   int
@@ -86,7 +86,7 @@ type Job struct {
 	Metrics     Metrics
 }
 
-// Failure describes a record that failed a job with on_error: fail. The job has stopped before the
+// Failure describes a record that failed a job with on_error: fail. The job stopped before the
 // record, and reads it again when it is restored.
 type Failure struct {
 	Operator    string // the operator, source or sink that failed

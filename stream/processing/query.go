@@ -34,8 +34,8 @@ type jobQuery struct {
 	saved      [][]numbered // of each savepoint
 }
 
-// SearchIn sets the namespace of the job, "" for any. It is called if an API key is for some
-// namespaces only.
+// SearchIn sets the namespace of the job, "" for any. It is called if an API key is valid only for
+// some namespaces.
 func (q *jobQuery) SearchIn(namespace string) { q.namespace = namespace }
 
 // Found reports whether the job exists.
@@ -280,11 +280,11 @@ func (j *Job) add(l *live, now int64) {
 	}
 }
 
-// maxAheadMillis is how far in the future a watermark is shown: the watermark of a job that has
+// maxAheadMillis is how far in the future a watermark is shown. The watermark of a job that has
 // read everything is not a time.
 const maxAheadMillis = 365 * 24 * 60 * 60 * 1000
 
-// rates computes the rates per second of the job's life.
+// rates computes the average rates per second since the job began.
 func (m *Metrics) rates(lived int64) {
 	if lived <= 0 {
 		return
@@ -384,8 +384,9 @@ func (q *jobsQuery) Results(f *codec.Fields) {
 	}
 }
 
-// codeTail codes fields of the elements of a list in the tail of the list's record: the elements
-// cannot grow. The first of the fields are the oldest. more is set if other fields follow them.
+// codeTail codes fields of the elements of a list in the tail of the list's record, because the
+// format of the elements is fixed. Older fields come first. more is set if other fields follow
+// them.
 func codeTail(c *codec.Coder, n int, more bool, fields ...func(i int) *int64) {
 	for at, of := range fields {
 		set := more || slices.ContainsFunc(fields[at:], func(of func(i int) *int64) bool {

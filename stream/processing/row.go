@@ -109,7 +109,7 @@ type jobRow struct {
 }
 
 // runsSince returns when the current run of the job began, ms. Later points of a time series are
-// new to sources that start at the latest, and are not read by those that stop there.
+// new to sources that start at the latest, and sources that stop there do not read them.
 func (j *jobRow) runsSince() int64 { return cmp.Or(j.began, j.created) }
 
 func (j *jobRow) code(c *codec.Coder) {
@@ -145,7 +145,7 @@ type definitionRow struct {
 }
 
 // numbered is a source, or an operator with state. A part of another definition with the same name
-// and shape is the same part, and has its number.
+// and shape is the same part and has the same number.
 type numbered struct {
 	source bool
 	name   string
@@ -243,8 +243,8 @@ func (t *taskRow) code(c *codec.Coder) {
 	t.codeFractions(c, false)
 }
 
-// codeFractions codes the part of latencies that codeWithin omits, in the tail of the record that
-// contains the task. more is set if later fields of the tail follow.
+// codeFractions codes the fractions of a millisecond that codeWithin omits from latencies, in the
+// tail of the record that contains the task. more is set if other fields follow.
 func (t *taskRow) codeFractions(c *codec.Coder, more bool) {
 	sum, most := t.latencySum%millisecond, t.latencyMax%millisecond
 	if !c.More(sum != 0 || most != 0 || more) {
@@ -365,7 +365,7 @@ func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return v, err
 }
 
-// decodeBody is decode for data from elsewhere.
+// decodeBody is decode for data from other processes.
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	if v, err = codec.Decode(b, code); err != nil {
 		err = engine.Errorf(engine.ErrMalformed, "processing: command: %v", err)
@@ -373,7 +373,7 @@ func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return v, err
 }
 
-// must is for data that Apply reads: Apply wrote it.
+// must is for data that Apply itself has written, which always decodes.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -34,8 +34,8 @@ type Sample struct {
 	Key     string
 	Value   []byte // for a source of time series: {"measurement", "value", "timestamp_ms", "tags"}
 	Headers map[string]string
-	// time of the append, at least that of the sample before; zero means that one. Before any
-	// sample has a time it is the event time, and at least 1970
+	// time of the append, not before that of the previous sample; zero means the same time. Until a
+	// sample has a time, it is the event time, but not before 1970
 	Time time.Time
 }
 
@@ -77,12 +77,13 @@ type FailedSample struct {
 // job's sources have one partition each. Each sample is read at the time of its append, and
 // everything that its event time fires is emitted before the next one. Between two samples the
 // clock advances to the Time of the second. A source without records for its idle timeout stops
-// holding up event time, and when all are idle event time advances. At the end everything that
-// waits for a time fires, as with stop_at: latest; a count window that is not full does not.
+// holding up event time. When all sources are idle, event time advances. At the end, everything
+// that waits for a time fires, as with stop_at: latest. A count window that is not full does not
+// fire.
 //
-// A job may read many records in one step, and judges all of them by the watermark before the step.
-// So a record that is late in Test may be in time in a job. Sinks accept everything within a node's
-// default size limits: no queue is full, and no namespace has too many series.
+// A job may read many records in one step, and compares all of them with the watermark before the
+// step. So a record that is late in Test may be in time in a job. Sinks accept everything within a
+// node's default size limits: no queue is full, and no namespace has too many series.
 //
 // Errors: *DefinitionError, which is ErrInvalid; ErrInvalid for more than MaxSamples, for a
 // function that is not in Funcs, and for a sample of an unknown source; ctx's error.
@@ -112,7 +113,7 @@ func Test(ctx context.Context, definition []byte, samples Samples) (Tested, erro
 	return r.tested(), nil
 }
 
-// trial is a running Test: the scene of a task.
+// trial is a running Test. It is the scene of its task.
 type trial struct {
 	task *task
 	kv   func(namespace, key string) []byte
@@ -170,8 +171,8 @@ func (r *trial) read(ctx context.Context, i int, s *Sample) error {
 	return r.run(ctx, in)
 }
 
-// timeOf returns the time to which the clock advances before a record is read, and sets the
-// record's time of append. A point is read when it is old enough.
+// timeOf returns the time to which the clock advances before a record is read. It also sets the
+// record's append time. A point is read when it is old enough.
 func (r *trial) timeOf(s *Sample, rec *pipeline.Record) int64 {
 	def, at := &r.task.def.Sources[rec.Origin.Source], &rec.Origin.ID.Millis
 	*at = r.now
@@ -230,7 +231,7 @@ func (r *trial) pass(ctx context.Context, to int64) error {
 	return nil
 }
 
-// run runs the step that reads an input, and those that fire what is due after it.
+// run runs the step that reads an input, and then the steps that fire what is due.
 func (r *trial) run(ctx context.Context, in *input) error {
 	t := r.task
 	if r.done.Failed != "" {

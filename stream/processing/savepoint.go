@@ -121,7 +121,7 @@ func (w *work) beginSave(c *saveCommand) ([]byte, error) {
 	return key.AppendUint64(nil, s.attempt), nil
 }
 
-// addChunk adds a chunk to a savepoint; the last one completes it.
+// addChunk adds a chunk to a savepoint. The last chunk completes it.
 func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 	j := w.load(c.job)
 	if j == nil || j.pending != c.savepoint || c.savepoint == 0 {
@@ -196,7 +196,7 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 }
 
 // beginRestore starts a restore: the leader fills the next generation from a savepoint. Records
-// passed to the subtask are dropped: the savepoint has its own.
+// passed to the subtask are dropped, because the savepoint has its own.
 func (w *work) beginRestore(j *job, savepoint uint64) {
 	w.dropGeneration(j, j.generation+1)
 	if j.subtask != nil {
@@ -215,8 +215,8 @@ func (w *work) keep(j *job, numbers []numbered, known uint16) {
 	}
 }
 
-// beginTime resets event time: no source continues, and records of new sources are not late because
-// of the progress of old ones.
+// beginTime resets event time when no source continues. So records of new sources are not late
+// because of the progress of old ones.
 func (w *work) beginTime(j *job) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
@@ -232,7 +232,7 @@ func (t *taskRow) beginTime() {
 	}
 }
 
-// run sets a job running.
+// run makes a job run.
 func (w *work) run(j *job) {
 	j.status, j.reason, j.failure, j.ended = Running, "", nil, 0
 	w.save(j)
@@ -285,7 +285,7 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// switchGeneration makes the restored generation the current one. Counters keep their values.
+// switchGeneration makes the restored generation current. Counters keep their values.
 func (w *work) switchGeneration(j *job, f *fillCommand) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))

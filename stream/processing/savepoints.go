@@ -16,10 +16,10 @@ type Savepoints struct {
 // Savepoints returns a handle to create, read, delete and list the savepoints of a job.
 func (s *Store) Savepoints(id JobID) Savepoints { return Savepoints{s, id} }
 
-// Create starts a savepoint: a copy of the job's state between two ticks. The job continues
-// meanwhile, except in a namespace that is spread over all shards, where it pauses until the
-// savepoint is complete. Store.AwaitSavepoint waits for completion. Beyond MaxSavepoints the oldest
-// savepoint is deleted.
+// Create starts a savepoint: a copy of the job's state between two ticks. The job keeps running,
+// except in a namespace that is spread over all shards, where it pauses until the savepoint is
+// complete. Store.AwaitSavepoint waits for completion. Beyond MaxSavepoints the oldest savepoint is
+// deleted.
 //
 // Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another
 // savepoint is being made.

@@ -21,7 +21,7 @@ import (
 const chunkBytes = 1 << 20
 
 // keepSavepoints is the duty that makes savepoints while ticks continue, and restores jobs from
-// them. A savepoint captures one moment, so it is copied from one view, which is held while its
+// them. A savepoint captures one moment, so it is copied from one view, which is held while the
 // chunks are proposed. A restore reads one chunk at a time.
 func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
 	held := make(map[ref]*hold) // jobs with errors; others do not wait for them

@@ -12,12 +12,12 @@ import (
 )
 
 // A source of time series is read by time: from its cursor to the current time less the delay of
-// the source, but not beyond what has been applied. Points written to an earlier time afterwards
-// are missed, and counted as missed. The cursor's stream is the LSN up to which writes have been
-// checked for them.
+// the source, but not beyond the applied writes. Points written later with an earlier time are
+// missed, and counted as missed. The cursor's stream is the LSN up to which writes have been
+// checked for missed points.
 
-// maxUnderWay is the maximum duration of a write, ms. Older times are read even if the log has not
-// reached them.
+// maxUnderWay is the assumed maximum duration of a write, ms. Older times are read even if the log
+// has not reached them.
 const maxUnderWay = 5000
 
 // firstSpan is the time range of the first read of a series, ms. It is halved while it contains too
@@ -38,7 +38,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	if err != nil {
 		return err
 	}
-	// A write under way gets at least the current stamp of the log. Its points may be older by the
+	// A write in flight gets at least the current stamp of the log. Its points may be older by the
 	// duration of the write.
 	end := min(now-s.TS.Delay, max(v.Stamp(), now-maxUnderWay))
 	open := false
@@ -77,7 +77,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	return nil
 }
 
-// load reads points from the cursor on, up to the limit, and complete milliseconds only.
+// load reads points starting at the cursor, up to the limit and only whole milliseconds.
 func (p *sourcePartition) load(v *engine.View, q *protocol.Samples, limit int) error {
 	from := int64(p.cursor.next)
 	for span := firstSpan; ; span /= 2 {
@@ -107,7 +107,7 @@ func (p *sourcePartition) load(v *engine.View, q *protocol.Samples, limit int) e
 	}
 }
 
-// readSamples reads all loaded points: a step cannot end among them.
+// readSamples reads all loaded points, because a step cannot end among them.
 func (r *reading) readSamples(t *task, p *sourcePartition, batch *[]pipeline.Record, failures *[]failure) error {
 	s := &t.def.Sources[p.id.source]
 	for i := range p.samples {

@@ -181,7 +181,7 @@ const (
 	maxOutputBytes = 256 << 10
 )
 
-// outputs returns the commands for a sink's writes, and the failures of writes that are impossible.
+// outputs returns the commands for a sink's writes, and the failures of impossible writes.
 func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 	t, def := s.task, &s.task.def.Sinks[sink]
 	var makers []*maker // one for each shard
@@ -232,7 +232,7 @@ func (t *task) routeOf(def *pipeline.Sink, w *pipeline.Write) string {
 	return def.Target
 }
 
-// collapse removes puts of keys that a later write puts again.
+// collapse removes puts of keys that a later write overwrites.
 func (e *effects) collapse(def *pipeline.Sink, writes []int) []int {
 	if def.Kind != pipeline.ToKV || def.Mode != pipeline.Upsert {
 		return writes
@@ -406,7 +406,7 @@ func sortedCursors(m map[cursorID]cursor) []cursorID {
 }
 
 // refusedOutputs continues after sinks have refused a tick. Permanently refused records go to the
-// error stream, once they are identified. If there are none, the task waits.
+// error stream, once they are identified. If no refusal is permanent, the task waits.
 func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 	e, forGood := &s.effects, false
 	for _, r := range refused.outputs {
@@ -440,7 +440,8 @@ func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 	t.held(now, reason)
 }
 
-// forNow reports whether a refusal is temporary. The limit of a namespace's series is not.
+// forNow reports whether a refusal is temporary. A refusal because of a namespace's limit of series
+// is not.
 func forNow(err error) bool {
 	var series *ts.LimitError
 	return (errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrUnavailable)) && !errors.As(err, &series)

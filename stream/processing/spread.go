@@ -8,10 +8,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// In a spread namespace a job has a subtask in every shard, under one ref: rows like those of a job
-// in one shard, whose task reads the shard's part of the sources. Users change the job at its home,
-// the shard in the ref, which notifies the others (follow). Other shards notify the home when their
-// subtask ends (report).
+// In a spread namespace a job has a subtask in every shard, under one ref. A subtask has the same
+// rows as a job in one shard, and its task reads the shard's part of the sources. Users change the
+// job at its home, the shard in the ref, which notifies the others (follow). Other shards notify
+// the home when their subtask ends (report).
 //
 //	home                                    other shards
 //	submit, stop, restore ...  - follow ->  the subtask does likewise
@@ -196,7 +196,7 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 		w.end(j, f.status, f.reason, nil)
 	}
 	w.followSaving(j, f)
-	// A failed subtask stays failed: its home will receive the report, if it has not yet.
+	// A failed subtask stays failed. Its home has received the report or will receive it.
 	w.save(j)
 	return nil, nil
 }
@@ -366,8 +366,8 @@ func (m *machine) describeSubtask(v *engine.View, namespace string, r ref, p *su
 	return nil
 }
 
-// gather adds the metrics of all subtasks to jobs of a spread namespace, which have only those of
-// their homes.
+// gather adds the metrics of all subtasks to jobs of a spread namespace. Before, the jobs have only
+// the metrics of their homes.
 func (s *Store) gather(ctx context.Context, jobs []Job) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread || len(jobs) == 0 {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// stage is a part of a task's operators that has ticks of its own. In an ordinary namespace it has
-// all of them.
+// stage is a part of a task's operators that has its own ticks. In an ordinary namespace one stage
+// has all operators.
 type stage struct {
 	*pipeline.Stage
 	number    uint16
@@ -104,8 +104,8 @@ func behind(sum pipeline.Progress, lag int64) pipeline.Progress {
 	return sum
 }
 
-// progressAt returns the progress of a stage at a watermark, whether it has fired everything due
-// there or not.
+// progressAt returns the progress of a stage at a watermark, even if it has not fired everything
+// due there.
 func progressAt(mark int64) stageProgress { return stageProgress{seen: mark != noTime, newest: mark} }
 
 // destinations returns the stages, by shard, to which a stage passes records, in order.
@@ -123,8 +123,8 @@ func (t *task) knows(stg *stage, s stageProgress) bool {
 	return !slices.ContainsFunc(t.destinations(stg), func(p destination) bool { return stg.told[p] != s })
 }
 
-// toTell reports whether a stage has to send its progress without records. If it has to do so
-// later, toTell registers the time.
+// toTell reports whether a stage must send its progress without records. If it must do so later,
+// toTell registers the time.
 func (t *task) toTell(v *engine.View, stg *stage, in *input, now int64) (bool, error) {
 	if len(stg.targets) == 0 {
 		return false, nil
@@ -150,7 +150,7 @@ func (t *task) toTell(v *engine.View, stg *stage, in *input, now int64) (bool, e
 	return true, nil
 }
 
-// tellMillis returns the minimum interval at which a stage sends its progress alone.
+// tellMillis returns the minimum interval at which a stage sends its progress without records.
 func (t *task) tellMillis() int64 {
 	return max(minTellMillis, tellMillisPerShard*int64(t.shards))
 }
@@ -164,7 +164,7 @@ func (t *task) ended(stg *stage) bool {
 var theEnd = stageProgress{seen: true, newest: pipeline.EndOfTime, done: true}
 
 // passes returns the outputs that pass records to other stages. Destinations without records
-// receive the progress alone, if the stage is done or the interval is over.
+// receive only the progress, if the stage is done or the interval is over.
 func (s *step) passes() (all []output) {
 	t, stg := s.task, s.stage
 	if len(stg.targets) == 0 {
@@ -213,7 +213,7 @@ func (t *task) shardOfKey(stg *stage, key string) engine.ShardID {
 	return t.shardOf(key)
 }
 
-// passing are records for one destination, in messages of limited size.
+// passing collects records for one destination in messages of limited size.
 type passing struct {
 	full    [][]pipeline.Record
 	records []pipeline.Record

@@ -12,7 +12,7 @@ import (
 const cacheBytes = 64 << 20
 
 // memory is the cache of keyed state of all tasks of a node. It evicts the least recently used
-// entry, whichever task it belongs to.
+// entry of any task.
 type memory struct {
 	mu    sync.Mutex // guards all below, and the entries of all caches
 	bound int
@@ -21,7 +21,7 @@ type memory struct {
 }
 
 // cache has keyed state of one task: the values of its rows as of the last applied tick. It is
-// write-through, not write-back, and lives as long as its task leads.
+// write-through, not write-back, and lasts as long as the task runs on this leader.
 type cache struct {
 	memory  *memory
 	entries map[string]*cached
@@ -128,8 +128,8 @@ func (m *memory) link(e *cached) {
 
 func (e *cached) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// overlay is the keyed state of a job as a tick sees it: the tick's changes over the cache over
-// rows that do not change. It is a pipeline.State.
+// overlay is the keyed state of a job as a tick sees it: the tick's changes on top of the cache, on
+// top of rows that do not change. It is a pipeline.State.
 type overlay struct {
 	below   scene
 	cache   *cache
@@ -154,7 +154,7 @@ const perRoom = 32
 
 type keyRange struct{ lower, upper string }
 
-// newOverlay returns an overlay for a tick with about that many changes.
+// newOverlay returns an overlay for a tick with about the given number of changes.
 func newOverlay(at scene, t *task, about int) *overlay {
 	return &overlay{below: at, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about),
 		keys: make([]*change, 0, about)}
@@ -216,7 +216,7 @@ func (o *overlay) change(k, v []byte) {
 	o.keys = append(o.keys, c)
 }
 
-// fewKeys is the number of keys up to which each is inserted at its place.
+// fewKeys is the number of keys up to which a new key is inserted in order.
 const fewKeys = 8
 
 // order sorts the keys of changes. It runs only when their order is needed, because most ticks make
@@ -238,7 +238,7 @@ func (o *overlay) order() {
 	o.sorted = len(o.keys)
 }
 
-// find returns the index of the first change from a key on. The changes have to be sorted.
+// find returns the index of the first change at or after a key. The changes must be sorted.
 func (o *overlay) find(k string) int {
 	at, _ := slices.BinarySearchFunc(o.keys, k, func(c *change, k string) int { return strings.Compare(c.key, k) })
 	return at
@@ -260,7 +260,7 @@ func (o *overlay) DeleteRange(lower, upper []byte) {
 }
 
 // Scan calls f with keys and values, in order. f must not change the overlay. The changes are not
-// copied, so reading the first row costs the same with many of them.
+// copied, so the cost of reading the first row does not depend on their number.
 func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	o.order()
 	over := o.keys[o.find(string(lower)):o.find(string(upper))]

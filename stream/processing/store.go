@@ -32,14 +32,14 @@ type Submitted struct {
 // it. Names need not be unique. When Submit returns nil the job is committed (see
 // floe.Config.Durability). After a ctx error or ErrUnknownOutcome the job may or may not exist.
 //
-// Errors: *DefinitionError, which is ErrInvalid, for a definition with errors; ErrInvalid for one
-// of more than MaxDefinition bytes, for one of another namespace, and for a sink or lookup in a
-// namespace that the job cannot reach.
+// Errors: *DefinitionError, which is ErrInvalid, for a definition with errors; ErrInvalid if it
+// exceeds MaxDefinition bytes, is for another namespace, or has a sink or lookup in a namespace
+// that the job cannot reach.
 func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
 	return s.submit(ctx, definition, false)
 }
 
-// submit is Submit; with only, it returns ErrConflict if a job of the name exists that is not
+// submit is Submit. With only, it returns ErrConflict if a job with the name exists and is not
 // cancelled.
 func (s *Store) submit(ctx context.Context, definition []byte, only bool) (Submitted, error) {
 	p, err := s.parse(definition)
@@ -140,8 +140,9 @@ func DefinitionNamespace(definition []byte) (string, error) {
 	return p.job.Namespace, nil
 }
 
-// Locate returns the namespace of a job, whatever the store's namespace. With an API key for some
-// namespaces, jobs in others are not found. Errors: ErrNotFound; ErrInvalid for a malformed id.
+// Locate returns the namespace of a job, regardless of the store's namespace. With an API key for
+// some namespaces, it does not find jobs in others. Errors: ErrNotFound; ErrInvalid for a malformed
+// id.
 func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
 	q, err := s.query(ctx, id, "")
 	return q.namespace, err
@@ -277,10 +278,10 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, erro
 }
 
 // Stop stops a job, which can be restored later. When Stop returns, each record has been processed
-// completely or not at all. A job that is already stopped is left unchanged. Writes already sent to
-// other shards arrive later: Metrics.Backlog is 0 when all of them have, and until then RecordsOut
-// does not count them. Stop does not wait for them: a full queue may hold them up forever, and a
-// job that writes to a full queue must be stoppable.
+// completely or not at all. A job that is already stopped does not change. Writes already sent to
+// other shards arrive later. Metrics.Backlog is 0 once all of them have arrived; until then
+// RecordsOut does not count them. Stop does not wait for them, because a full queue may hold them
+// up forever.
 //
 // Errors: ErrNotFound; ErrConflict if the job has failed, is completed or cancelled; ErrBusy while
 // it is being restored in a namespace that is spread over all shards.
@@ -290,7 +291,7 @@ func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
 }
 
 // Cancel ends a job permanently and drops its state. The job stays listed for seven days. A job
-// that is already cancelled is left unchanged.
+// that is already cancelled does not change.
 //
 // Errors: ErrNotFound.
 func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
@@ -364,8 +365,8 @@ func FromSavepoint(id SavepointID) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.savepoint = id })
 }
 
-// ReplaceDefinition replaces the definition of the job. Sources and operators with unchanged name
-// and shape keep their state, see Plan.
+// ReplaceDefinition replaces the definition of the job. Sources and operators whose name and shape
+// have not changed keep their state; see Plan.
 func ReplaceDefinition(definition []byte) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.definition = definition })
 }
@@ -380,9 +381,9 @@ func RestartSource(name string) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.anew = append(o.anew, name) })
 }
 
-// Restore resumes a job that does not run. With a savepoint the job gets the savepoint's state, and
-// takes a moment until it runs. If none of its sources continues where it was, event time starts
-// anew.
+// Restore resumes a job that is not running. With a savepoint the job gets the savepoint's state,
+// and takes a moment until it runs. If none of its sources continues where it was, event time is
+// reset.
 //
 // Options: FromSavepoint, ReplaceDefinition, DropState, RestartSource. Errors: ErrNotFound for job
 // and savepoint; ErrConflict if the job runs or is cancelled, or if state would be lost without
@@ -410,7 +411,8 @@ func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (S
 	}
 }
 
-// Plan returns what Restore with the same options would keep and drop. Errors: those of Restore.
+// Plan returns the state that Restore with the same options would keep and drop. Errors: those of
+// Restore.
 func (s *Store) Plan(ctx context.Context, id JobID, opts ...RestoreOption) (Plan, error) {
 	_, p, err := s.restoring(ctx, id, opts)
 	return p, err

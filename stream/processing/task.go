@@ -18,8 +18,7 @@ import (
 const noTime = math.MinInt64
 
 // Limits of one tick. Its input is limited so that its results rarely exceed the limits of a
-// command; if they do, it reads less. A single record may go beyond these limits, up to the hard
-// ones.
+// command. If they do, it reads less. A single record may exceed these limits, up to the hard ones.
 const (
 	maxBatches   = 10 // of batch_size records
 	maxReadBytes = 512 << 10
@@ -29,9 +28,9 @@ const (
 	hardRows     = 1 << 17
 )
 
-// Limits of a tick's input while users write to its shard: they wait until it is applied. In a
-// spread namespace many of the results go to other shards in messages. Many small messages would
-// cost the users there more than a few large ones.
+// Limits of a tick's input while users write to its shard, because their writes wait until it is
+// applied. In a spread namespace many of the results go to other shards in messages. Many small
+// messages would cost the users there more than a few large ones.
 var (
 	crowdPortion       = portion{64, 8 << 10}
 	spreadCrowdPortion = portion{256, 48 << 10}
@@ -42,8 +41,8 @@ type portion struct{ records, bytes int }
 // maxOutBytes limits the bytes that wait for other shards.
 const maxOutBytes = 8 << 20
 
-// task is a job run by this replica: the contents of its rows as of the last tick, and the compiled
-// program. It is reloaded when a tick was overtaken.
+// task is a job that this replica runs: the contents of its rows as of the last tick, and the
+// compiled program. It is reloaded if another change preceded a tick.
 type task struct {
 	ref       ref
 	namespace string
@@ -113,7 +112,8 @@ type live struct {
 	reason   string
 }
 
-// open loads an active job as a task, nil if it does not exist or its task has no work.
+// open loads an active job as a task. It returns nil if the job does not exist or its task has no
+// work.
 func (m *machine) open(v *engine.View, r ref) (*task, error) {
 	j, ok, err := readJob(v, r)
 	if err != nil || !ok {
@@ -236,7 +236,7 @@ type step struct {
 	failures []failure // all of them, including those of sinks
 }
 
-// next returns the task's next step. It returns nil if there is nothing to do now; then it has
+// next returns the task's next step. If there is nothing to do now, it returns nil and has
 // registered what it waits for.
 func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	now := v.Now()
