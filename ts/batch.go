@@ -82,7 +82,7 @@ func (s *Store) newBatch(result *Result) *batch {
 	return b
 }
 
-// release keeps the memory of the batch for the next one, unless it is too large.
+// release keeps the memory of the batch for reuse, unless it is too large.
 func (b *batch) release() {
 	b.reset()
 	if b.result = nil; cap(b.values) <= 4*maxBatch && cap(b.series) <= maxBatch {
@@ -166,7 +166,7 @@ type fullError struct{ error }
 
 func (e *fullError) Unwrap() error { return e.error }
 
-// full reports whether a point is refused only because of the points before it in the batch.
+// full reports whether a point is refused only because of earlier points in the batch.
 func (b *batch) full(err error) bool {
 	_, full := errors.AsType[*fullError](err)
 	return full && b.pending > 0
@@ -176,8 +176,8 @@ func tooManyFieldsError(measurement, name string) error {
 	return engine.Errorf(ErrInvalid, "measurement %q has %d fields, the limit: there is no room for %q", measurement, MaxFields, name)
 }
 
-// begin starts a point; its values follow, then end. It returns an error if the series cannot be
-// written.
+// begin starts a point. The caller then adds its values and calls end. begin returns an error if
+// the series cannot be written.
 func (b *batch) begin(at int, series int32, time int64) error {
 	if err := b.series[series].err; err != nil {
 		return err
@@ -196,8 +196,7 @@ const (
 	maxTime = points.MaxTime
 )
 
-// abandon discards the point that was begun, with the fields it added, so that they do not use up
-// room.
+// abandon discards the current point and the fields it added, so that they do not use up room.
 func (b *batch) abandon() {
 	last := len(b.rows) - 1
 	m := &b.measurements[b.series[b.rows[last].series].measurement]
@@ -215,7 +214,7 @@ func (b *batch) end() {
 	b.pending++
 }
 
-// refuse records that a point is not written.
+// refuse records a refused point.
 func (b *batch) refuse(at int, err error) {
 	b.result.Refused++
 	if len(b.result.Errors) < MaxErrors {

@@ -18,7 +18,7 @@ type member struct {
 }
 
 // cache holds the series written through a Store, so that repeated writes need no lookup. It may be
-// stale: the fingerprints in each write reveal that.
+// stale, which the shard detects by the fingerprints in each write.
 type cache struct {
 	mu         sync.Mutex // guards the fields below; no waiting under it
 	young, old map[string]*member
@@ -26,14 +26,14 @@ type cache struct {
 	refused    refusals
 }
 
-// Bounds of the cache; the young half holds half of them.
+// Bounds of the cache. The young half is limited to half of each.
 const (
 	maxCacheBytes = 64 << 20
 	memberBytes   = 160 // of one, in addition to its key
 )
 
-// refusals are new series refused for lack of room, by their keys. They are not looked up again for
-// a second, so that a flood of them costs no queries. They cost no write in any case.
+// refusals are new series refused for lack of room, by key. They are not looked up again for a
+// second, so a flood of them causes no queries. They never cause a write.
 type refusals struct {
 	since time.Time
 	keys  map[string]*LimitError

@@ -35,7 +35,7 @@ const (
 	kindDeleteRange
 )
 
-// The commands of time series. On a full disk, a node accepts those that free space.
+// The commands of time series. When the disk is full, a node accepts those that free space.
 var (
 	write = &engine.CommandRow[*session, writeBody, writeResult]{
 		Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Route: (*writeBody).route,
@@ -114,7 +114,7 @@ const (
 	maxNewSeries  = 1000    // series defined by a write, over all measurements
 	maxBatch      = 1 << 16 // points per write
 	maxBlockBytes = 1 << 20 // points of one block
-	// maxPartitions and maxSpread bound the result of sealing one block: the partitions, and the
+	// maxPartitions and maxSpread bound the result of sealing one block: its partitions, and its
 	// partitions times fields.
 	maxPartitions = 1024
 	maxSpread     = 4096
@@ -128,8 +128,8 @@ const (
 //	known = present u8 | ids, see codeIDs | XXH64 of their fingerprints u64 (uvarint) | span | length uvarint, points
 //	fresh = number of definitions uvarint | tags ... | span | length uvarint, points
 //
-// Points are encoded by package points. A series is its index in ids or among the definitions, a
-// field its index in fields.
+// Points are encoded by package points. A series is identified by its index in ids or among the
+// definitions, and a field by its index in fields.
 type section struct {
 	name   string
 	inc    incarnation // as known by the sender, 0: unknown
@@ -146,7 +146,8 @@ type known struct {
 	points []byte
 }
 
-// fresh are points of series that the sender defines; existing ones are found by their tags.
+// fresh are points of series that the sender defines. The shard finds existing series by their
+// tags.
 type fresh struct {
 	tags   []tagList
 	span   span
@@ -210,7 +211,7 @@ func (w *writeBody) size() int {
 	return n
 }
 
-// route returns the routing key of the write: its first series, if it defines that.
+// route returns the routing key of the write, its first series, if the write defines that series.
 func (w *writeBody) route() string {
 	if s := &w.sections[0]; len(s.fresh.tags) > 0 {
 		return routeOf(s.name, s.fresh.tags[0])
@@ -279,7 +280,7 @@ func codeField(d *field, f *codec.Fields) {
 	codec.Enum(f, "type", &d.kind, fieldTypes[:])
 }
 
-// fields codes the tags of a series in a write; checks verify their order.
+// fields codes the tags of a series in a write. The check of the command verifies their order.
 func (l *tagList) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		l.list(c)
@@ -434,7 +435,7 @@ type outcome struct {
 	ids            []seriesID
 }
 
-// outcomeCode tells whether a part was written, and if not, why.
+// outcomeCode is whether a part was written, and the reason if not.
 type outcomeCode byte
 
 const (

@@ -12,13 +12,13 @@ import (
 )
 
 // The deletion of a time range is a row that hides earlier writes: those in blocks and chunks up to
-// its LSN. Queries skip hidden points when reading, and sealing does not move them into chunks. The
-// purge of the duty rewrites the chunks that contain some; then the row is removed. Later writes
-// are not affected.
+// its LSN. Queries skip hidden points, and sealing does not move them into chunks. The duty's purge
+// rewrites the chunks that contain hidden points and then removes the row. Later writes are not
+// affected.
 //
 // Buckets of rollups with points in the range are hidden too. Those whose points still exist become
-// dirty, and are recomputed after the purge. Of the others, those wholly in the range are deleted,
-// and those partly in it stay unchanged.
+// dirty, and are recomputed after the purge. Other buckets are deleted if they lie wholly in the
+// range, and stay unchanged if they lie partly in it.
 
 // erasure is the row of the deletion of a time range.
 type erasure struct {
@@ -49,8 +49,8 @@ func (e *erasure) code(c *codec.Coder) {
 
 func decodeErasure(b []byte) (erasure, error) { return decode(b, "erasure", (*erasure).code) }
 
-// maxErasures bounds the deletions of time ranges not yet purged: each is checked for each chunk
-// that a query reads.
+// maxErasures bounds the deletions of time ranges not yet purged, because each is checked for each
+// chunk that a query reads.
 const maxErasures = 256
 
 // erasures reads the deletions of time ranges.
@@ -229,12 +229,12 @@ func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
 	}
 }
 
-// DeleteRange deletes the points of a measurement from one time up to another, which is excluded; a
-// zero time is no bound. It deletes those of all series, or of the series that have all of the
-// tags, and maybe others, and match all filters (see Matching). It returns the number of series
-// checked, also with an error. When it returns nil, no query finds the points; points written later
-// are not affected. Disk space and the counts of points are updated within minutes. Series without
-// points are removed from the index.
+// DeleteRange deletes the points of a measurement from one time up to, but not including, another;
+// a zero time is no bound. It deletes the points of all series, or only of those that have all of
+// the tags and match all filters (see Matching). It returns the number of series checked, even with
+// an error. When it returns nil, no query finds the points. Points written later are not affected.
+// Disk space and the counts of points are updated within minutes. Series without points are removed
+// from the index.
 //
 // Rollups follow: a bucket is hidden at once, and recomputed from its remaining points. Where the
 // points themselves have already been removed (Retention.RawTTL), buckets that lie wholly in the

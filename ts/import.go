@@ -45,13 +45,13 @@ func ParsePrecision(s string) (Precision, error) {
 // milliseconds.
 const importValues = 20_000
 
-// WriteLine writes points read from r in the line protocol of InfluxDB: one point per line, in
-// batches of some thousands as Write does. Malformed and refused lines are reported by number, and
-// the others are written; the error is nil then. String fields are dropped and counted; a line with
-// no other fields is refused. A line without a timestamp has the time of its batch.
+// WriteLine writes points read from r in the line protocol of InfluxDB, one point per line, in
+// batches of some thousands. It reports malformed and refused lines by number, and writes the
+// others; the error is nil then. It drops and counts string fields, and refuses a line without
+// other fields. A line without a timestamp gets the time of its batch.
 //
 // Errors: ErrInvalid for an unknown precision; those of r; and those of Write that do not concern a
-// point. Result reports what was written before the error.
+// point. Result reports the points written before the error.
 func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
 	return s.writeLines(ctx, r, precision, false)
 }
@@ -60,8 +60,8 @@ func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision)
 // leader is unreachable, it waits and retries the batch, with pauses of up to 5 s, until ctx is
 // done. Retrying a batch changes nothing, so a node may restart in the meantime.
 //
-// Errors: those of WriteLine except ErrBusy and ErrUnavailable; if ctx is done during a wait, its
-// error with the one that caused the wait.
+// Errors: those of WriteLine except ErrBusy and ErrUnavailable. If ctx is done during a wait,
+// Import returns its error and the one that caused the wait.
 func (s *Store) Import(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
 	return s.writeLines(ctx, r, precision, true)
 }
@@ -97,7 +97,7 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// flushPatiently writes the batch; a patient batch waits as long as refusals are temporary.
+// flushPatiently writes the batch. A patient batch waits while refusals are temporary.
 func (b *batch) flushPatiently(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		before := b.pending
@@ -118,7 +118,7 @@ func (b *batch) flushPatiently(ctx context.Context) error {
 	}
 }
 
-// fill adds lines until the batch is large enough. It reports whether all lines have been read.
+// fill adds lines until the batch is large enough. Its result is whether all lines have been read.
 func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 	for len(b.values) < importValues {
 		l := b.held

@@ -6,9 +6,10 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. A measurement that exists has a number of its own, the LSN of the write that
-// made it: one that is deleted and made again has another one, which is its incarnation. All rows
-// of an incarnation begin with kind and number, so that it is deleted by a range per kind.
+// Rows of a shard. Each measurement has a number, the LSN of the write that created it. A
+// measurement that is deleted and created again gets another number, so the number identifies an
+// incarnation. All rows of an incarnation begin with kind and number, so deleting it takes one
+// range per kind.
 //
 //	'n' | namespace u32 | name                                             -> incarnation (uvarint)
 //	'y' | namespace u32 | name                                             -> policy: retention and tiers, with a version; see policy
@@ -30,8 +31,8 @@ import (
 //	'e' | incarnation | LSN u64                                            -> deletion of a time range, see erasure
 //	'r' | incarnation | series u32                                         -> its fingerprint: it is being retired
 //
-// Series are numbered from 0 in each incarnation, and no number is given twice. Tags and values end
-// as key.AppendString ends them. A partition is the time at which it begins divided by its length.
+// Series are numbered from 0 in each incarnation, and no number is used twice. Tags and values are
+// encoded by key.AppendString. The number of a partition is its start time divided by its length.
 const (
 	rowName        = 'n'
 	rowPolicy      = 'y'
@@ -76,11 +77,11 @@ const rawTier tierID = 0
 // aggregate of each bucket.
 type column uint8
 
-// The columns of chunks. Time of a value is that of the point in tier 0, and the start of the
-// bucket elsewhere. Times of first and last are ms, as numbers. The exact sum consists of
-// columnSum, the sum rounded to the nearest float64, of columnSumLow, and of as many columns from
-// columnSumRest on as columnSumParts says, nearly always none. Only those may lack buckets of the
-// others, or have values of earlier generations that do not count.
+// The columns of chunks. The time of a value is that of the point in tier 0, and the start of the
+// bucket elsewhere. Times of first and last are ms, as numbers. The exact sum consists of columnSum
+// (the sum rounded to the nearest float64), columnSumLow, and further columns starting at
+// columnSumRest. columnSumParts is the number of further columns, nearly always 0. Only these may
+// lack buckets of the others, or have obsolete values of earlier generations.
 const (
 	columnValue column = iota
 	columnCount
@@ -96,8 +97,8 @@ const (
 	columnSumRest
 )
 
-// maxSumParts bounds the columns from columnSumRest on. The exact sum of finite values has at most
-// 40 parts, unless it exceeds the largest float64.
+// maxSumParts bounds the columns that start at columnSumRest. The exact sum of finite values has at
+// most 40 parts, unless it exceeds the largest float64.
 const maxSumParts = 62
 
 // Lengths of keys, and offsets in them.
@@ -120,8 +121,8 @@ func nameKey(dst []byte, kind byte, ns uint32, name string) []byte {
 
 func limitKey(dst []byte, ns uint32) []byte { return key.AppendUint32(append(dst, rowLimit), ns) }
 
-// incKey is the key of a row that an incarnation has once, and the prefix of keys that it has
-// several of.
+// incKey is the key of a row of which an incarnation has one, and the prefix of the keys of a kind
+// of which it has several.
 func incKey(dst []byte, kind byte, m incarnation) []byte {
 	return key.AppendUint64(append(dst, kind), uint64(m))
 }
@@ -187,8 +188,8 @@ func tierKey(dst []byte, kind byte, m incarnation, tier tierID) []byte {
 	return binary.BigEndian.AppendUint16(incKey(dst, kind, m), uint16(tier))
 }
 
-// partKey is the key of a partition's row, and the prefix of those of its chunks; for kind rowDirty
-// it is that of a range of dirty buckets.
+// partKey is the key of a partition's row, and the prefix of the keys of its chunks. For kind
+// rowDirty it is the key of a range of dirty buckets.
 func partKey(dst []byte, kind byte, m incarnation, tier tierID, partition int64) []byte {
 	return key.AppendInt64(tierKey(dst, kind, m, tier), partition)
 }
@@ -201,8 +202,8 @@ func chunkFieldOf(k []byte) fieldID { return fieldID(binary.BigEndian.Uint16(k[p
 func chunkColumnOf(k []byte) column { return column(k[partKeyLen+2]) }
 func generationOf(k []byte) uint64  { return binary.BigEndian.Uint64(k[partKeyLen+3:]) }
 
-// columnPrefix is the prefix of the keys of the chunks of a partition that hold a column of a
-// field: ordered by generation, then by first point.
+// columnPrefix is the prefix of the keys of a partition's chunks for a column of a field. The keys
+// are ordered by generation, then by first point.
 func columnPrefix(dst []byte, at chunkGroup) []byte {
 	dst = partKey(dst, rowChunk, at.inc, at.tier, at.partition)
 	return append(binary.BigEndian.AppendUint16(dst, uint16(at.field)), byte(at.column))

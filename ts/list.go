@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Page is a part of an ordered listing, the same type in all packages of floe.
+// Page is one page of an ordered listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
@@ -58,7 +58,7 @@ type TagsOption struct {
 	tags map[string]string
 }
 
-// Tags selects only series that have all of the tags, and maybe others.
+// Tags selects only series that have all of the given tags. They may have others too.
 func Tags(tags map[string]string) TagsOption {
 	return TagsOption{filter: engine.FilterOf(func(o *seriesOptions) { o.tags = tags }), tags: tags}
 }
@@ -73,8 +73,8 @@ type MatchingOption struct {
 }
 
 // Matching selects only series that match all filters. As in queries, filters compare values of
-// tags, match globs, and negate both. They come from floql.ParseFilters(`host=~web-*, region!=eu`),
-// or floql.NewFilter.
+// tags, match globs, and negate both. Create them with floql.ParseFilters(`host=~web-*,
+// region!=eu`) or floql.NewFilter.
 func Matching(filters ...floql.Filter) MatchingOption {
 	return MatchingOption{filter: engine.FilterOf(func(o *seriesOptions) { o.filters = filters }), filters: filters}
 }
@@ -84,7 +84,8 @@ func (m MatchingOption) applyRead(o *readOptions) { o.filters = m.filters }
 // maxFilters is the maximum number of filters per call.
 const maxFilters = 100
 
-// checkFilters returns compiled filters, also for those not made by floql.NewFilter, or ErrInvalid.
+// checkFilters returns compiled filters, even for filters not made by floql.NewFilter, or
+// ErrInvalid.
 func checkFilters(all []floql.Filter) ([]floql.Filter, error) {
 	if len(all) > maxFilters {
 		return nil, engine.Errorf(ErrInvalid, "ts: %d filters exceed %d", len(all), maxFilters)
@@ -124,7 +125,7 @@ func seriesOptionsOf(opts []SeriesOption) seriesOptions {
 	return o
 }
 
-// Get returns the figures of a measurement, summed over all shards. It scans nothing. Errors:
+// Get returns the figures of a measurement, summed over all shards, without a scan. Errors:
 // ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 	if err := engine.CheckName("measurement", name); err != nil {
@@ -173,8 +174,8 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Measureme
 	return engine.All(ctx, s.Page, opts)
 }
 
-// joinMeasurements combines the parts of a measurement in several shards. One without fields was
-// deleted, but its home shard has not processed that yet.
+// joinMeasurements combines the parts of a measurement in several shards. A measurement without
+// fields was deleted, but its home shard has not processed that yet.
 func joinMeasurements(parts []Measurement) (m Measurement, ok bool) {
 	for i, p := range parts {
 		if i == 0 {
@@ -220,8 +221,8 @@ type SeriesList struct {
 // Series returns a handle that lists the series of a measurement.
 func (s *Store) Series(measurement string) SeriesList { return SeriesList{s, measurement} }
 
-// Page returns a page of the series, by shards and, within a shard, in order of creation. A page
-// may be empty without being the last.
+// Page returns a page of the series, shard by shard and, within a shard, in order of creation. A
+// page may be empty without being the last.
 //
 // Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of range and for a
 // malformed cursor; ErrConflict if the measurement was deleted and recreated since the previous
@@ -236,7 +237,7 @@ func (l SeriesList) Page(ctx context.Context, opts ...SeriesOption) (page Page[S
 	return page, err
 }
 
-// All iterates over the series, in the order of Page and by the contract of Store.All. Options and
+// All iterates over the series in the order of Page, with the contract of Store.All. Options and
 // errors are those of Page.
 func (l SeriesList) All(ctx context.Context, opts ...SeriesOption) iter.Seq2[Series, error] {
 	return engine.All(ctx, l.Page, opts)

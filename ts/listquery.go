@@ -110,7 +110,7 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 }
 
 // extent returns the number of readable points, and bounds for their times: see Measurement.
-// Partitions whose points are all too old do not count; they are the second result.
+// Partitions whose points are all too old do not count. They are the second result.
 func (o *open) extent(v *engine.View) (s span, past []partitionAt, err error) {
 	c := &o.content
 	s = span{c.points, max(c.oldest, o.policy.oldest(v.Now())), c.newest}
@@ -276,7 +276,7 @@ func (q *measurementsQuery) answer(v *engine.View) error {
 }
 
 // seriesQuery queries the series of a measurement in a shard that have some tags and match filters,
-// from a number on.
+// starting at a number.
 type seriesQuery struct {
 	namespace, name string
 	tags            tagList
@@ -359,7 +359,8 @@ func (q *seriesQuery) answer(v *engine.View) error {
 		return err
 	}
 	q.inc = inc
-	// The tag with the fewest series leads; the others are looked up in the rows of the series.
+	// The tag with the fewest series selects the candidates. The other tags are looked up in the
+	// rows of the series.
 	prefix, err := q.narrowest(v)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Data that a shard caches of its rows.
+// Limits of the rows that a shard caches.
 const (
 	maxMeasurements = 1 << 20   // of 100 bytes: one for each field, and some
 	maxPrints       = 64 << 10  // rows of fingerprints, of a kilobyte each
@@ -66,7 +66,7 @@ func (m *machine) Memories() []engine.Remembered {
 	return []engine.Remembered{m.measurements, m.prints}
 }
 
-// Restore reads nothing: opening takes the same time for a million series as for one.
+// Restore reads nothing, so opening takes the same time for a million series as for one.
 func (m *machine) Restore(*engine.View) error { return nil }
 
 // Apply applies a command.

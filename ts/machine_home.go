@@ -10,7 +10,7 @@ import (
 // In a spread namespace a measurement is counted at its home, the shard of its name, even if it has
 // no series there. Any other shard that creates a part announces it to the home, and withdraws it
 // when the part is deleted. Both messages use one lane, so an announcement that arrives after the
-// deletion is withdrawn soon and leaves nothing behind.
+// deletion is soon withdrawn.
 
 // fields codes an announcement, the body of a shard's message to the home of a measurement.
 func (a *announcement) fields(f *codec.Fields) {
@@ -36,8 +36,7 @@ func (s *session) announced(a *announcement) error {
 	return nil
 }
 
-// withdrawn removes a measurement from its home if no other shard has a part of it, and the home
-// never had one.
+// withdrawn removes a measurement from its home if no shard has a part of it any more.
 func (s *session) withdrawn(a *announcement) error {
 	o := s.load(s.tx, s.name)
 	if o == nil {

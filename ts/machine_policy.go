@@ -15,8 +15,8 @@ import (
 // follows.
 const tokenRetention = 'r'
 
-// fields codes a policy as the body of the commands that set it, without version and tier numbers,
-// or that send it to other shards.
+// fields codes a policy as the body of a command. Commands that set it omit the version and the
+// tier numbers; commands that send it to other shards have them.
 func (p *policy) fields(f *codec.Fields) {
 	within := codec.Range{Max: math.MaxInt64 / int64(time.Millisecond)} // the range of time.Duration
 	f.Uvarint("version", &p.version)
@@ -151,8 +151,8 @@ func (s *session) usePolicy(p policy) {
 	tx.Notify(maintenanceTopic(), -1)
 }
 
-// limitTiers records from when on the tiers of a new policy are complete. An added tier has no
-// buckets of points that retention has removed. A tier whose TTL was extended lacks the buckets
+// limitTiers records the times from which the tiers of a new policy are complete. An added tier has
+// no buckets for points that retention has removed. A tier whose TTL was extended lacks the buckets
 // that were too old. Queries use another tier for earlier times.
 func (o *open) limitTiers(now int64, before *policy) {
 	limit := func(t *tier, from int64) {
@@ -206,7 +206,7 @@ func (m *machine) markDirty(tx *engine.Tx, o *open, id tierID, from, until int64
 	tx.Set(partKey(nil, rowDirty, o.inc, id, until), d.encode(nil))
 }
 
-// armRetention sets the timer for the time at which the first possible partition is too old.
+// armRetention sets the timer for the earliest time at which a partition can become too old.
 func (m *machine) armRetention(tx *engine.Tx, o *open) {
 	due := int64(math.MaxInt64)
 	next := func(ttl, length int64) {
@@ -265,8 +265,8 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	m.armRetention(tx, o)
 }
 
-// expireRaw removes partitions of points that are too old, except those that a rollup must still be
-// computed from.
+// expireRaw removes partitions of points that are too old, except those still needed to compute a
+// rollup.
 func (m *machine) expireRaw(tx *engine.Tx, o *open) {
 	if o.policy.rawTTL == 0 {
 		return
@@ -319,8 +319,8 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// fields codes a limit as the body of the commands that set it, without version, or that send it to
-// other shards.
+// fields codes a limit as the body of a command. Commands that set it omit the version; commands
+// that send it to other shards have it.
 func (l *limitRow) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		l.code(c)

@@ -56,7 +56,7 @@ func (d *dirtyRange) code(f *codec.Fields) {
 	f.Varint("until_ms", &d.until)
 }
 
-// sealBody turns blocks into chunks: those after one LSN and up to another.
+// sealBody turns the blocks after one LSN and up to another into chunks.
 type sealBody struct {
 	inc     incarnation
 	from    uint64 // already sealed
@@ -202,8 +202,8 @@ type placedChunk struct {
 	generation uint64
 }
 
-// rewriteBody replaces chunks of a partition by others with the same contents for all existing
-// series: with fewer generations, or without deleted series.
+// rewriteBody replaces chunks of a partition with others that have fewer generations, or no deleted
+// series. The contents for existing series do not change.
 type rewriteBody struct {
 	inc       incarnation
 	shape     uint64 // of the view that contained the chunks
@@ -265,7 +265,7 @@ func (s *session) rewrite(r *rewriteBody) error {
 	return nil
 }
 
-// recount corrects the number of points of a partition.
+// recount sets the number of points of a partition to the counted one.
 func (m *machine) recount(tx *engine.Tx, o *open, p *partitionRow, points int64) {
 	o.content.points += points - p.points
 	tx.Count(countPoints, points-p.points)

@@ -108,7 +108,7 @@ func (l *closing) fields(f *codec.Fields) {
 	codec.Narrow(f, "tiers", &l.tiers)
 }
 
-// deleteSeries removes series from the index: their points are no longer found, and are removed
+// deleteSeries removes series from the index. Their points are no longer found, and are removed
 // later. It returns the number of series that existed (uvarint).
 func (s *session) deleteSeries(l *seriesBody) (int64, error) {
 	m, tx := s.machine, s.tx
@@ -185,7 +185,7 @@ func (r *removal) end() {
 	r.m.saveContent(r.tx, r.o)
 }
 
-// retire blocks writes to series that seem to have no points. A writer that has cached the number
+// retire blocks writes to series that appear to have no points. A writer that has cached the number
 // of such a series must define it again, which ends the retirement.
 func (s *session) retire(l *seriesBody) error {
 	m, tx := s.machine, s.tx
@@ -208,8 +208,8 @@ func (s *session) retire(l *seriesBody) error {
 	return nil
 }
 
-// settle ends retirements: of series that still had no points after writes were blocked, and of
-// series that had some.
+// settle ends the retirement of series. It removes those that still had no points after writes were
+// blocked, and keeps the others.
 func (s *session) settle(l *seriesBody) (int64, error) {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -238,7 +238,8 @@ func (s *session) settle(l *seriesBody) (int64, error) {
 	return int64(r.removed), nil
 }
 
-// forget completes the deletion of series without points in any chunk, and of outdated points.
+// forget completes the deletion of outdated points, and of series that have no points left in any
+// chunk.
 func (s *session) forget(l *seriesBody) error {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)

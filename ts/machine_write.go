@@ -129,8 +129,8 @@ func (s *sectionWrite) checkKnown() outcome {
 	return s.checkTimes(k.span)
 }
 
-// printsOf returns the checksum of the fingerprints of series in this shard; that of a missing
-// series is 0.
+// printsOf returns the checksum of the fingerprints of series in this shard. The fingerprint of a
+// missing series is 0.
 func (s *sectionWrite) printsOf(ids []seriesID) uint64 {
 	prints := make([]uint64, len(ids))
 	for i, id := range ids {
@@ -224,7 +224,7 @@ func (s *sectionWrite) noRoom(room int64) outcome {
 	return outcome{code: noRoom, limit: e}
 }
 
-// maxWorst is the maximum number of tags searched for the one with the most values.
+// maxWorst is the maximum number of tags that are searched for the one with the most values.
 const maxWorst = 1000
 
 func worstTag(it *engine.Iter) (name string, values int64) {
@@ -318,7 +318,7 @@ func (s *sectionWrite) addSeries(all []tagList) []seriesID {
 	return ids
 }
 
-// bringBack ends the retirement of a series that is written again.
+// bringBack ends the retirement of a series that has been written to again.
 func (s *sectionWrite) bringBack(id seriesID, prints *printsChange) {
 	if s.open.content.retiring == 0 {
 		return

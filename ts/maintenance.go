@@ -13,8 +13,8 @@ func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "maintena
 
 // maintain seals blocks, merges chunks, rolls up and removes deleted points, one step at a time. A
 // step is computed from a view and proposed with the shape of the chunks and the LSN of the sealed
-// blocks it was computed from. If either has changed since, the shard refuses the step with
-// ErrConflict, and it is computed again.
+// blocks it was computed from. If either has changed since then, the shard refuses the step with
+// ErrConflict, and the duty computes it again.
 func maintain(ctx context.Context, lead *engine.Lead) error {
 	m := newMaintainer(lead)
 	for {
@@ -42,7 +42,8 @@ func maintain(ctx context.Context, lead *engine.Lead) error {
 // step is a command that the duty proposes.
 type step struct{ engine.Command }
 
-// maintainer caches what makes the next step cheaper. It begins empty with each term of a leader.
+// maintainer caches data that makes the next step cheaper. It starts empty in each term of a
+// leader.
 type maintainer struct {
 	patience func(ms int64) int64
 	idle     map[incarnation]idle
@@ -56,11 +57,11 @@ type maintainer struct {
 	cursor   points.Cursor
 }
 
-// maxMerged bounds the progress of merges that a maintainer caches; beyond it, merges search for
-// where to continue.
+// maxMerged bounds the merge positions that a maintainer caches. Beyond it, merges search for their
+// position.
 const maxMerged = 10_000
 
-// idle records that a measurement needs no work, and until when that holds if its row does not
+// idle records that a measurement needs no work, and until when, provided that its row does not
 // change.
 type idle struct {
 	row    string
@@ -94,8 +95,8 @@ type maintenance struct {
 // wake makes the duty check the measurement again at a time.
 func (m *maintenance) wake(at int64) { m.wakeAt = min(m.wakeAt, at) }
 
-// next returns the next step, nil if there is nothing to do now; it then has set when to check
-// again.
+// next returns the next step. If there is nothing to do now, it returns nil and has set when to
+// check again.
 func (m *maintainer) next(v *engine.View) (*step, error) {
 	rows, err := contentRows(v)
 	if err != nil {

@@ -50,7 +50,8 @@ type purge struct {
 
 // purge takes the next step of the walk. Sealing skips blocks of deleted series, so none of their
 // points reach chunks. The purge comes before merges and rollups, and restarts when the retention
-// is extended. So those find no points in chunks that were outdated before the extension.
+// is extended. So merges and rollups find no points in chunks that were outdated before the
+// extension.
 func (m *maintenance) purge() (*step, error) {
 	closed, err := m.closings()
 	if err != nil {
@@ -113,8 +114,8 @@ func (m *maintenance) oldestBlock(p *purge) bool {
 	return false
 }
 
-// closings returns those whose points can be removed: all are in chunks, and the tiers of that time
-// have been computed from them.
+// closings returns the closings whose points can be removed, because all are in chunks and the
+// tiers of that time have been computed from them.
 func (m *maintenance) closings() (ready []closing, err error) {
 	for _, c := range m.content.closed {
 		wait := m.content.sealed < min(m.content.last, c.upTo)
@@ -134,7 +135,7 @@ func (m *maintenance) closings() (ready []closing, err error) {
 	return ready, nil
 }
 
-// purgeSome rewrites chunks of one partition; nil if no chunks are left to rewrite.
+// purgeSome rewrites chunks of one partition. It returns nil if no chunks are left to rewrite.
 func (m *maintenance) purgeSome(p *purge) (*step, error) {
 	prefix := incKey(nil, rowChunk, m.inc)
 	it, err := m.view.Iter(p.at, key.PrefixEnd(prefix))
@@ -217,8 +218,7 @@ func (p *purge) goneIn(chunk *heldChunk) int64 {
 	return (&content{closed: p.closed}).goneBefore(chunk.generation)
 }
 
-// rewriteWithout replaces a chunk by its points of other series, except those that must also be
-// removed.
+// rewriteWithout replaces a chunk with one that lacks the points to be removed.
 func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldChunk, of *purge) error {
 	var e points.Encoder
 	gone, holes := of.goneIn(p), of.holesIn(p)
@@ -248,7 +248,7 @@ type retiral struct {
 
 // retire takes the next step of the search. Series without points are retired, which blocks their
 // writers, and checked again. Then they are removed from the index, or kept if they were written to
-// in the meantime. Without it, a namespace with changing series would eventually be full.
+// in the meantime. Otherwise a namespace with changing series would eventually be full.
 func (m *maintenance) retire() (*step, error) {
 	if m.content.expired <= m.content.swept && m.content.retiring == 0 {
 		delete(m.retirals, m.inc)
@@ -296,7 +296,7 @@ func (m *maintenance) withoutPoints() (found []printed, err error) {
 	return found, err
 }
 
-// settleRetired checks again the series being retired: they cannot have been written to since.
+// settleRetired checks the series being retired again. They cannot have been written to since.
 func (m *maintenance) settleRetired(r *retiral) (*step, error) {
 	retiring, err := m.numbered(rowRetiring)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // maxCountedPoints bounds the number of points counted at a time. A single series may have more.
 const maxCountedPoints = 1 << 20
 
-// count counts the points of a partition, if that is due. A point is in the chunks of each field
-// that it has a value of. So if some points were written twice or removed, only all fields together
-// give the number of points.
+// count counts the points of a partition, if that is due. A point is in the chunks of each of its
+// fields. So if some points were written twice or removed, only all fields together give the number
+// of points.
 func (m *maintenance) count() (*step, error) {
 	var at *partitionAt
 	prefix := tierKey(nil, rowPartition, m.inc, rawTier)

@@ -18,8 +18,8 @@ const (
 )
 
 // merge merges several generations into one in part of a partition. It continues where the previous
-// step merged, and restarts at the front when nothing is left after that, because a backfill has
-// thousands of partitions.
+// step merged, because a backfill has thousands of partitions. When nothing is left after that, it
+// restarts at the front.
 func (m *maintenance) merge() (*step, error) {
 	front := incKey(nil, rowPartition, m.inc)
 	if from := m.mergedAt[m.inc]; from != nil {
@@ -31,7 +31,7 @@ func (m *maintenance) merge() (*step, error) {
 	return m.mergeFrom(front)
 }
 
-// mergeFrom merges in the first partition, from a key on, that has generations to merge.
+// mergeFrom merges in the first partition at or after a key that has generations to merge.
 func (m *maintenance) mergeFrom(from []byte) (*step, error) {
 	type found struct {
 		tier      tierID
@@ -72,8 +72,8 @@ func (m *maintenance) endOf(id tierID, partition int64) int64 {
 	return (partition + 1) * length
 }
 
-// apart returns the partition without the generations that have hidden points: merged with others,
-// those points would come back.
+// apart returns the partition without the generations that have hidden points. If they were merged
+// with others, those points would become visible again.
 func (m *maintenance) apart(id tierID, p *partitionRow) *partitionRow {
 	rest := *p
 	for _, c := range m.content.closed {
@@ -129,8 +129,8 @@ func readChunk(k, value []byte) (p heldChunk, err error) {
 	return p, err
 }
 
-// mergeSome merges generations of a partition in one column of a field, from the first unmerged
-// series on, and continues with the next columns while they are small.
+// mergeSome merges generations of a partition in one column of a field, starting with the first
+// unmerged series. It continues with the next columns while they are small.
 func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
 	defer m.release()
 	cmd := rewriteBody{inc: m.inc, shape: m.content.shape, tier: tier, partition: partition}
@@ -168,7 +168,7 @@ func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (
 	return stepOf(m, rewrite, cmd)
 }
 
-// mergeColumn adds to a command the merge of chunks, oldest generation first, of the series before
+// mergeColumn adds the merge of chunks to a command, oldest generation first, for the series before
 // a bound.
 func (m *maintenance) mergeColumn(cmd *rewriteBody, group chunkGroup, merged []uint64, inputs []heldChunk, bound int64) error {
 	target := merged[len(merged)-1]
@@ -228,8 +228,8 @@ func (m *maintainer) eachRun(p *heldChunk, f func(id seriesID, times []int64, va
 	return nil
 }
 
-// unmerged returns the first column of a field, from a key on, in which some of the generations
-// have chunks that are not in the last of them.
+// unmerged returns the first column of a field, at or after a key, that has chunks of the
+// generations to merge other than the last one.
 func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at chunkGroup, ok bool, err error) {
 	_, upper := chunksOf(m.inc, tier, partition)
 	for {
@@ -242,8 +242,8 @@ func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merge
 		if more {
 			at, g = chunkGroupOf(it.Key()), generationOf(it.Key())
 		}
-		// Generations that are not merged come before those that are. So this group needs no merge
-		// if it begins with the last one.
+		// Unmerged generations come before merged ones, so this group needs no merge if it begins
+		// with the last one.
 		for more && !slices.Contains(merged, g) {
 			if more = it.Next() && chunkGroupOf(it.Key()) == at; more {
 				g = generationOf(it.Key())
@@ -310,8 +310,7 @@ func (m *maintenance) cutChunks(at chunkGroup, merged []uint64) (inputs []heldCh
 	return inputs, bound, nil
 }
 
-// collect reads chunks of a generation that reach a series, beginning with those that start at
-// another one.
+// collect reads the chunks of a generation that have points of a range of series.
 func (m *maintenance) collect(at chunkGroup, generation uint64, start, from int64) (c collected, err error) {
 	prefix := generationPrefix(nil, at, generation)
 	it, err := m.view.Iter(key.AppendUint32(slices.Clone(prefix), uint32(start)), key.PrefixEnd(prefix))

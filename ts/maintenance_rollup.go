@@ -48,8 +48,8 @@ type area struct {
 // rollupSome computes some buckets of a dirty range that begin before over.
 func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
 	cmd := rollupBody{inc: m.inc, tier: tier.id, shape: m.content.shape, until: until, was: d, is: d}
-	// Buckets of points removed since stay as computed, and buckets beyond the tier's TTL are not
-	// computed.
+	// Buckets whose points have been removed since keep their values, and buckets beyond the tier's
+	// TTL are not computed.
 	from := max(d.from, m.content.lostBefore(tier.id), bucketOf(tier.oldest(m.view.Now()), tier.every))
 	if d.series > 0 && from != d.from {
 		d.series = 0 // its buckets no longer exist
@@ -97,7 +97,7 @@ func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (
 	return stepOf(m, rollup, cmd)
 }
 
-// narrow returns the series up to which the chunks of an area have about rollupInput bytes,
+// narrow returns the series up to which the chunks of an area have about rollupInput bytes, or
 // math.MaxInt64 if all fit.
 func (m *maintenance) narrow(a area) (int64, error) {
 	type start struct{ first, bytes int64 }
@@ -192,8 +192,8 @@ func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, er
 	return size, nil
 }
 
-// aggregate calls f for each bucket of the points of a field. They were added in order of
-// generations, so later points have replaced earlier ones.
+// aggregate calls f for each bucket of the points of a field. The points were added in order of
+// generations, so later ones have replaced earlier ones.
 func (m *maintenance) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *bucket), every int64) error {
 	if err := m.reader.Open(e.Append(nil)); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 // chunkBytes is the approximate size of a chunk.
 const chunkBytes = 60 << 10
 
-// sealInput is the initial number of bytes of blocks per step; if their chunks are too large, a
-// step takes fewer.
+// sealInput is the initial number of bytes of blocks per step. If the resulting chunks are too
+// large, a step takes fewer.
 const sealInput = 768 << 10
 
 // seal turns the oldest blocks into chunks, if there are enough of them or they are old enough.
@@ -174,7 +174,7 @@ func (s *sealing) addRun(f fieldID, id seriesID, times []int64, values []float64
 	}
 }
 
-// since returns the points from a time on.
+// since returns the points at or after a time.
 func since(times []int64, values []float64, from int64) ([]int64, []float64) {
 	n := 0
 	if times[0] < from {

@@ -17,7 +17,7 @@ type Op struct{ hiddenOp }
 // refused. The points may have up to 1,000 series, 1,000 measurements and 65,536 values. Those of
 // one measurement may lie in up to 1,024 days (UTC), or 4,096 divided by its number of fields if
 // that is less. In a spread namespace all of them must be in one shard, so their tags need a common
-// {tag}. Points without a time have that of the call.
+// {tag}. Points without a time get the time of the call.
 func WriteOp(points ...Point) Op { return Op{engine.Hide(writeOp(points))} }
 
 // SetRetentionOp is Store.SetRetention as an operation of a transaction.

@@ -119,7 +119,7 @@ func (p *plan) fits(b *batch, sec *planSection, r *batchRow, s *batchSeries) boo
 	return true
 }
 
-// use gives a field of the batch an index in the section.
+// use assigns a field of the batch an index in the section.
 func (sec *planSection) use(b *batch, f uint16) {
 	for int(f) >= len(sec.local) {
 		sec.local = append(sec.local, 0)
@@ -169,15 +169,15 @@ func (p *plan) command(b *batch, w *writeBody, e *points.Encoder) {
 	}
 }
 
-// knownPart sorts the series by their numbers. Equal series share an index: tags may be written in
-// any order, and each order is another key of the cache.
+// knownPart sorts the series by their numbers. Equal series share an index: callers may write tags
+// in any order, and each order has its own key in the cache.
 func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
 	slices.SortFunc(part.members, func(x, y int32) int { return cmp.Compare(b.series[x].member.id, b.series[y].member.id) })
 	var prints []uint64
 	for _, n := range part.members {
 		m := b.series[n].member
 		inc = max(inc, m.inc)
-		// A different series with the same number has it from an earlier incarnation. The shard
+		// If a different series has the same number, it is from an earlier incarnation. The shard
 		// must see both, and refuses both.
 		if last := len(k.ids) - 1; last < 0 || k.ids[last] != m.id || prints[last] != m.fingerprint {
 			k.ids = append(k.ids, m.id)

@@ -138,7 +138,7 @@ func (b *batch) refuseField(sec *planSection, part *planPart, o *outcome) {
 	}
 }
 
-// learnAll records the numbers of defined series.
+// learnAll records the numbers of the series that a write defined.
 func (b *batch) learnAll(sec *planSection, r *sectionResult) {
 	all := make([]*member, 0, len(sec.fresh.members))
 	for _, i := range sec.fresh.members {

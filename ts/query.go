@@ -16,11 +16,11 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// pagePoints is the approximate number of points on a page of a readQuery, whatever their series.
-// Paging bounds the memory and time of each step, and a reader can stop early.
+// pagePoints is the approximate number of points on a page of a readQuery, over all series. Paging
+// bounds the memory and time of each step, and a reader can stop early.
 const pagePoints = 1 << 16
 
-// readQuery queries points of a selection, from a position on.
+// readQuery queries points of a selection, starting at a position.
 type readQuery struct {
 	namespace string
 	selection floql.Selection
@@ -42,7 +42,7 @@ type readSeries struct {
 	tags  tagList
 }
 
-// readRun holds points of a series, which is an index in those of the answer.
+// readRun holds points of a series, which is given by its index in the answer.
 type readRun struct {
 	series int
 	times  []int64
@@ -297,7 +297,7 @@ func findAgain(v *engine.View, namespace, name string, inc incarnation) (t targe
 	return t, ok, err
 }
 
-// oldest returns the time before which a target keeps nothing.
+// oldest returns the time before which a target keeps no points.
 func (t *target) oldest(now int64) int64 {
 	if t.tier == nil {
 		return t.open.policy.oldest(now)
@@ -321,8 +321,8 @@ func (t *target) gone(from, now int64) bool {
 	return from < kept && t.open.content.oldest < kept && len(t.open.policy.tiers) > 0
 }
 
-// keptFrom returns the time before which points are too old, or were before the retention was
-// extended. Points before it may exist, if they were written since.
+// keptFrom returns the time before which points are too old, or were too old when the retention was
+// extended. Points before it may exist if they were written since.
 func (o *open) keptFrom(now int64) int64 { return max(o.policy.oldest(now), o.content.kept) }
 
 // scan makes a scan of a selection over a target.
@@ -335,8 +335,7 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 	}
 	s.from = max(s.from, t.oldest(v.Now()))
 	// The limit of series applies to those with points in the range, which are counted as they are
-	// found. The numbers of all series that match the filters count towards the memory of the
-	// query.
+	// found. The series numbers of all matches count towards the memory of the query.
 	found, err := selectSeries(v, t.open.inc, sel.Filters, limits)
 	if err != nil {
 		return nil, nil, err

@@ -23,8 +23,8 @@ func (q *aggregateQuery) answer(v *engine.View) error {
 	return q.refused.note(err)
 }
 
-// aggregate adds all points of the selection to a Partial. Where points have been removed and
-// rollups remain, it adds the rollups.
+// aggregate adds all points of the selection to a Partial. If points have been removed and rollups
+// remain, it adds the rollups.
 func (q *aggregateQuery) aggregate(v *engine.View) error {
 	q.partial, q.states, q.refused, q.failed = nil, nil, "", nil
 	p, err := pushdown.NewPartial[floql.Series](q.plan, q.selection.Limits)
@@ -107,8 +107,8 @@ func (a *aggregation) member(field fieldID, id uint32) (pushdown.PartialSeries, 
 	return to, nil
 }
 
-// answerSize is the memory of a series in addition to its states: for itself, and for each of its
-// tags.
+// answerSize is the memory of a series in an answer, in addition to its states: a constant, and an
+// amount per tag.
 func answerSize(tags tagList) int { return 200 + 100*len(tags) }
 
 // grown reports the memory of the states to the view.
@@ -142,7 +142,7 @@ func (a *aggregation) heldPoints() error {
 	})
 }
 
-// compute adds points that go through expressions first. Expressions may cost so much that it
+// compute adds points that pass through expressions first. Expressions can be so expensive that it
 // checks after every point whether the query has ended.
 func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values []float64) error {
 	for len(times) > 0 {
@@ -163,8 +163,8 @@ func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values [
 	return nil
 }
 
-// withRollups adds rollups up to the first bucket of which a tier has all points, and points from
-// there on. Of several tiers it uses the finest one that covers the time.
+// withRollups adds rollups for the times whose points have been removed, and points for later
+// times. Of several tiers it uses the finest one that covers a time.
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy
 	kept := a.open.keptFrom(now)
@@ -200,8 +200,8 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	return a.addRanges(ranges, split)
 }
 
-// addRanges adds the rollups of ranges, newest first, and the points from a time on. Buckets whose
-// rollups are not computed yet are read from their points, which are kept until then.
+// addRanges adds the rollups of ranges, newest first, and the points at or after a time. Buckets
+// that are not computed yet are read from their points, which are kept until then.
 func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 	end := a.scan.to
 	if a.from = split; len(ranges) > 0 {
@@ -243,7 +243,7 @@ func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 }
 
 // unrolled returns the buckets of a range whose rollups lack points: those not computed yet, and
-// those with unsealed points. They are ascending and do not touch.
+// those with unsealed points. The result is in ascending order, with adjacent buckets joined.
 //
 // Errors: ErrInvalid if some of their points may have been removed.
 func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {

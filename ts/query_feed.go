@@ -95,7 +95,7 @@ func (f *chunkFeed) enter(ok bool) error {
 	return openRuns(&f.reader, &f.cursor, row.data, uint16(f.field))
 }
 
-// openRuns moves c before the points of a field, which must exist.
+// openRuns positions c before the points of a field, which must exist.
 func openRuns(r *points.Reader, c *points.Cursor, data []byte, field uint16) error {
 	if err := r.Open(data); err != nil {
 		return fmt.Errorf("ts: %w", err)
@@ -175,8 +175,8 @@ func (c cut) compare(o cut) int {
 }
 
 // parts calls keep with the part of a block in each partition that has points of a scan. A block
-// over several partitions is decoded once, and the points of the scan are copied for each. So
-// reading a partition does not pass over the points of the others.
+// that covers several partitions is decoded once, and the points of the scan are copied for each.
+// So reading a partition does not decode the points of the others.
 func (s *splitter) parts(row []byte, lsn uint64, scan *scan, keep func(partition int64, h *heldBlock) error) error {
 	length := scan.length()
 	b, err := decodeBlock(row)
@@ -357,7 +357,7 @@ func (h *heldBlock) feed(field fieldID) (feed, error) {
 	return f, nil
 }
 
-// runFeed reads one field of a block of few points: the remaining runs.
+// runFeed reads one field of a block of few points. It holds the remaining runs.
 type runFeed struct{ runs []heldRun }
 
 func (f *runFeed) seek(id seriesID) (bool, error) {
@@ -398,7 +398,7 @@ func (f *blockFeed) next() (bool, error) {
 
 func (f *blockFeed) close() error { return nil }
 
-// merger joins feeds of one column of a field. Where several feeds have a point of a series at the
+// merger joins feeds of one column of a field. If several feeds have a point of a series at the
 // same time, the last feed wins.
 type merger struct {
 	feeds  []fed
@@ -410,7 +410,7 @@ type merger struct {
 	bytes  int64 // memory limit for sorting points
 }
 
-// fed is a feed without the points before a time and those in holes.
+// fed is a feed without the points before a time or in holes.
 type fed struct {
 	feed
 	from  int64
@@ -434,7 +434,7 @@ func (m *merger) close() (err error) {
 }
 
 // each calls f with the points of a series from one time up to another, in order of time. The
-// slices are valid during the call.
+// slices are only valid during the call.
 func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values []float64) error) error {
 	m.active = m.active[:0]
 	for _, feed := range m.feeds {

@@ -17,8 +17,8 @@ import (
 // lastPage is the number of series per answer of a lastQuery.
 const lastPage = 1 << 14
 
-// lastQuery queries the newest point of each series of a selection, in order of series number, from
-// one on.
+// lastQuery queries the newest point of each series of a selection, in order of series number,
+// starting at a given one.
 type lastQuery struct {
 	namespace string
 	selection floql.Selection

@@ -15,7 +15,7 @@ import (
 // errMergeBytes reports that sorting the points of one series takes more memory than the query has.
 var errMergeBytes = errors.New("points to sort exceed the memory of a query")
 
-// scan reads the points of a selection in one shard: partition by partition, and within each by
+// scan reads the points of a selection in one shard, partition by partition, and within each by
 // field and series. So the points of a series come in order of time.
 type scan struct {
 	view   *engine.View
@@ -185,9 +185,9 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 	return nil
 }
 
-// keptFrom returns the time before which points written up to an LSN are gone. Points that were
-// outdated when the retention was extended still count for the tiers of that time, because their
-// buckets will be computed from them.
+// keptFrom returns the time before which points written up to an LSN are gone. For the tiers of
+// that time, points that were outdated when the retention was extended still count, because the
+// tiers' buckets will be computed from them.
 func (s *scan) keptFrom(lsn uint64) int64 {
 	if s.stands != rawTier {
 		return s.open.content.keptFor(s.stands, lsn)
@@ -207,7 +207,7 @@ func (s *scan) ended(n int) error {
 // maxUnseen is the number of points between two checks: a few milliseconds.
 const maxUnseen = 1 << 17
 
-// run calls f with all points, from a position on; f may end the scan with an error.
+// run calls f with all points, starting at a position. f may end the scan with an error.
 func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) error) error {
 	if start.partition > floorDiv(s.from, s.length()) {
 		s.from = start.partition * s.length() // earlier blocks are not needed
@@ -218,7 +218,7 @@ func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) 
 	return s.runHeld(start, f)
 }
 
-// runHeld is run once the blocks have been read.
+// runHeld is run after the blocks have been read.
 func (s *scan) runHeld(start spot, f func(at spot, times []int64, values []float64) error) error {
 	partitions, err := s.partitions(start.partition)
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *scan) runHeld(start spot, f func(at spot, times []int64, values []float
 	return nil
 }
 
-// atLeast returns a lower bound for the number of points, as far as known before reading them.
+// atLeast returns a lower bound for the number of points that is known before reading them.
 func (s *scan) atLeast(partitions []partitionAt) (n int64) {
 	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.erased) > 0 ||
 		len(s.open.content.closed) > 0 {

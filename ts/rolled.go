@@ -14,8 +14,8 @@ import (
 //	content.blocks     no block has points from before blocks.least(); points of blocks are marked when they are sealed
 //	content.lost       of a tier, the time before which raw partitions have been removed after it was made of them
 //
-// A raw partition is removed when its points are too old, and no bucket with some of its points can
-// still change: see neededFrom.
+// A raw partition is removed when its points are too old and no bucket that contains its points can
+// still change; see neededFrom.
 
 // iterate opens an iterator of a view or a command.
 type iterate func(lower, upper []byte) (*engine.Iter, error)
@@ -35,9 +35,9 @@ func firstDirty(iter iterate, inc incarnation, id tierID) (until int64, d dirty,
 	return until, d, ok, cmp.Or(err, it.Close())
 }
 
-// rolledUpTo returns the time before which every bucket of a tier contains all points written into
-// it. That is the start of its first dirty bucket, or of the bucket of the oldest point in a block,
-// or math.MaxInt64 if there is neither.
+// rolledUpTo returns the time before which every bucket of a tier contains all of its points. That
+// is the earlier of the start of its first dirty bucket and the start of the bucket of the oldest
+// point in a block. It is math.MaxInt64 if there is neither.
 func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 	rolled := o.content.blocks.least()
 	if o.content.blocks.points > 0 {
@@ -50,9 +50,9 @@ func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 	return rolled, err
 }
 
-// neededFrom returns the time from which on points are kept: those that are not too old, and those
-// of buckets still to be computed, or perhaps recomputed because they can still receive points. So
-// a bucket is always computed from all its points, even if it is longer than the retention. It also
+// neededFrom returns the time from which points are kept. They are not too old, or belong to
+// buckets that must still be computed, or recomputed because they can still receive points. So a
+// bucket is always computed from all its points, even if it is longer than the retention. It also
 // returns the tier that needs the oldest points, nil if none needs any.
 func (o *open) neededFrom(now int64, iter iterate) (needed int64, by *tier, err error) {
 	oldest := o.policy.oldest(now)

@@ -55,7 +55,7 @@ type measurement struct {
 	createdAt int64
 	partition int64 // length of a partition of tier 0, ms
 	fields    []field
-	// At its home: parts in other shards that have been announced and not withdrawn, in order of
+	// At its home: the parts in other shards that were announced and not withdrawn, in order of
 	// arrival.
 	elsewhere []announcement
 }
@@ -124,24 +124,24 @@ type content struct {
 	kept       int64  // points before this time were outdated at some point: those that exist were written later
 	closed     []closing
 	lost       []lost // of tiers, ascending
-	// of tiers, ascending: earlier buckets lack points that retention had removed before the tier
-	// was added, or are gone
+	// of tiers, ascending: earlier buckets are gone, or lack points that retention removed before
+	// the tier was added
 	since []lost
 }
 
 // closing records that the retention was extended. Points before a time were outdated by then.
-// Those of them written up to an LSN stay gone, though they may still be in blocks and chunks.
+// Those written up to an LSN stay gone, though they may still be in blocks and chunks.
 //
-// The tiers of that time are computed from those points all the same: chunks keep them until that
-// is done. Later tiers have lower bounds.
+// The tiers of that time are still computed from those points, and chunks keep them until that is
+// done. Later tiers have lower bounds.
 type closing struct {
 	before int64
 	upTo   uint64
 	tiers  tierID // tiers with lower numbers existed then
 }
 
-// How often a retention may be extended before outdated points have been removed: at the home of
-// the measurement, and elsewhere, where points may be removed later.
+// How often a retention may be extended before outdated points have been removed, at the home of
+// the measurement and elsewhere. Elsewhere the points may be removed later.
 const (
 	maxClosings = 16
 	maxAdopted  = 1024
@@ -153,7 +153,7 @@ func (l *closing) code(c *codec.Coder) {
 	c.Uint16((*uint16)(&l.tiers))
 }
 
-// lost records that points before a time were removed after a tier had been computed from them:
+// lost records that points before a time were removed after a tier had been computed from them, so
 // earlier buckets cannot be recomputed.
 type lost struct {
 	tier   tierID
@@ -175,7 +175,7 @@ func (n *content) lostBefore(id tierID) int64 {
 	return minTime
 }
 
-// wholeFrom returns the time from which on the buckets of a tier are complete.
+// wholeFrom returns the time from which the buckets of a tier are complete.
 func (n *content) wholeFrom(id tierID) int64 {
 	for _, s := range n.since {
 		if s.tier == id {
@@ -211,7 +211,7 @@ func (n *content) keptFor(id tierID, lsn uint64) int64 {
 	return before
 }
 
-// goneBefore returns the time before which writes up to an LSN are gone, whatever the current
+// goneBefore returns the time before which writes up to an LSN are gone, regardless of the current
 // retention.
 func (n *content) goneBefore(lsn uint64) int64 {
 	before := int64(minTime)
@@ -223,7 +223,7 @@ func (n *content) goneBefore(lsn uint64) int64 {
 	return before
 }
 
-// closesBetween reports whether the retention was extended between two writes. They must then not
+// closesBetween reports whether the retention was extended between two writes. If so, they must not
 // share a generation, because different points of them are gone.
 func (n *content) closesBetween(before, after uint64) bool {
 	return slices.ContainsFunc(n.closed, func(l closing) bool { return before <= l.upTo && l.upTo < after })
@@ -244,7 +244,7 @@ type waiting struct {
 // add records the time of the oldest point of a block.
 func (w *waiting) add(oldest int64) { w.later = min(w.later, oldest) }
 
-// sealed records that blocks up to an LSN, of those up to last, are now chunks.
+// sealed records that blocks up to an LSN are now chunks. The newest block is at last.
 func (w *waiting) sealed(upTo, last uint64) {
 	if upTo >= w.turn {
 		w.oldest, w.later, w.turn = w.later, math.MaxInt64, last
@@ -254,7 +254,7 @@ func (w *waiting) sealed(upTo, last uint64) {
 	}
 }
 
-// least returns a time before which no block has a point: math.MaxInt64 if there is no block.
+// least returns a time before which no block has a point, or math.MaxInt64 if there is no block.
 func (w *waiting) least() int64 { return min(w.oldest, w.later) }
 
 func newContent() content {
@@ -377,9 +377,9 @@ func (l *tagList) code(c *codec.Coder) {
 	}
 }
 
-// identity returns the hash by which a series is found, and the fingerprint by which it is
-// recognised. If two series have one number, an old one and its successor, their fingerprints
-// differ. No fingerprint is 0.
+// identity returns the hash used to look up a series, and the fingerprint that verifies its number.
+// If an old series and its successor have the same number, their fingerprints differ. No
+// fingerprint is 0.
 func (l tagList) identity() (hash [hashLen]byte, fingerprint uint64) {
 	sum := sha256.Sum256(encode(nil, &l, (*tagList).code))
 	copy(hash[:], sum[:hashLen])

@@ -10,7 +10,8 @@ import (
 )
 
 // block is the row with the points of one batch: a header written by Apply, and points as encoded
-// by the caller. In them a series is its index in ids and a field its index in fields.
+// by the caller. In the points, a series is identified by its index in ids, and a field by its
+// index in fields.
 type block struct {
 	ids    []seriesID
 	fields []fieldID
@@ -159,7 +160,7 @@ func (p *partitionRow) find(number uint64) (int, bool) {
 
 // dirty is the row of a range of buckets of a tier to recompute: those from a time up to the one in
 // its key, ms. Ranges of a tier do not overlap. A range too large to compute at once is processed
-// bucket by bucket, or, where a few buckets have too many series, by series.
+// bucket by bucket, or by series if a few buckets have too many series.
 type dirty struct {
 	from   int64
 	lsn    uint64 // of the last change that extended it
@@ -217,7 +218,7 @@ func decodePrints(b []byte, p *[pageSeries]uint64) error {
 	return nil
 }
 
-// encodePrints encodes fingerprints, u64 each; some is false if none exists.
+// encodePrints encodes fingerprints, u64 each. some is false if there are none.
 func encodePrints(p *[pageSeries]uint64) (row []byte, some bool) {
 	row = make([]byte, 0, 8*pageSeries)
 	for _, v := range p {

@@ -11,8 +11,8 @@ import (
 )
 
 // selector finds the series of a measurement that match all filters. It starts with the filter
-// known to leave the fewest series, and reads the tags of the series themselves once that is
-// cheaper than the index.
+// known to leave the fewest series. Once that is cheaper than the index, it reads the tags of the
+// remaining series.
 type selector struct {
 	view   *engine.View
 	inc    incarnation
@@ -23,7 +23,8 @@ type selector struct {
 }
 
 // fewSeries is the number of series up to which each is read on its own instead of using the index
-// for a filter. A row of a series costs as much as some dozens of index rows, which are adjacent.
+// for a filter. Reading a row of a series costs as much as dozens of index rows, which are
+// adjacent.
 const fewSeries = 256
 
 // selectSeries returns the series that match all filters, ascending. The memory of their numbers
@@ -56,9 +57,9 @@ type countedFilter struct {
 	series uint64
 }
 
-// order splits and sorts filters: those that require one value by their number of series, and the
-// others with those that require some value first. If a required value does not exist, no series
-// match.
+// order splits and sorts filters. Filters for one value are sorted by their number of series. Of
+// the others, those that require some value come first. If a required value does not exist, no
+// series match.
 func (s *selector) order(filters []floql.Filter) (equal []countedFilter, others []floql.Filter, err error) {
 	for _, f := range filters {
 		if f.Op != floql.Equal || f.Value == "" {
@@ -147,8 +148,8 @@ func (s *selector) apply(f floql.Filter) error {
 	return nil
 }
 
-// having returns the series that have the tag with a value that matches the filter or, if matches
-// is false, does not match. It skips whole values.
+// having returns the series whose value of the tag matches the filter or, if matches is false, does
+// not match it. It skips whole values.
 func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []seriesID, err error) {
 	prefix := key.AppendString(incKey(nil, rowPosting, s.inc), []byte(tag))
 	lower, upper := prefix, key.PrefixEnd(prefix)

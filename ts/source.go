@@ -106,13 +106,13 @@ func (s source) Aggregate(ctx context.Context, sel floql.Selection, p pushdown.P
 	return nil
 }
 
-// Query evaluates a FloQL query over the time series of the namespace, see package floql. Windows
-// are aggregated in the shards, so that buckets are transferred and not points. Where points have
-// been removed, the remaining rollups are used if they give the same answer.
+// Query evaluates a FloQL query over the time series of the namespace; see package floql. Windows
+// are aggregated in the shards, so that buckets are transferred rather than points. If points have
+// been removed, Query uses the remaining rollups if they give the same answer.
 //
 // Options: floql.Options. Errors: *floql.Error for a mistake in the query, with its position;
-// *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points of which only rollups
-// remain; ErrUnavailable; that of ctx.
+// *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points that only remain as
+// rollups; ErrUnavailable; ctx's error.
 func (s *Store) Query(ctx context.Context, query string, opts ...floql.Options) (*floql.Result, error) {
 	var o floql.Options
 	if len(opts) > 0 {
@@ -141,20 +141,20 @@ type readOptions struct {
 	from, to time.Time
 }
 
-// Between selects only points from a time up to another one, which is excluded. A zero time is no
+// Between selects only points from one time up to, but not including, another. A zero time is no
 // bound.
 func Between(from, to time.Time) ReadOption {
 	return readOption(func(o *readOptions) { o.from, o.to = from, to })
 }
 
 // Read iterates over the points of a field of a measurement, or of one of its rollups
-// ("cpu:5m:max"). Points of each series come in order of time; those of several series alternate.
-// Each pair is a sample and nil, or a zero Sample and an error, after which iteration ends; nothing
-// runs before the first step, and break or a done ctx releases everything. A measurement, field or
-// series that does not exist has no points.
+// ("cpu:5m:max"). Points of each series come in order of time, but points of different series are
+// interleaved. Each pair is a sample and nil, or a zero Sample and an error, after which iteration
+// ends; nothing runs before the first step, and break or a done ctx releases everything. A
+// measurement, field or series that does not exist has no points.
 //
 // Options: Tags, Matching, Between. Errors: ErrInvalid for malformed names; ErrConflict if the
-// measurement is deleted in the meantime; ErrUnavailable; that of ctx.
+// measurement is deleted in the meantime; ErrUnavailable; ctx's error.
 func (s *Store) Read(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		for c, err := range s.columns(ctx, measurement, field, opts) {
@@ -193,8 +193,8 @@ func readSelection(measurement, field string, opts []ReadOption) (floql.Selectio
 	return sel, cmp.Or(bad, err)
 }
 
-// readBytes is the memory limit of a page of points: all unsealed bytes of a shard, and as much for
-// sorting.
+// readBytes is the memory limit of a page of points: all unsealed bytes of a shard, and the same
+// amount for sorting.
 const readBytes = 2 * maxUnsealed
 
 func (o *readOptions) selection(measurement, field string) (floql.Selection, error) {
@@ -230,13 +230,14 @@ func (o *readOptions) selection(measurement, field string) (floql.Selection, err
 	return sel, err
 }
 
-// nearMillis converts a time to ms, or to the nearest value a little before or after all points.
+// nearMillis converts a time to ms. Times far outside the range of points are moved to just before
+// or after it.
 func nearMillis(t time.Time) int64 {
 	s := max(min(t.Unix(), points.MaxTime/1000+1), points.MinTime/1000-1)
 	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
 }
 
-// ceilMillis returns the first ms at or after a time.
+// ceilMillis converts a time to ms, rounded up.
 func ceilMillis(t time.Time) int64 {
 	ms := nearMillis(t)
 	if t.Nanosecond()%1_000_000 > 0 {

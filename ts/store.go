@@ -49,7 +49,7 @@ func (e PointError) Error() string { return fmt.Sprintf("point %d: %v", e.At, e.
 // Unwrap returns the reason.
 func (e PointError) Unwrap() error { return e.Err }
 
-// Err returns nil if everything was written, else the first reason.
+// Err returns nil if all points were written, otherwise the first reason.
 func (r Result) Err() error {
 	if r.Refused == 0 {
 		return nil
@@ -57,16 +57,16 @@ func (r Result) Err() error {
 	return fmt.Errorf("ts: %d of %d points refused, the first: %w", r.Refused, r.Written+r.Refused, r.Errors[0])
 }
 
-// Write writes points, in batches: one command per shard for each. A point with the series and time
-// of an existing one replaces its fields. Points without a time have that of the call. When Write
-// returns nil, all points are committed (see floe.Config.Durability) and visible; writing them
-// again is safe.
+// Write writes points in batches, with one command per shard for each. A point with the series and
+// time of an existing one replaces its fields. Points without a time get the time of the call. When
+// Write returns nil, all points are committed (see floe.Config.Durability) and visible; writing
+// them again is safe.
 //
 // If some points are refused, the others are written, and the error is the first reason. The
 // reasons are ErrInvalid for names, tags, fields and values out of range, and for times before the
 // retention or more than a day from now; *LimitError, which is ErrBusy, if there is no room for new
 // series; ErrBusy if too many points are unsealed. After other errors, such as ErrUnavailable and
-// that of ctx, it is unknown how many points were written.
+// ctx's error, it is unknown how many points were written.
 func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 	var result Result
 	b := s.newBatch(&result)
@@ -135,13 +135,13 @@ func (b *batch) addPoint(i int, p *Point) error {
 // SetRetention sets the retention and rollups of a measurement, which need not exist. Points older
 // than RawTTL are invisible at once and removed in the background. An added rollup is computed from
 // the existing points; a rollup not listed is removed. Points older than the previous RawTTL do not
-// come back with a longer one; from then on such times can be written again.
+// reappear with a longer one, but such times can be written again.
 //
-// Points are removed only after all rollups of that time have been computed, so a call that sets
-// RawTTL and rollups of existing points loses nothing. A partition also stays as long as one of its
-// buckets can still receive points: with buckets of 30 days, points stay on disk for up to RawTTL
-// plus 30 days. Buckets whose points have been removed are final: points written there later, under
-// a longer RawTTL, do not change them.
+// Points are removed only after all rollups for their times have been computed, so a call that sets
+// both RawTTL and rollups of existing points loses nothing. A partition also stays as long as one
+// of its buckets can still receive points: with buckets of 30 days, points stay on disk for up to
+// RawTTL plus 30 days. Buckets whose points have been removed are final: points written there
+// later, under a longer RawTTL, do not change them.
 //
 // In a spread namespace, SetRetention and SetSeriesLimit return when all shards have the setting,
 // or after about a second if a shard is unreachable: it gets the setting later. Operations in
@@ -163,8 +163,8 @@ func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) erro
 	return err
 }
 
-// SetSeriesLimit sets the maximum number of series of the namespace; existing series stay, also
-// beyond it. The default is a million. In a spread namespace each shard has its share.
+// SetSeriesLimit sets the maximum number of series of the namespace. Existing series stay, even
+// beyond it. The default is a million. In a spread namespace each shard has an equal share.
 //
 // Errors: ErrInvalid for a limit that is not 1-2^31.
 func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
@@ -194,10 +194,10 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Delete deletes the series of a measurement that have all of the tags, and maybe others, and match
-// all filters (see Matching), with their points. It returns the number of series, also with an
-// error. When it returns, no query finds them; their disk space is freed later. It proceeds in
-// steps of up to 1,000.
+// Delete deletes the series of a measurement that have all of the tags and match all filters (see
+// Matching), with their points. It returns the number of series deleted, even with an error. When
+// it returns, no query finds them. Their disk space is freed later. It proceeds in steps of up to
+// 1,000.
 //
 // Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which
 // would be Store.Delete; ErrConflict if it was deleted and recreated in the meantime.
@@ -230,8 +230,8 @@ func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters 
 // flush writes the batch.
 //
 // Each round looks up unknown series, and sends one write to each shard. Series that a shard
-// reports as stale are looked up again: the series was deleted, its write was lost with the tail of
-// the log, or the address now belongs to another cluster.
+// reports as stale are looked up again. A series is stale if it was deleted, its write was lost
+// with the tail of the log, or the address now belongs to another cluster.
 func (b *batch) flush(ctx context.Context) error {
 	for setbacks := 0; b.pending > 0; {
 		before := b.pending
@@ -252,8 +252,8 @@ func (b *batch) flush(ctx context.Context) error {
 	return nil
 }
 
-// maxSetbacks is how often a batch may make no progress: another client deletes its series as fast
-// as they are written.
+// maxSetbacks is how often a batch may make no progress, which happens if another client deletes
+// its series as fast as they are written.
 const maxSetbacks = 8
 
 func (b *batch) refuseAll(err error) {
@@ -317,8 +317,8 @@ func (b *batch) identify(ctx context.Context) error {
 	return nil
 }
 
-// resolve queries a shard for the numbers of series. If it has no room for those that do not exist,
-// their points are refused without a write.
+// resolve queries a shard for the numbers of series. If the shard has no room for new ones, their
+// points are refused without a write.
 func (b *batch) resolve(ctx context.Context, shard engine.ShardID, unknown []int32) error {
 	q := resolveQuery{namespace: b.store.Namespace()}
 	places := make(map[int32]int)

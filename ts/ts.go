@@ -19,8 +19,8 @@ const (
 	DefaultSeriesLimit = 1000000 // series of a namespace, see Store.SetSeriesLimit
 )
 
-// A point may be up to a day in the future: clocks differ, but a time far in the future is a
-// mistake, and would keep its partition open.
+// A point may be up to a day in the future, because clocks differ. A time further in the future is
+// a mistake, and would keep its partition open.
 const maxAhead = 24 * time.Hour
 
 // minPartition is the shortest partition, ms.
@@ -72,7 +72,7 @@ type Field struct {
 }
 
 // Retention sets how long a measurement keeps its points, and its rollups. The zero value keeps
-// points for ever and has no rollups.
+// points forever and has no rollups.
 type Retention struct {
 	RawTTL     time.Duration // of the raw points; 0: for ever
 	Downsample []Downsample  // up to 8, of different lengths
@@ -107,8 +107,8 @@ type Downsample struct {
 	TTL   time.Duration // retention of the buckets; 0: for ever
 }
 
-// Is reports whether the rollup has the length that names of rollups write as every, such as "5m"
-// in "cpu:5m:max".
+// Is reports whether the rollup's length is every, in the form used in names of rollups, such as
+// "5m" in "cpu:5m:max".
 func (d Downsample) Is(every string) bool {
 	length, err := parseEvery(every)
 	return err == nil && length == d.Every
@@ -121,15 +121,15 @@ type Measurement struct {
 	Fields    []Field // in order of first write
 	Series    int64   // number of series
 	Points    int64   // each once, regardless of its fields; duplicates and deleted points are subtracted some minutes later
-	// No point is before Oldest and none is after Newest; both are zero without points. Points
-	// exist at both until some are deleted or expire. From then on they may be up to a day off, and
-	// for some minutes after a write Newest may still be that of a deleted point.
+	// No point is before Oldest or after Newest; both are zero if there are no points. They are
+	// exact until points are deleted or expire. After that they may be up to a day off, and for
+	// some minutes after a write Newest may be the time of a deleted point.
 	Oldest    time.Time
 	Newest    time.Time
 	Retention Retention
 	// Held is the number of points that stay on disk after Retention.RawTTL, which Points does not
 	// count. HeldBy is the rollup that must still be computed from them. Both are zero if no rollup
-	// holds points back.
+	// needs such points.
 	Held   int64
 	HeldBy Downsample
 
@@ -142,8 +142,8 @@ type Series struct {
 	Tags        map[string]string
 }
 
-// LimitError reports that there is no room for new series. It is ErrBusy: existing series can still
-// be written, and series that are deleted or have no points left free room.
+// LimitError reports that there is no room for new series. It is ErrBusy. Existing series can still
+// be written, and series that are deleted or have no points left make room.
 type LimitError struct {
 	Namespace string
 	Limit     int64 // of the namespace; in a spread namespace, the share of one shard
@@ -170,7 +170,7 @@ func (e *LimitError) Error() string {
 // Unwrap returns ErrBusy.
 func (e *LimitError) Unwrap() error { return ErrBusy }
 
-// Lasts returns true: messages from other shards, such as the records of a job, do not wait for
+// Lasts returns true, so messages from other shards, such as the records of a job, do not wait for
 // room.
 func (e *LimitError) Lasts() bool { return true }
 

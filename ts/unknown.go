@@ -55,8 +55,8 @@ func (s source) Unknown(ctx context.Context, sel floql.Selection) (all []pushdow
 	return append(all, unknown...), err
 }
 
-// measurements returns names of measurements: all of them or, if there are more than a page, those
-// that begin like a name.
+// measurements returns the names of all measurements or, if they exceed a page, of those that begin
+// like the given name.
 func (s source) measurements(ctx context.Context, name string) (names []string, err error) {
 	_, first := utf8.DecodeRuneInString(name)
 	for _, prefix := range []string{"", name[:first]} {

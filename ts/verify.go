@@ -9,8 +9,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine are consistent, see the comment on rows, and that its
-// memory matches them.
+// Verify checks that all rows of the machine are consistent and that its memory matches them. See
+// the comment on rows for their contents.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, m: m, names: a.Names(), all: make(map[incarnation]bool), counts: make(map[uint32]*nsCounts)}
 	for _, step := range []func() error{v.unknownRows, v.measurements, v.nameRows, v.orphans, v.timers, v.totals} {
@@ -135,8 +135,7 @@ func (v *verifier) firstIncarnation(lower, upper []byte) (inc incarnation, found
 	return inc, found, it.Close()
 }
 
-// timers checks that every timer has a reason; each reason itself is checked to have a timer
-// elsewhere.
+// timers checks that every timer has a reason. That each reason has a timer is checked elsewhere.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		if len(token) != numberAt || token[0] != tokenRetention {

@@ -40,7 +40,7 @@ func (a *auditedMeasurement) check() error {
 	return nil
 }
 
-// each calls f for the rows of a kind, whose keys must have at least a length.
+// each calls f for the rows of a kind. Their keys must have at least the given length.
 func (a *auditedMeasurement) each(kind byte, length int, f func(k, value []byte) error) error {
 	prefix := incKey(nil, kind, a.inc)
 	return a.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
@@ -99,7 +99,7 @@ func (a *auditedMeasurement) hashes() error {
 	return err
 }
 
-// postings checks postings against the counts of values and tags: all are in the same order.
+// postings checks postings against the counts of values and tags, which are in the same order.
 func (a *auditedMeasurement) postings() error {
 	var name, value []byte
 	var series, values, ofTag uint64
@@ -193,7 +193,7 @@ func (a *auditedMeasurement) prints() error {
 	return err
 }
 
-// leavers checks the series that are deleted and those being retired.
+// leavers checks the series that are being deleted or retired.
 func (a *auditedMeasurement) leavers() error {
 	n := uint32(0)
 	if err := a.each(rowDeleted, seriesKeyLen, func(k, value []byte) error {

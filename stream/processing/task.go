@@ -328,7 +328,8 @@ func (t *task) overfull(v *engine.View, stg *stage) (reason string, err error) {
 	return "", nil
 }
 
-// due reports whether a window is to fire without new input. If not, it registers when that may be.
+// due reports whether a window must fire without new input. If not, it registers when one may be
+// due.
 func (t *task) due(v scene, stg *stage, in *input, now int64) (bool, error) {
 	at, waits, err := stg.Next(newOverlay(v, t, 0))
 	if err != nil || !waits && len(stg.targets) == 0 {
@@ -365,8 +366,8 @@ func (t *task) fail(now int64, reason string) *step {
 	return s
 }
 
-// compute passes the available input through the operators, and fires what is due then. in is nil
-// while earlier firing continues.
+// compute passes the available input through the operators, and then fires the windows that are
+// due. in is nil while earlier firing continues.
 func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*step, error) {
 	most := stg.limit
 	if t.crowd.is {
@@ -411,8 +412,8 @@ func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*st
 }
 
 // fullQueue returns the first queue of the job's namespace without room for the step's writes, ""
-// if all have room. If a step cannot be smaller and its writes to a queue exceed even the empty
-// queue's limit, they are refused.
+// if all have room. If a step cannot be smaller and its writes exceed the limit of even an empty
+// queue, they are refused.
 func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 	var seen []string
 	for i := range t.def.Sinks {
@@ -495,7 +496,7 @@ func (t *task) held(now int64, reason string) {
 	t.live.hold(reason)
 }
 
-// try computes a tick of a stage, of at most limit records. With spoiled set, the tick only reads
+// try computes a tick of a stage, of at most limit records. If spoiled is set, the tick only reads
 // them and makes them failures.
 func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit int, spoiled string) (*step, error) {
 	if row := t.row.of(stg.index); in != nil && stg.mark == pipeline.EndOfTime {
@@ -530,8 +531,8 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 	if row.watermark, row.target, row.fire = s.mark, target, next; s.mark == pipeline.EndOfTime {
 		row.target = s.reached
 	}
-	// The end of its event time is not enough: the job may have been stopped since, and have more
-	// to read now that it has been restored.
+	// That event time has ended is not enough: the job may have been stopped and restored since,
+	// and may have more to read.
 	ended := in != nil && in.done && s.read == 0 && next == nil
 	switch {
 	case ended && len(stg.targets) == 0:
@@ -547,8 +548,8 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 	return s, err
 }
 
-// limitsOf returns the limits of the results of a tick of at most that many records. The smallest
-// tick fires one window at a time.
+// limitsOf returns the limits of the results of a tick with at most the given number of records.
+// The smallest tick fires one window at a time.
 func limitsOf(records int) pipeline.Limits {
 	l := pipeline.Limits{Bytes: maxTickBytes / 2, Rows: min(maxTickRows/2, 4*records)}
 	if records == 1 {
@@ -565,8 +566,8 @@ func (t *task) crowded() portion {
 	return crowdPortion
 }
 
-// readAll adds batches to a tick, up to its limits, and returns the watermark after them, and the
-// marks it comes from.
+// readAll adds batches to a tick, up to its limits. It returns the watermark after them, and the
+// marks from which it is computed.
 func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Progress, error) {
 	t := s.task
 	r := in.begin()
@@ -628,9 +629,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	return mark, marks, err
 }
 
-// runsOn returns how far event time advances when all inputs are idle: not beyond the time that a
-// window waits for. Otherwise records after a pause would be late if the clock has advanced further
-// than their event times.
+// runsOn returns how far event time advances when all inputs are idle, which is at most the time
+// for which a window waits. Otherwise records after a pause would be late if the clock has advanced
+// further than their event times.
 func (s *step) runsOn(marks []pipeline.Progress, mark int64) (int64, error) {
 	at, waits, err := s.stage.Next(s.state)
 	to := pipeline.Reached(marks, s.stage.mark)

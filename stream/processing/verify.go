@@ -61,7 +61,7 @@ func (v *verifier) verifyJobs() error {
 // away reports whether the shard has only a subtask of the job, and is not its home.
 func (v *verifier) away(r ref) bool { return engine.ShardID(r.shard) != v.Shard() }
 
-// busy reports whether the leader has something to do for the job.
+// busy reports whether the leader has work for the job.
 func (j *verified) busy() bool {
 	return j.jobRow.active() && (j.subtask == nil || !j.subtask.done || j.pending != 0)
 }
@@ -187,7 +187,7 @@ func (v *verifier) verifyRows() error {
 	return nil
 }
 
-// verifyExchanges checks that exchanges contain the messages that their rows say.
+// verifyExchanges checks that exchanges contain the messages that their rows state.
 func (v *verifier) verifyExchanges() error {
 	type found struct {
 		row   exchangeRow
