@@ -7,9 +7,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Retry executes a run again that has failed, timed out or was cancelled. The run is queued behind
-// the waiting runs and gets as many new attempts as it was invoked with. It keeps its id, its input
-// and its place.
+// Retry runs a failed, timed-out or cancelled run again. The run is queued behind the waiting runs
+// and gets as many new attempts as it was invoked with. It keeps its id and its input.
 //
 // Errors: ErrNotFound if the run does not exist or is no longer retained; ErrConflict if it has not
 // ended or is completed, if its worker has not yet confirmed its cancellation, if its action is
@@ -48,7 +47,7 @@ func (w *work) find(ref protocol.Ref) (*act, *stateRow, error) {
 	return a, a.stateOf(ref), nil
 }
 
-// again executes an ended run once more.
+// again runs an ended run once more.
 func (w *work) again(ref *protocol.Ref) error {
 	a, st, err := w.find(*ref)
 	if err != nil {

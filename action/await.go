@@ -16,9 +16,9 @@ import (
 // A run of such a worker is assigned to it until the action's timeout is over, even if the worker
 // is silent; Extend prolongs the assignment.
 //
-// Such a worker need not register. It is listed from its first run on. It is active while it has a
-// run, and for 90 s after each of its calls, including a waiting Await. The shards count its runs
-// where they end: completed runs, and attempts that fail or time out.
+// Such a worker need not register. It is listed once it has received a run. It is active while it
+// has a run, and for 90 s after each of its calls, including a waiting Await. The shards count its
+// runs where they end: completed runs, and attempts that fail or time out.
 
 // NewWorker describes a worker for RegisterWorker.
 type NewWorker struct {
@@ -48,8 +48,7 @@ func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 // processes since it was registered. Processes of kind "action" are ignored, because the shards
 // count runs of actions. Call it about every 10 s.
 //
-// Errors: ErrNotFound if the worker is not registered or no longer registered; it must then
-// register again.
+// Errors: ErrNotFound if the worker is not, or no longer, registered. It must then register.
 func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processes ...Process) error {
 	all := make([]workers.Process, len(processes))
 	for i, p := range processes {

@@ -42,8 +42,8 @@ const (
 const fromAll = engine.FromUsers | engine.FromShards | engine.FromMachines
 
 // The commands of actions, schedules, sessions and runs. Commands for sessions and runs have no
-// name. On a full disk active runs with small outputs can end, and cancelled runs are removed. No
-// run is taken, because each attempt writes.
+// name. When the disk is full, active runs with small outputs can end, and cancelled runs are
+// removed. No run is taken, because each attempt writes.
 var (
 	invokeRun = &engine.CommandRow[*work, protocol.Invoke, Invoked]{
 		Kind: kindInvoke, Name: "invoke", From: fromAll, Body: codeInvoke, Limit: limitInvoke,

@@ -25,8 +25,8 @@
 // An attempt begins when a worker takes the run. It ends when the handler returns (see Handler),
 // when it exceeds the timeout, which Task.Extend can postpone, or when the worker's process has
 // been silent for 30 s. After an unsuccessful attempt another one follows after the back-off, up to
-// MaxAttempts in all. The run then becomes Completed, Failed, TimedOut or Cancelled. Attempts that
-// a draining worker releases, and snoozed attempts, do not count.
+// MaxAttempts in all. The run then becomes Completed, Failed, TimedOut or Cancelled. Snoozed
+// attempts, and those that a draining worker releases, do not count.
 //
 // Workers are listed with their handlers, and so are the consumers of queues and streams: see
 // Store.Workers. Workers in other runtimes call RegisterWorker, Await, Complete, Fail, Extend,

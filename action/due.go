@@ -5,7 +5,7 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// maxDue limits how much due work is done at once, as engine.Tx.Full does.
+// maxDue limits the due work done at once, in addition to engine.Tx.Full.
 const maxDue = 1000
 
 // catchUp does the due work of an action and sets its timer for the next.
@@ -75,8 +75,8 @@ func (a *act) expireRuns(left int) int {
 	return left
 }
 
-// slack is how many ended runs beyond the limit may be kept: 1 % of it. They are removed in
-// batches, since looking for the oldest costs more than removing it.
+// slack is the number of ended runs that may be kept beyond the limit: 1 % of it. Runs are removed
+// in batches, since searching for the oldest costs more than removing it.
 func (s *spec) slack() int64 { return min(s.retainRuns/100, maxSlack) }
 
 const maxSlack = 64
@@ -162,8 +162,8 @@ func (a *act) sweepLanes() {
 	}
 }
 
-// scan calls f for up to left rows of an index by time, from one time up to another. It returns the
-// time of the first row it leaves, and how many more rows it could have processed.
+// scan calls f for up to left rows of an index by time within a range of times. It returns the time
+// of the first row not processed, and the rest of left.
 func (a *act) scan(kind byte, from, to int64, left int, f func(k, value []byte)) (next int64, more int) {
 	return a.scanWhile(kind, from, to, left, func(int64, []byte) bool { return true }, f)
 }

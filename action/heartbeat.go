@@ -37,8 +37,8 @@ func (l *link) sendHeartbeats(s *clientSession) {
 func (s *clientSession) heartbeatEvery() time.Duration { return s.lease / 3 }
 
 // reconcile compares the runs that the session holds in the shard with those of this process. It
-// cancels the handlers of cancelled runs. A run that is unknown here was in an answer that was
-// lost, and reconcile releases it when it has been unknown for suspectAfter.
+// cancels the handlers of cancelled runs. A run that is unknown here was in a lost answer, and
+// reconcile releases it once it has been unknown for suspectAfter.
 func (l *link) reconcile(s *clientSession) error {
 	p := l.pool
 	p.mu.Lock()
@@ -118,9 +118,9 @@ func (l *link) awaitCancelled(s *clientSession) error {
 }
 
 // cancelRefs cancels the handlers of the runs that a reconciliation named as cancelled. It skips a
-// run that was retried and accepted after the reconciliation was sent: the answer may be about the
-// earlier attempt. If it is not, awaitCancelled returns at once and the next reconciliation names
-// the run again.
+// run that was retried and accepted after the reconciliation was sent, because the answer may be
+// about the earlier attempt. If it is not, awaitCancelled returns at once and the next
+// reconciliation names the run again.
 func (l *link) cancelRefs(s *clientSession, refs []protocol.Ref, serial int) {
 	l.pool.mu.Lock()
 	var pieces []*piece

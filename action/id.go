@@ -12,7 +12,7 @@ import (
 
 const idPrefix = "run-"
 
-// idEncoding has digits and small letters only.
+// idEncoding uses only digits and lower-case letters.
 var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // runLocation is the content of a RunID: shard | action | run | tag (uvarints). The shard has the

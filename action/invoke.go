@@ -82,10 +82,10 @@ func (a *act) place(v *protocol.Invoke) error {
 // at the home of the action, so that the limit holds. So are those of an action whose name has a
 // {tag}, for transactions with other objects of that tag.
 //
-// A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the
-// action has had limits, the run is at the home. A repeat still looks in the shard of the key
-// first, which may have an earlier run, but creates none there any more. So a change of limits
-// never duplicates a run. Machines look for their runs in their own shard.
+// A run with an idempotency key is in the shard of that key, where a repeat looks for it. If the
+// action has or had limits, the run is at the home. A repeat still looks in the shard of the key
+// first, which may have an earlier run, but creates no run there. So a change of limits never
+// duplicates a run. Machines look for their runs in their own shard.
 func (a *act) route(v *protocol.Invoke) string {
 	keyed := v.IdempotencyKey != "" && v.Notify.Machine == 0
 	switch {
@@ -162,7 +162,7 @@ func (a *act) remember(ref protocol.Ref, v *protocol.Invoke) {
 	a.setKey(v.IdempotencyKey, keyRow{ref: ref, hash: xxhash.Sum64(v.Input), until: a.tx.Now() + idempotencyMillis})
 }
 
-// setKey writes an idempotency key with its expiry.
+// setKey writes an idempotency key and its expiry.
 func (a *act) setKey(name string, row keyRow) {
 	a.tx.Set(append(numberKey(nil, rowKey, a.id), name...), encode(nil, &row, (*keyRow).code))
 	a.tx.Set(append(timeKey(nil, rowKeyEnd, a.id, row.until), name...), nil)
@@ -180,7 +180,7 @@ func (w *work) active(ref protocol.Ref) bool {
 	return ok // it is fresh
 }
 
-// insert writes a new run, which then waits.
+// insert writes a new run, which waits from then on.
 func (a *act) insert(ref protocol.Ref, v *protocol.Invoke, set uint8) {
 	now := a.tx.Now()
 	row := runRow{
@@ -212,7 +212,7 @@ func (a *act) insert(ref protocol.Ref, v *protocol.Invoke, set uint8) {
 	a.enqueue(ref, st, true)
 }
 
-// state returns the initial state of a run: row 's' is written only when the state changes.
+// state returns the initial state of a run. Row 's' is written only when the state changes.
 func (r *runRow) state(ref protocol.Ref) *stateRow {
 	st := &stateRow{status: Pending, set: r.set, priority: r.priority, key: r.key, maxAttempts: r.maxAttempts, seq: ref.Run}
 	if r.notify.Machine != 0 {
@@ -414,7 +414,7 @@ func (a *act) freeSlot(l *lane, siblings []*lane) bool {
 func (a *act) settleLane(l *lane) { a.writeLane(l, a.freeSlot(l, a.siblings(l))) }
 
 // settleKey writes a lane whose number of active runs has changed, and the other lanes of the key
-// that are affected. It takes them in turn, so that none always precedes the others. wakes says
+// that are affected. It takes them in turn, so that no lane always precedes the others. wakes is
 // whether to wake waiters for runs that can now start.
 func (a *act) settleKey(l *lane, wakes bool) {
 	siblings := a.siblings(l)
@@ -432,7 +432,7 @@ func (a *act) settleKey(l *lane, wakes bool) {
 	}
 }
 
-// writeLane writes a lane. slot says whether its key has a free slot.
+// writeLane writes a lane. slot is whether its key has a free slot.
 func (a *act) writeLane(l *lane, slot bool) {
 	a.changed = true
 	first := l.queue.first()

@@ -19,7 +19,7 @@ const (
 	handoverMillis    = 10_000           // minimum retention of an ended run whose end is awaited, regardless of the action's retention
 	idempotencyMillis = 24 * 3600 * 1000 // minimum retention of an idempotency key
 	leaseMillis       = 30_000           // how long a process may be silent
-	// shorter where duties run more often, but long enough for the work of processes
+	// the minimum lease, for shards whose duties run more often
 	leastLease = 3_000
 	// if the duty of sessions checks them this much later than planned, the node was suspended;
 	// load alone does not cause such a delay

@@ -104,7 +104,8 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// open opens a session with the pool's current groups, or updates the groups of the given session.
+// open opens a session with the pool's current groups. If a session is given, it updates the groups
+// of that session.
 func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) {
 	p := l.pool
 	p.mu.Lock()
@@ -126,8 +127,8 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 	return id, nil
 }
 
-// serve runs the loops of a session until the session is lost, or until ctx ends: then serve closes
-// it.
+// serve runs the loops of a session until it is lost or ctx ends. When ctx ends, serve closes the
+// session.
 func (l *link) serve(ctx context.Context, id uint64) {
 	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece),
 		cancelled: make(map[protocol.Ref]bool), unknown: make(map[protocol.Ref]time.Time)}
@@ -188,8 +189,8 @@ func (l *link) close(s *clientSession) {
 	}
 }
 
-// handleError handles the error of a call and reports whether the session is lost. An error that
-// may pass leads to an early reconciliation: the call, or its answer, may have been lost.
+// handleError handles the error of a call and reports whether the session is lost. A temporary
+// error leads to an early reconciliation, because the call or its answer may have been lost.
 func (l *link) handleError(s *clientSession, err error) (lost bool) {
 	var unknown *sessionError
 	switch {
@@ -404,8 +405,8 @@ func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 	}
 }
 
-// keepLocked drops the release of a run that was unknown to this process: the answer of its take
-// was only late.
+// keepLocked drops the release of a run that was unknown to this process, because the answer with
+// the run was only late.
 func (l *link) keepLocked(ref protocol.Ref) {
 	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == noWorker && bare(e.end.ref) == ref })
 }
@@ -433,8 +434,7 @@ func (l *link) freeLocked(p *piece) {
 	}
 }
 
-// forget removes a piece from the session, because the shard does not assign it to the session any
-// more.
+// forget removes a piece that the shard no longer assigns to the session.
 func (l *link) forget(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -442,8 +442,8 @@ func (l *link) forget(p *piece) {
 }
 
 // returned handles the return of a handler whose piece is not settled, because it was lost or late.
-// The end of a late one is sent all the same. The shard's clock has ended the attempt by then, but
-// a workflow that invoked the run may wait for the handler before it compensates the run.
+// The end of a late one is still sent. The shard's clock has ended the attempt by then, but a
+// workflow that invoked the run may wait for the handler before it compensates the run.
 func (l *link) returned(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -630,7 +630,7 @@ func (l *link) unwantLocked(wants []wanted) {
 	}
 }
 
-// sendOnes sends the ends of a rejected batch one by one, because one of them is invalid: the
+// sendOnes sends the ends of a rejected batch one by one, because one of them is invalid. The
 // node's limits may be lower than when its handler returned. An output that is rejected alone fails
 // its run.
 func (l *link) sendOnes(s *clientSession, batch []*ending, wants []wanted, refusal error) {

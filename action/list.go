@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Page is one page of a listing, in its order. It is the same type in all packages of floe.
+// Page is one page of an ordered listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // start of the next page, for the option Cursor; "" on the last page
@@ -53,9 +53,10 @@ type listOptions struct {
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing after an earlier page, with its Cursor; or after a run, with its id,
-// unless the namespace is spread. Items created or removed meanwhile may or may not appear,
-// depending on their position; no other item is skipped or repeated.
+// Cursor continues a listing after an earlier page, with that page's Cursor. Unless the namespace
+// is spread, it also accepts the id of a run and continues after that run. Items created or removed
+// meanwhile may or may not appear, depending on their position; no other item is skipped or
+// repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only actions whose names begin with p.
@@ -166,7 +167,7 @@ func Has(name Attribute, value string) RunOption {
 }
 
 // InvokedBetween lists only runs invoked at or after from, and before to; the zero time.Time is no
-// bound. Times of invocation have a resolution of 1 ms: if a bound lies within a millisecond, the
+// bound. Times of invocation have a resolution of 1 ms. If a bound lies within a millisecond, the
 // runs of that millisecond are listed.
 func InvokedBetween(from, to time.Time) RunOption {
 	return filterOf(func(o *listOptions) {
@@ -279,7 +280,7 @@ func (s *Store) Runs() Runs { return Runs{s} }
 
 // Page returns a page of the runs of an action, newest first. Without Of it lists the runs of all
 // actions, ordered by action name; each page has runs of one action. A page ends early when its
-// inputs and outputs exceed 4 MiB. Without Of, and with InState, Has or InvokedBetween, a page may
+// inputs and outputs exceed 4 MiB. Without Of, or with InState, Has or InvokedBetween, a page may
 // be empty without being the last.
 //
 // Options: Limit, Cursor, Of, InState, Has, InvokedBetween. Errors: ErrNotFound if the action of Of

@@ -140,8 +140,8 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w.save()
 }
 
-// OnReply receives the replies of other shards to updates from an action's home. They cannot refuse
-// those.
+// OnReply receives the replies of other shards to updates from an action's home. Other shards
+// cannot refuse such updates.
 func (m *machine) OnReply(_ *engine.Tx, r engine.Reply) {
 	if r.Err != nil {
 		panic(fmt.Sprintf("action: another shard refused: %v", r.Err))
@@ -186,7 +186,7 @@ func (w *work) byID(id uint64) *act {
 	return w.opened(&act{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
 }
 
-// opened is called after an action was read. It first processes what is due, as the action's timer
+// opened is called after an action has been read. It processes due work, as the action's timer
 // would.
 func (w *work) opened(a *act) *act {
 	if a.read = 1; a.inline {

@@ -57,9 +57,9 @@ func Description(text string) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.description = text })
 }
 
-// Timeout limits the duration of an attempt; the default is 30 s, for a run the timeout of its
+// Timeout limits the duration of an attempt. The default is 30 s, or, for a run, the timeout of its
 // action. A handler that needs longer can call Task.Extend. The time also passes while no node is
-// reachable: a result that cannot be delivered in time does not count.
+// reachable, so a result that cannot be delivered in time does not count.
 func Timeout(d time.Duration) AttemptOption {
 	fail := func(fail func(error)) {
 		if d <= 0 {
@@ -88,7 +88,7 @@ func MaxAttempts(n int) AttemptOption {
 
 // Backoff sets the delay before the second attempt of a run. Each further delay is twice as long,
 // up to the longest, minus a random part of up to a quarter. The default is 1 s to 5 min. If
-// shortest is 0 there is no delay, whatever the value of longest.
+// shortest is 0 there is no delay, regardless of longest.
 func Backoff(shortest, longest time.Duration) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if shortest < 0 || longest < shortest {
@@ -98,9 +98,9 @@ func Backoff(shortest, longest time.Duration) RegisterOption {
 	})
 }
 
-// Retain sets how long ended runs are kept, and how many of them: beyond that the oldest are
-// removed, in batches, so that up to 1 % and at most 64 more may be kept. The default is 7 days and
-// 10,000 runs; for an action in a spread namespace the number applies to each shard.
+// Retain sets how long ended runs are kept, and how many of them. Beyond that the oldest are
+// removed in batches, so up to 1 % more, but at most 64, may be kept. The default is 7 days and
+// 10,000 runs. In a spread namespace the number applies to each shard.
 func Retain(d time.Duration, runs int) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if d <= 0 {
@@ -189,8 +189,8 @@ func Priority(p int) RunSetting {
 // DelayOption is the type of Delay; Invoke and Fail accept it.
 type DelayOption struct{ d time.Duration }
 
-// Delay sets the earliest start of the run, d from now; it may be years. It is counted in
-// milliseconds, rounded up. For Fail with Retry it replaces the back-off, also if it is 0.
+// Delay sets the earliest start of the run, d from now; it may be years. It is rounded up to
+// milliseconds. For Fail with Retry it replaces the back-off, even if it is 0.
 func Delay(d time.Duration) DelayOption { return DelayOption{d} }
 
 func (o DelayOption) check() error {
@@ -213,9 +213,9 @@ func (o DelayOption) applyEnd(e *endOptions) {
 }
 
 // Expire makes the run fail with the code expired if no worker has started it d after its
-// invocation, including a Delay. It is counted in milliseconds, rounded up. It does not apply to
-// attempts after the first one. It applies again to a run released by a draining worker, unless its
-// time has passed meanwhile.
+// invocation, including a Delay. d is rounded up to milliseconds. It does not apply to attempts
+// after the first one. It applies again to a run released by a draining worker, unless the time has
+// already passed.
 func Expire(d time.Duration) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if d <= 0 {
@@ -227,9 +227,8 @@ func Expire(d time.Duration) InvokeOption {
 
 // IdempotencyKey prevents duplicate runs with a key of 1 to 255 bytes. A repeat returns the
 // existing run, and Duplicate, while that run has not ended or for 24 h after its invocation. A
-// different input returns ErrConflict: inputs are compared byte by byte, so different whitespace
-// makes a different input, and so does null instead of nil. Setting or removing limits of the
-// action does not change this.
+// different input causes ErrConflict. Inputs are compared byte by byte, so whitespace matters, and
+// null differs from nil. Setting or removing limits of the action does not change this.
 func IdempotencyKey(key string) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if key == "" {
@@ -240,7 +239,7 @@ func IdempotencyKey(key string) InvokeOption {
 }
 
 // ConcurrencyKey sets the key of the run, in 1 to 255 bytes, such as a customer. MaxRunningPerKey
-// applies to each key, and keys take turns to start runs, however many runs each has.
+// applies to each key, and keys take turns to start runs, regardless of the number of their runs.
 func ConcurrencyKey(key string) RunSetting {
 	return RunSetting{func(o *invokeOptions) {
 		if key == "" {

@@ -55,8 +55,8 @@ type outcome struct {
 
 func (o *outcome) Error() string { return engine.Text("outcome %q", o.name) }
 
-// conclude converts a handler's return values to the end of its attempt and the error in it. It
-// calls methods of both values, which may panic.
+// conclude converts a handler's return values to the end of its attempt and its error. It calls
+// methods of both values, which may panic.
 func (p *piece) conclude(result any, err error, maxPayload int) (end, error) {
 	e := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: completed, delay: -1}
 	switch result.(type) { // meant as the error
@@ -99,7 +99,7 @@ func (e *end) refuse(code, message string) {
 	e.how, e.code, e.message, e.output, e.outcome = refused, code, message, nil, ""
 }
 
-// failed sets how an attempt ends whose handler returned an error.
+// failed sets the end of an attempt whose handler returned an error.
 func (e *end) failed(err error) {
 	var (
 		snoozed_ *snoozeError
@@ -118,9 +118,9 @@ func (e *end) failed(err error) {
 	}
 }
 
-// end returns how an attempt ends, whether its handler has returned or not. An error that comes
-// after the process was cut off for too long counts as a consequence of that, as does an error
-// after the worker's end.
+// end returns how an attempt ends, whether or not its handler has returned. An error after the
+// process was cut off for too long counts as a consequence of that, and so does an error after the
+// worker's end.
 func (p *piece) end(r workloop.Result) end {
 	switch {
 	case r.Panic != nil:
@@ -134,7 +134,7 @@ func (p *piece) end(r workloop.Result) end {
 	return p.concluded
 }
 
-// outputOf returns the stored form of a result: bytes as they are, other values as JSON. nil has no
+// outputOf returns the stored form of a result: bytes unchanged, other values as JSON. nil has no
 // output.
 func outputOf(data any) ([]byte, error) {
 	switch v := data.(type) {

@@ -340,7 +340,7 @@ func (p *pool) open(shards []engine.ShardID) {
 	}
 }
 
-// failed reports whether an error ends the pool: retries would not help.
+// failed reports whether an error ends the pool because retries would not help.
 func (p *pool) failed(err error) bool {
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrUnauthorized) && !errors.Is(err, ErrInvalid) {
 		return false

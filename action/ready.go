@@ -15,9 +15,9 @@ import (
 // queryReady comes after the queries of the worker registry.
 const queryReady = workers.QueryHandlers + 1
 
-// readyQuery waits until a worker can take a run. A worker that waits in several shards asks first
-// and takes then. If it took at once, a take that is abandoned because another shard answered might
-// already have taken a run that no worker receives.
+// readyQuery waits until a worker can take a run. A worker that waits in several shards queries
+// them before it takes a run. If it took runs directly, an abandoned take might have taken a run
+// that no worker receives.
 type readyQuery struct {
 	namespace, worker string
 	group             group
@@ -89,7 +89,7 @@ func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workB
 }
 
 // awaitReady returns the first shard that has a run for a worker. Other shards may have had one
-// too, even if their answer was lost because the wait had ended: the run is then offered to the
+// too, even if their answer was lost because the wait had ended. The run is then offered to the
 // next worker.
 func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workBody) (engine.ShardID, error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -116,8 +116,8 @@ func (w *work) delete(force *bool) error {
 	return nil
 }
 
-// bury marks an action as deleted. Its timer cancels the remaining runs in batches; then its rows
-// are removed.
+// bury marks an action as deleted. Its timer cancels the remaining runs in batches, and then its
+// rows are removed.
 func (a *act) bury() {
 	tx := a.tx
 	if tx.Here(a.name) {

@@ -181,10 +181,10 @@ func (n *nameRow) code(c *codec.Coder) {
 }
 
 // queue locates the first rows of an index whose keys end in a priority and a number, so that a
-// search does not walk over tombstones. Numbers are ascending, or nearly so.
+// search does not scan tombstones. Numbers are nearly always ascending.
 type queue struct{ heads []head }
 
-// head is one priority of a queue: n rows, none of them before seq.
+// head is one priority of a queue. It has n rows, none of them before seq.
 type head struct {
 	priority uint8
 	n        int64
@@ -232,8 +232,8 @@ func (q *queue) remove(priority uint8, seq uint64) {
 	}
 }
 
-// pop notes that the first row is deleted: the next one comes after it. remove can tell that only
-// for consecutive numbers.
+// pop notes that the first row is deleted, so that the next one comes after it. remove can detect
+// that only for consecutive numbers.
 func (q *queue) pop(priority uint8, seq uint64) {
 	q.remove(priority, seq)
 	if h := q.first(); h != nil && h.priority == priority {
@@ -362,7 +362,7 @@ func tagOfRun(b []byte) (uint16, error) {
 	return uint16(tag), nil
 }
 
-// isFinal decodes from a run's state only whether it has ended. A missing row means a fresh run.
+// isFinal decodes only whether a run has ended. A missing row means a fresh run.
 func isFinal(state []byte) (bool, error) {
 	if len(state) == 0 {
 		return false, nil

@@ -87,13 +87,14 @@ func ParseCatchUp(name string) (CatchUp, error) {
 type ScheduleSpec struct {
 	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six
 	// with seconds first, or one of @yearly, @monthly, @weekly, @daily, @hourly and "@every 90s". A
-	// field is a list of *, n and n-m, with /step; months and weekdays have names, ranges may wrap
-	// (FRI-MON), Sunday is 0 and 7. It has up to 256 bytes. The last day of a month is L, n days
-	// before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day of week
-	// are both restricted, one match is enough, as in crontab(5).
+	// field is a list of *, n and n-m, each optionally with /step. Months and weekdays have names,
+	// ranges may wrap (FRI-MON), and Sunday is 0 and 7. An expression has up to 256 bytes. L is the
+	// last day of a month, and L-n the day n days before it. MON#2 is the second Monday, and MON#L
+	// the last one. If day of month and day of week are both restricted, one match is enough, as in
+	// crontab(5).
 	//
-	// An expression for every hour follows elapsed time: "*/15 * * * *" runs each quarter of an
-	// hour, also when clocks change. Other expressions name times of day: a time that the clocks
+	// An expression for every hour follows elapsed time: "*/15 * * * *" runs every quarter of an
+	// hour, even when clocks change. Other expressions name times of day. A time that the clocks
 	// skip runs at the first instant after it, and a time that occurs twice runs the first time.
 	Cron string
 	// Every is an interval of at least a second, in whole milliseconds.

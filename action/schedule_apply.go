@@ -158,7 +158,7 @@ func (s *scheduled) pause(paused bool, note string) {
 	s.save()
 }
 
-// dropBuffered skips the tick waiting for the previous run, if there is one.
+// dropBuffered skips the tick that waits for the previous run, if any.
 func (s *scheduled) dropBuffered() {
 	if s.buffered != 0 {
 		s.decide(tick{at: s.buffered, result: TickSkipped})
@@ -166,8 +166,8 @@ func (s *scheduled) dropBuffered() {
 	}
 }
 
-// tick decides ticks that the duty found due. Stale ticks are skipped; if all are stale, tick
-// returns an error.
+// tick decides ticks that the duty found due. It skips stale ticks, and returns an error if all are
+// stale.
 func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := uint64(0)
 	for i := range *due {
@@ -304,8 +304,8 @@ func (s *scheduled) trigger() ([]byte, error) {
 	return encode(nil, &i, (*invoked).code), nil
 }
 
-// scheduledEnd starts the tick that waited for the ended run. Many runs may end in one command: if
-// the command has written much, the duty starts the tick.
+// scheduledEnd starts the tick that waited for the ended run. Many runs may end in one command. If
+// the command has already written much, the duty starts the tick later.
 func (w *work) scheduledEnd(end *protocol.End) ([]byte, error) {
 	r := codec.NewReader(end.Token)
 	action, name, _ := r.String(), r.String(), r.Bool()

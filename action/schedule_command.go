@@ -75,8 +75,8 @@ func (s *scheduleName) limit() error {
 	return nil
 }
 
-// dueTicks are ticks of a schedule that the duty found due. The result of their command is the
-// number of schedules processed; the others were stale.
+// dueTicks are ticks of a schedule that the duty found due. The result of the command is the number
+// of schedules processed. The others were stale.
 type dueTicks struct {
 	action, name string
 	schedule.Due

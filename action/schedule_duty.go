@@ -11,7 +11,7 @@ import (
 // dutySchedule is the name of the duty.
 const dutySchedule = "schedule"
 
-// maxDueTicks limits the ticks of a command: each writes some ten rows and its input.
+// maxDueTicks limits the ticks of a command. Each tick writes about ten rows and its input.
 const maxDueTicks = 128
 
 // dueTopic is notified when a schedule must be checked earlier than planned.

@@ -28,7 +28,7 @@ func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Sche
 		return page, err
 	}
 	found := func(q *schedulesQuery) ([]Schedule, bool, string) { return q.items, q.more, "" }
-	// Action names contain no NUL, so these strings sort by action and name.
+	// Action names do not contain NUL, so these strings sort by action and name.
 	page = engine.Merge(parts, o.Limit, found, func(s Schedule) string { return s.Action + "\x00" + s.Name }, engine.First)
 	if action, name, ok := strings.Cut(page.Cursor, "\x00"); ok {
 		page.Cursor = url.PathEscape(action) + "/" + name

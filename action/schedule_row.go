@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// The rows of schedules. They are in the home shard of their action, and end with it; action is the
-// name of one, as key.AppendString.
+// The rows of schedules. They are in the home shard of their action, and are deleted with it.
+// action is its name, encoded by key.AppendString.
 //
 //	'c' | ns u32 | action | name             what a schedule runs (see plan)
 //	'y' | ns u32 | action | name             when, and what has become of it (see scheduleRow)
@@ -71,8 +71,8 @@ func (t *times) sameTicks(o *times) bool {
 	return t.cron == o.cron && t.zone == o.zone && t.every == o.every && t.anchor == o.anchor
 }
 
-// parse returns the parsed times. It reads time zones, so only callers and the duty may use it, not
-// Apply.
+// parse returns the parsed times. It reads time zones, so only callers and the duty may use it, and
+// Apply must not.
 func (t *times) parse() (*cron.Schedule, error) {
 	s, err := cron.Parse(t.spec())
 	if err != nil {

@@ -22,11 +22,11 @@ type Schedules struct {
 }
 
 // Schedules returns the schedules of an action. With an empty name it lists those of all actions,
-// and supports nothing else.
+// and supports no other operation.
 func (s *Store) Schedules(action string) Schedules { return Schedules{s, action} }
 
 // Set creates or changes a schedule. An unchanged spec has no effect, so a program may call Set at
-// every start. If the times change, ticks count from now on; otherwise the schedule keeps its
+// every start. If the times change, ticks count from now; otherwise the schedule keeps its
 // position.
 //
 // Options: Priority, Labels, ConcurrencyKey. Errors: ErrNotFound if the action is not registered;

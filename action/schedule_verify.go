@@ -8,7 +8,7 @@ import (
 )
 
 // schedules checks the rows of schedules. A schedule has an action and run settings. It is in the
-// index of due schedules exactly if it has a tick to come. No future tick is decided, and a
+// index of due schedules if and only if it has a future tick. No future tick is decided, and a
 // buffered tick waits for a run that has not ended.
 func (v *verifier) schedules() error {
 	a := v.Audit

@@ -13,10 +13,10 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A session is a process that takes runs in a shard for all its workers in a namespace. It holds
-// its runs as long as it sends heartbeats. After 30 s of silence, by a monotonic clock, its
-// attempts fail and its runs are retried by other workers. Heartbeats are in the memory of the
-// shard's leader only. They cause no writes, and a new leader gives every session a fresh lease.
+// A session represents a process that takes runs in a shard for all its workers in a namespace. It
+// holds its runs as long as it sends heartbeats. After 30 s of silence, by a monotonic clock, its
+// attempts fail and its runs are retried by other workers. Heartbeats exist only in the memory of
+// the shard's leader. They cause no writes, and a new leader gives every session a new lease.
 //
 //	process                                      shard (its leader)
 //	worker --.
@@ -30,8 +30,8 @@ import (
 // There is one link and one session for each shard that has actions of the namespace. The workers
 // of a process share them. A worker also sends reports to the registry (see internal/workers).
 //
-// A polling worker (see internal/workers) has a session of its own for as long as it holds a run.
-// It sends no heartbeats: its attempts end by their time limits.
+// A polling worker (see internal/workers) has its own session as long as it holds a run. It sends
+// no heartbeats; its attempts end by their time limits.
 
 // open opens a session or replaces the groups of an open one.
 func (w *work) open(c *openBody) (uint64, error) {
@@ -92,7 +92,7 @@ func (w *work) sessionOf(c *workBody) (*session, error) {
 	return s, nil
 }
 
-// named returns the session with the given number, or that of a polling worker.
+// named returns the session with the given number, or the session of a polling worker.
 func (w *work) named(id uint64, self string) (*session, error) {
 	if id != 0 {
 		if s := w.session(id); s != nil && !s.self {
@@ -197,7 +197,8 @@ func (w *work) eachHeld(s *session, f func(ref protocol.Ref, h held)) (more bool
 	return false
 }
 
-// lose ends an attempt without a result from its worker: it timed out, or its session was lost.
+// lose ends an attempt that has no result from its worker, because it timed out or its session was
+// lost.
 func (w *work) lose(s *session, ref protocol.Ref, code, message string) {
 	a, st := w.attemptOf(s, ref, 0, 0)
 	switch {
@@ -299,8 +300,8 @@ func (m *machine) startTerm(term uint64, lease int64) {
 }
 
 // startCheck records that the duty checks the sessions. If the check is much later than planned,
-// the node itself was suspended and received no heartbeats. Every session then gets a fresh lease,
-// as at the start of a term.
+// the node itself was suspended and received no heartbeats. Every session then gets a new lease, as
+// at the start of a term.
 func (m *machine) startCheck(mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

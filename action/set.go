@@ -12,8 +12,8 @@ import (
 type labelSet struct {
 	labels string // encoded, see engine.AppendHeaders; "" requires nothing
 	turn   uint64 // of the last started run without a key
-	// runs with its number, including ended ones; -1: an older version has not counted them. Those
-	// of the first set are not counted
+	// runs with its number, including ended ones; -1: an older version did not count them. Runs of
+	// the first set are not counted
 	runs  int64
 	queue queue // of runs without a key, by seq
 	lanes queue // of rows 'e', by turn
@@ -124,7 +124,7 @@ func (a *act) used(i int) bool {
 	return a.sets[i].runs != 0
 }
 
-// addSet assigns a number to a set of labels, which may be the next free one.
+// addSet assigns a number, which may be the next free one, to a set of labels.
 func (a *act) addSet(i uint8, labels []byte) {
 	a.readLabels()
 	if int(i) == len(a.sets) {
@@ -229,7 +229,7 @@ func (a *act) checkSet(labels []byte) error {
 }
 
 // setOf returns the number of a set of labels, adding the set if needed. It may reuse the number of
-// a set that no run requires any more.
+// a set that no run requires.
 func (a *act) setOf(labels []byte) uint8 {
 	set, known := a.findSet(labels)
 	if known {
@@ -244,8 +244,8 @@ func (a *act) setOf(labels []byte) uint8 {
 	return set
 }
 
-// unusedSet returns the number of a set without runs, 0 if none exists: 0 is the number of the
-// set without labels.
+// unusedSet returns the number of a set without runs. It returns 0, the number of the set without
+// labels, if none exists.
 func (a *act) unusedSet() uint8 {
 	for i := 1; i < len(a.sets); i++ {
 		if !a.used(i) || a.idle() {
@@ -255,8 +255,8 @@ func (a *act) unusedSet() uint8 {
 	return 0
 }
 
-// idle reports whether the action has no runs, and so no runs that an older version has not
-// counted.
+// idle reports whether the action has no runs. Then it has none that an older version did not
+// count.
 func (a *act) idle() bool { return a.pending+a.running+a.unconfirmed+a.kept == 0 }
 
 // leaveSet notes that a run of a set is no longer retained.

@@ -86,8 +86,9 @@ func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*a
 	return a, &st
 }
 
-// returnedLate notifies the workflow that invoked a timed-out or cancelled run that its handler has
-// returned: until then, the run is not compensated. It reports whether that was the case.
+// returnedLate handles the return of the handler of a timed-out or cancelled run. It notifies the
+// workflow that invoked the run, which does not compensate it earlier. It reports whether that was
+// the case.
 func (w *work) returnedLate(e *end) bool {
 	a := w.byID(e.ref.Action)
 	if a == nil {
@@ -107,7 +108,7 @@ func (w *work) returnedLate(e *end) bool {
 }
 
 // confirm frees the slots of a cancelled run. If the run is no longer retained, its state was kept
-// only for this. returned says that its handler has returned or never will; for a timed-out run it
+// only for this. returned means that its handler has returned or never will; for a timed-out run it
 // is unknown.
 func (a *act) confirm(s *session, ref protocol.Ref, st *stateRow, returned bool) {
 	a.letGo(s, ref, st)
@@ -204,15 +205,16 @@ func (a *act) finish(ref protocol.Ref, st *stateRow, status Status) {
 	a.kept++
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
 	if st.flags&flagNotify != 0 {
-		// The report precedes the removal of the run if none are kept. If a run is cancelled
-		// between two attempts, the handler of the lost or timed-out attempt may still be running.
+		// The report comes before the removal of the run if no ended runs are kept. If a run is
+		// cancelled between two attempts, the handler of the lost or timed-out attempt may still be
+		// running.
 		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0 || status == Cancelled && st.flags&flagSuspect != 0)
 	}
 	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
 }
 
-// tellEnd reports the end to the machine that invoked the run. atWork says whether the handler may
+// tellEnd reports the end to the machine that invoked the run. atWork is whether the handler may
 // still be running.
 func (a *act) tellEnd(ref protocol.Ref, st *stateRow, atWork bool) {
 	row := a.runOf(ref)

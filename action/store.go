@@ -23,7 +23,7 @@ func newStore(s engine.Scope) *Store { return &Store{scope: s} }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Register creates an action or replaces all its settings: settings without an option get their
+// Register creates an action or replaces all its settings. Settings without an option get their
 // default. It returns the version, which counts registrations. Existing runs keep the timeout and
 // the number of attempts they were invoked with. A disabled action stays disabled.
 //
@@ -55,8 +55,8 @@ func (s *Store) Enable(ctx context.Context, name string) error {
 	return err
 }
 
-// Disable makes further invocations of an action fail with ErrConflict. Existing runs continue.
-// Errors: ErrNotFound.
+// Disable makes new invocations of an action fail with ErrConflict. Existing runs continue. Errors:
+// ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
 	_, err := tell(ctx, s, name, enable.Op(name, false, nil), enable.Decode)
 	return err
@@ -64,12 +64,12 @@ func (s *Store) Disable(ctx context.Context, name string) error {
 
 // Delete removes an action, its retained runs and its idempotency keys. With Force its runs are
 // cancelled in the background, in batches. Until that is complete, Runs may show some of them as
-// pending or running. While handlers still have runs cancelled by Delete, Runs keeps listing the
+// pending or running. While handlers in a shard still have cancelled runs, Runs keeps listing the
 // action's runs in that shard.
 //
 // Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there
 // are such runs. In a spread namespace a run that is invoked in another shard during Delete is
-// cancelled: Disable the action first if that matters.
+// cancelled. Disable the action first if that matters.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	op, force := deleteOp(name, opts)
 	if op.Err == nil && !force {
@@ -108,10 +108,10 @@ func checkActive(name string, n int64) error {
 	return engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", name, n)
 }
 
-// Invoke creates a run of an action, which a worker executes at least once and which has one
-// result. input is JSON, nil means null; the caller may reuse it on return. When Invoke returns
+// Invoke creates a run of an action. A worker executes the run at least once, and it has one
+// result. input is JSON, and nil means null; the caller may reuse it on return. When Invoke returns
 // nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome
-// the run may or may not exist: with an IdempotencyKey the call can be repeated safely.
+// the run may or may not exist. With an IdempotencyKey the call can be repeated safely.
 //
 // Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and
 // MaxAttempts to override those of the action. Errors: ErrNotFound if the action is not registered;
@@ -159,8 +159,8 @@ var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 // ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Runs.Get, and ctx errors; ErrNotFound also
-// if its action is deleted while Wait waits.
+// Wait returns a run when it has ended. Errors: those of Runs.Get, ctx's error, and ErrNotFound if
+// the action is deleted during the wait.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// workOn settles attempts and takes runs. The takes come after invocations that result from the
-// ends.
+// workOn settles attempts and takes runs. The takes follow invocations that result from the ends.
 func (w *work) workOn(c *workBody) ([]byte, error) {
 	if c.session == 0 && len(c.wants) > 0 {
 		if err := workers.CheckTakes(w.tx, c.self); err != nil {
@@ -89,8 +88,8 @@ func (w *work) takeAll(s *session, c *workBody, res worked) ([]byte, error) {
 	return res.encode(), nil
 }
 
-// given registers a polling worker by the runs that it got. Takes without this flag come from
-// builds that did not register such workers: their result stays the same.
+// given registers a polling worker when it gets runs. Takes without the flag listed come from
+// builds that did not register such workers, and their result must not change.
 func (w *work) given(c *workBody, all []taken) {
 	if !c.listed || len(all) == 0 {
 		return
@@ -130,7 +129,7 @@ type candidate struct {
 	looked   bool
 }
 
-// before orders candidates: by priority, then by turns, first of actions.
+// before orders candidates by priority, then by the turns of actions, then by their own turns.
 func (c *candidate) before(o *candidate) bool {
 	if o.a == nil {
 		return true
@@ -155,8 +154,8 @@ func (c *candidate) whose() uint64 {
 }
 
 // menu lists the runs that workers of a group may take: the next run of each action that has one. A
-// command builds it once and updates an action only after taking a run of it, so the cost is that
-// of the names and of the runs taken.
+// command builds it once, and updates an action only after taking one of its runs. So the cost is
+// proportional to the number of names and of runs taken.
 type menu struct {
 	labels  string
 	entries []menuEntry // in the order of the group's names
@@ -243,8 +242,8 @@ func (a *act) busy() int64 {
 	return a.running + a.unconfirmed
 }
 
-// shareOf returns how many of the ready runs one command takes when several takes wait for them. An
-// idle worker must not wait for a run that another worker took and has not started.
+// shareOf returns how many of the ready runs one command takes when several takes wait for them.
+// Otherwise an idle worker could wait while another worker holds a run that it has not started.
 func shareOf(ready, waiting int64) int64 {
 	waiting = max(waiting, 1)
 	return ready/waiting + min(1, ready%waiting)
@@ -459,7 +458,7 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 	return int(min(l.n, maxTaken)), most, nil
 }
 
-// look checks for runs that workers can take. If there are some, the caller still waits in order,
+// look checks for runs that workers can take. Even if there are some, callers take them in order;
 // see engine.Taker.
 type look struct {
 	v         *engine.View

@@ -7,10 +7,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Handle is Worker.Handle for a function of Go values: the input of a run is decoded into an In,
-// and the Out that f returns is its output, both as JSON. An Out of bytes ([]byte or
-// json.RawMessage) is stored as it is, which Invoke and Result read back. A run whose input does
-// not fit In fails with the code bad_input. TaskOf returns the task of ctx.
+// Handle is Worker.Handle for a function of Go values. It decodes the input of a run into an In,
+// and encodes the Out that f returns as its output, both as JSON. An Out of bytes ([]byte or
+// json.RawMessage) is stored unchanged; Invoke and Result read it the same way. A run whose input
+// does not fit In fails with the code bad_input. TaskOf returns the task of ctx.
 func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, in In) (Out, error)) *Worker {
 	if f == nil {
 		return w.Handle(action, nil)
@@ -41,8 +41,8 @@ func Invoke[Out any](ctx context.Context, s *Store, action string, input any, op
 	return Result[Out](run)
 }
 
-// Result decodes the output of an ended run as JSON; bytes ([]byte or json.RawMessage) are read as
-// they are. Without an output it returns the zero value. Errors: a *RunError if the run is not
+// Result decodes the output of an ended run as JSON; bytes ([]byte or json.RawMessage) are returned
+// unchanged. Without an output it returns the zero value. Errors: a *RunError if the run is not
 // completed; ErrInvalid if its output does not fit an Out.
 func Result[Out any](run Run) (out Out, err error) {
 	if run.Status != Completed {
@@ -65,7 +65,7 @@ func Result[Out any](run Run) (out Out, err error) {
 	return out, nil
 }
 
-// maxShown is how many bytes of foreign text an error message repeats.
+// maxShown is the maximum number of bytes of foreign text in an error message.
 const maxShown = 200
 
 // RunError is the error of a run that has no result.

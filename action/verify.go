@@ -19,7 +19,7 @@ var _ engine.Verifier = (*machine)(nil)
 const allKinds = "abcdefghijklmnopqrstwxy"
 
 // Verify checks that all rows of the machine are consistent; see the comment on rows for their
-// meaning. Above all, every run that has not ended has an owner or a time.
+// meaning. Above all, every run that has not ended must have an owner or a time.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
@@ -565,8 +565,8 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// timers checks that every timer is known to its row. The converse, that every row with a time has
-// a timer, is checked with the rows.
+// timers checks that every timer is recorded in its row. The converse, that every row with a time
+// has a timer, is checked with the rows.
 func (v *verifier) timers() error {
 	set := make(map[string]int64)
 	err := v.Timers(func(due int64, _ uint32, token []byte) error {

@@ -99,7 +99,7 @@ func (w *workBody) check() error {
 	return nil
 }
 
-// limit rejects a useless group.
+// limit rejects a group of a worker that takes no runs.
 func (w *workBody) limit() error {
 	if w.session == 0 && len(w.wants) == 0 && (w.group.labels != "" || len(w.group.names) > 0) {
 		return engine.Errorf(ErrInvalid, "action: worker %q names actions or labels, but takes no runs", w.self)
@@ -112,7 +112,7 @@ func (w *workBody) limit() error {
 const maxSettled = 1 << 10
 
 // checkSettle is check for kindSettle: small ends only. A node accepts them even if its disk is
-// full: otherwise active attempts would exceed their time limits and their work would be repeated.
+// full. Otherwise active attempts would exceed their time limits and their work would be repeated.
 func (w *workBody) checkSettle() error {
 	if n := w.payload(); n > maxSettled {
 		return engine.Errorf(ErrInvalid, "action: an output of %d bytes on a full disk: the limit is %d", n, maxSettled)
@@ -309,8 +309,8 @@ func (w *worked) encode() []byte {
 	return codec.EncodeFields(make([]byte, 0, size), w, (*worked).code)
 }
 
-// codeBegun codes the number of starts of a run as the difference to its counted attempts; nothing
-// if said is false.
+// codeBegun codes the number of starts of a run as the difference from its counted attempts, or
+// nothing if said is false.
 func codeBegun(c *codec.Coder, begun *int64, attempts int64, said bool) {
 	extra := int64(0)
 	if !c.Reading() {

@@ -41,14 +41,14 @@ type WorkerConfig struct {
 	// 10 s, negative means no time.
 	Grace time.Duration
 	// OnError receives errors while the worker continues, from several goroutines at once. Handler
-	// errors and results that could not be delivered come with the task; an unreachable shard comes
-	// with nil. nil means no callback. The result of a run is sent after OnError has returned.
-	// While several calls are pending, outages are not reported.
+	// errors and results that could not be delivered come with the task. An unreachable shard is
+	// reported with a nil task. nil means no callback. The result of a run is sent after OnError
+	// has returned. While several calls are pending, outages are not reported.
 	OnError func(t *Task, err error)
 }
 
 // Handler executes one attempt of a run. Its first result is the output of the run: bytes are
-// stored as they are, other values as JSON. An error fails the attempt: another one follows after
+// stored unchanged, other values as JSON. An error fails the attempt. Another attempt follows after
 // the action's back-off, if any are left. Permanent, Code, Snooze and Outcome change this.
 //
 // ctx ends, with a cause (context.Cause): when the run is cancelled (ErrCancelled), when the
@@ -140,8 +140,8 @@ func (w *Worker) listed() (workers.Worker, error) {
 const kindOfWorkers = workers.KindOfRuns
 
 // Run registers the worker, takes runs of the handled actions in all shards, and executes them
-// until ctx ends. All workers of a process in a namespace share one waiting call per shard,
-// whatever their number. Run may be called once.
+// until ctx ends. All workers of a process in a namespace share one waiting call per shard. Run may
+// be called only once.
 //
 // A panic of a handler fails its attempt, with the stack and the code panic. A result that cannot
 // be encoded as JSON, or is too large, ends the run as failed, with the code bad_output or
@@ -151,12 +151,12 @@ const kindOfWorkers = workers.KindOfRuns
 //
 // When ctx ends, Run takes no more runs. Handlers have the Grace to finish; their ctx, which has
 // the values of Run's, is cancelled only then. Runs that do not finish because of that are
-// released, and those attempts do not count. The same holds for handlers that have not returned 5 s
-// later; Run does not wait for them.
+// released, and those attempts do not count. The same applies to handlers that have not returned 5
+// s later; Run does not wait for them.
 //
 // Run returns nil when ctx has ended and every run is settled or released. Errors: ErrInvalid for a
-// configuration out of range, no handlers, or a second Run; ErrClosed, ErrUnauthorized; errors that
-// count the handlers that have not returned and the results that could not be delivered
+// configuration out of range, no handlers, or a second Run; ErrClosed, ErrUnauthorized. Other
+// errors report how many handlers have not returned, and how many results could not be delivered
 // (ErrUnknownOutcome).
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {

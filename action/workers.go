@@ -33,10 +33,10 @@ func (s WorkerStatus) String() string {
 // are up to 10 s old. Its counts continue when a worker with the same id starts again, unless it
 // has deregistered. The caller may keep its bytes.
 //
-// A worker of another runtime is listed from its first run on, registered or not. Its counts come
-// from the shards and name up to 1,000 actions. A worker that is not registered has neither Machine
-// nor MaxConcurrent, and its Actions are those of its runs. It is removed after 24 h without a
-// call, in a spread namespace by each shard separately.
+// A worker of another runtime is listed once it has received a run, even if it has not registered.
+// Its counts come from the shards and cover up to 1,000 actions. A worker that is not registered
+// has neither Machine nor MaxConcurrent, and its Actions are those of its runs. It is removed after
+// 24 h without a call, in a spread namespace by each shard separately.
 type WorkerInfo struct {
 	ID            string
 	Type          string // "action", "stream", "queue", or the registered type
@@ -54,7 +54,7 @@ type WorkerInfo struct {
 	Processes     []Process
 }
 
-// Process counts the runs of one kind of a worker's work, such as those of an action.
+// Process counts a worker's runs of one kind of work, such as an action.
 type Process struct {
 	Name     string
 	Kind     string // same values as the Type of workers

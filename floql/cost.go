@@ -8,7 +8,7 @@ import (
 )
 
 // Costs of point-wise stages. They are known before the stages run, so that a query checks its
-// context often enough and no single point takes long. The unit is a step of about 10 ns: an
+// context often enough and no single point takes too long. The unit is a step of about 10 ns: an
 // instruction of a pattern at a byte, or a byte copied or compared.
 const (
 	maxPointSteps = 2_000_000 // of all stages for one point: about 20 ms
@@ -36,7 +36,7 @@ func (l linear) most(o linear) linear {
 
 func (l linear) at(bytes int64) int64 { return sum(l.fixed, product(l.perByte, bytes)) }
 
-// measure returns the maximum number of steps of an expression, and the length of its value if that
+// measure returns the maximum number of steps of an expression, and the length of its value if it
 // is a string.
 func measure(n ast.Node) (steps, size linear) {
 	steps.fixed = nodeSteps

@@ -1,5 +1,5 @@
-// Package floql is FloQL, a query language for time series: a source, and stages that its points
-// pass through.
+// Package floql implements FloQL, a query language for time series. A query is a source, and stages
+// that its points pass through.
 //
 //	cpu{host=~web-*}[6h] | window(5m) | group_by(region) | avg()
 //	requests[1d] | rate(1m) | sum() | window(1h) | max()
@@ -15,15 +15,15 @@
 //		fmt.Println(s.Key, s.Field, s.Tags, s.Points)
 //	}
 //
-// A node queries its own time series the same way, see floe.Node.FloQL.
+// A node queries its own time series the same way; see floe.Node.FloQL.
 //
 // # Sources
 //
-// A source is a measurement, filters of tags in braces, and a range in brackets; the default range
-// is the last hour. A filter constrains only the tags that it names, by =, != and by globs, =~ and
-// !~: *, ?, [a-z], {a,b}. A series without a tag has the empty value for it, so host!=a matches it,
-// and host="" matches only such series. A range is a duration up to now, or two times, the second
-// excluded: [30m], [now-2h..now-1h], [1714521600000..now],
+// A source is a measurement, tag filters in braces, and a range in brackets; the default range is
+// the last hour. A filter constrains only the tags that it names. = and != compare values; =~ and
+// !~ match globs with *, ?, [a-z] and {a,b}. A series without a tag has the empty value for it, so
+// host!=a matches it, and host="" matches only such series. A range is a duration up to now, or two
+// times, the second excluded: [30m], [now-2h..now-1h], [1714521600000..now],
 // [2024-05-01T00:00:00Z..2024-06-01T00:00:00Z]. now is the same everywhere in a query. A relative
 // start is rounded down to the first window, so that the first bucket is complete. Sliding windows
 // start with the first that begins within the range.
@@ -32,40 +32,40 @@
 //
 // The source yields one series for each field of each tag set. Point-wise stages (where, math,
 // delta, cumsum, ...) keep series apart. Aggregations (avg, sum, count, min, max, first, last,
-// median, percentile, stddev, spread) combine the points of all series of a field that lie in a
-// bucket: of all together, or of those with equal tags (group_by). window defines the buckets;
-// without it the range is one. A point of a bucket has the time of its start. Buckets and grouping
-// stay for the next aggregation, so that rate(1m) | sum() sums by the minute. Stages lists all
-// stages.
+// median, percentile, stddev, spread) combine the points of a field that lie in a bucket, over all
+// series or over those with equal tags (group_by). window defines the buckets; without it the whole
+// range is one bucket. The time of a bucket's point is the start of the bucket. Buckets and
+// grouping also apply to the next aggregation, so rate(1m) | sum() sums by the minute. Stages lists
+// all stages.
 //
 // A plain sum of a gauge over hosts grows with the window, because it adds every point, and a plain
 // avg weights each host by its number of points. To avoid that, take the mean of each series first:
 //
 //	memory[6h] | window(1m) | group_by(*) | avg() | group_by(region) | sum()
 //
-// join combines the points of two queries at equal times, for series with equal tags; a nested
-// query without a range has that of the outer query.
+// join combines the points of two queries at equal times, for series with equal tags. A nested
+// query without a range uses that of the outer query.
 //
 // # Exactness
 //
-// Sums are exact and rounded once, avg is the sum divided by the count, stddev (of a sample) comes
-// from exact sums. Results therefore depend neither on the order of points nor on the number of
-// shards. rate and increase use the point before the range if there is one within the window or an
-// hour. They treat a value below the previous one as a counter reset, and extrapolate nothing. rate
-// divides by the part of the bucket that the points cover, from the first point of the series on. A
-// result that is not finite, such as a sum beyond the largest number or a division by 0, is not a
-// point, and fill treats its bucket as empty. Windows of days, weeks, months and years with tz=
-// follow the calendar of that zone, with days of 23 and 25 hours.
+// Sums are exact and rounded once, avg is the sum divided by the count, and stddev (of a sample) is
+// computed from exact sums. Results therefore depend neither on the order of points nor on the
+// number of shards. rate and increase use the point before the range if there is one within the
+// window or an hour. They treat a value below the previous one as a counter reset, and do not
+// extrapolate. rate divides by the part of the bucket that the points cover, starting with the
+// first point of the series. A result that is not finite, such as an overflowing sum or a division
+// by 0, is dropped, and fill treats its bucket as empty. Windows of days, weeks, months and years
+// with tz= follow the calendar of that zone, with days of 23 and 25 hours.
 //
 // # Limits
 //
-// Limits bound points and series read, points of the result, memory and time; exceeding one is a
-// *LimitError that names it. Only series with points in the range count. A mistake in a query is an
-// *Error, with its position.
+// Limits bound the points and series read, the points of the result, memory and time. Exceeding one
+// causes a *LimitError that names it. Only series with points in the range count. A mistake in a
+// query is an *Error, with its position.
 //
-// Stages that process the points of a series one by one may take up to 2,000,000 steps for a point:
+// Stages that process the points of a series one by one may take up to 2,000,000 steps per point,
 // mostly instructions of patterns times bytes of tags. The patterns of an expression have up to
-// 10,000 instructions, those of a query up to 50,000. A glob has up to 1,024 alternatives, of 64
-// KiB in all, and 8 KiB in those with a *. A query has up to 100 stages, and up to 1,000 with its
-// nested queries.
+// 10,000 instructions, and those of a query up to 50,000. A glob has up to 1,024 alternatives with
+// 64 KiB in total, of which those with a * have 8 KiB. A query has up to 100 stages, and up to
+// 1,000 with its nested queries.
 package floql

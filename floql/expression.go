@@ -16,7 +16,7 @@ import (
 )
 
 // expression is the expression of where or math, in the language of expr-lang/expr, restricted to
-// computing one number or truth value from one point: arithmetic, comparison, and, or, not, in,
+// computing one number or Boolean from one point: arithmetic, comparison, and, or, not, in,
 // matches, conditions, and functions. It has no loops, and nothing whose memory could grow with its
 // running time.
 type expression struct {
@@ -88,7 +88,7 @@ func compileExpression(text string, condition bool, patterns *int64) (*expressio
 	return &expression{program: program, steps: steps}, nil
 }
 
-// expressionErrorOf returns an error of expr-lang/expr without its drawing of the position.
+// expressionErrorOf converts an error of expr-lang/expr, without its drawing of the position.
 func expressionErrorOf(text string, err error) error {
 	e, ok := err.(*file.Error)
 	if !ok {
@@ -114,7 +114,7 @@ func byteOf(text string, character int) int {
 	return at
 }
 
-// checker rejects what an expression may not contain.
+// checker rejects nodes that an expression must not contain.
 type checker struct {
 	text    string
 	pattern int64 // instructions of the patterns so far
@@ -160,7 +160,7 @@ func (c *checker) all(nodes ...ast.Node) {
 	}
 }
 
-// describe names a kind of node: ArrayNode is an array.
+// describe names a kind of node, such as "array" for ArrayNode.
 func describe(n ast.Node) string {
 	if _, ok := n.(*ast.VariableDeclaratorNode); ok {
 		return "let"

@@ -85,7 +85,7 @@ func (f *Filter) String() string {
 	return name(f.Tag) + f.Op.String() + value(f.Value)
 }
 
-// looksRegular reports whether a glob may have been meant as a regular expression: web.* as a glob
+// looksRegular reports whether a glob may have been meant as a regular expression. As a glob, web.*
 // matches only values that begin with "web.".
 func (f *Filter) looksRegular() bool {
 	if f.Op != Match && f.Op != NotMatch {

@@ -55,7 +55,7 @@ func topk(r *run, f *frame, s *stage) error    { return r.keepRanked(f, s, -1) }
 func bottomk(r *run, f *frame, s *stage) error { return r.keepRanked(f, s, 1) }
 
 // keepRanked keeps the first k series by rank, ascending or (-1) descending, in their original
-// order. Of equal ranks, earlier series win. Series without points are dropped.
+// order. If ranks are equal, earlier series win. Series without points are dropped.
 func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	type ranked struct {
 		at   int
@@ -84,7 +84,8 @@ func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	return nil
 }
 
-// sortSeries sorts series by their last value, those without one last; equal ones keep their order.
+// sortSeries sorts series by their last value. Series without a value come last, and equal ones
+// keep their order.
 func sortSeries(r *run, f *frame, s *stage) error {
 	direction := 1
 	if s.args[0].text == "desc" {
@@ -168,7 +169,7 @@ func product(a, b int64) int64 {
 
 func sum(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
-// spread gives a series a point in every bucket, null where it had none.
+// spread gives a series a point in every bucket. Points that it did not have are null.
 func (s *frameSeries) spread(starts []int64, ended func(int) error) error {
 	values := make([]float64, len(starts))
 	at := 0
@@ -212,9 +213,9 @@ func (s *frameSeries) fill(with *arg, ended func(int) error) error {
 	return nil
 }
 
-// interpolate replaces the nulls between two points by values on the line between them. Where their
-// difference exceeds the largest number, as from -1e308 to 1e308, it weights each of them instead,
-// so that the result is finite.
+// interpolate replaces the nulls between two points with values on the line between them. If their
+// difference would overflow, as from -1e308 to 1e308, it weights each of them instead, so that the
+// result is finite.
 func (s *frameSeries) interpolate(from, to int) {
 	a, b, span := s.values[from], s.values[to], float64(s.times[to]-s.times[from])
 	d := b - a
@@ -258,8 +259,8 @@ func join(r *run, f *frame, s *stage) error {
 	return nil
 }
 
-// partner returns the series with equal tags that a series is combined with: the one of the same
-// field if there are several.
+// partner returns the series with equal tags with which a series is combined. If there are several,
+// it is the one of the same field.
 func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, error) {
 	if len(with) == 1 {
 		return with[0], nil
@@ -277,7 +278,7 @@ func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, erro
 		with[0].Field, with[1].Field, fs.Field)
 }
 
-// combine computes the points at times that both have, and drops results that are not finite.
+// combine computes the points at the times of both, and drops results that are not finite.
 func (s *frameSeries) combine(op simple, with *frameSeries, ended func(int) error) error {
 	n, j := 0, 0
 	for i, t := range s.times {

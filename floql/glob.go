@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a pattern, so that matching a value takes at most some ms.
+// Limits of a pattern, so that matching a value takes at most a few ms.
 const (
 	maxAlternatives = 1024     // number of combinations of its braces: {a,b}{c,d} are 4
 	maxGlobBytes    = 64 << 10 // of all alternatives
@@ -40,8 +40,8 @@ func parseGlob(pattern string) ([]string, error) {
 	return globs, nil
 }
 
-// expandBraces replaces the first braces by each of their alternatives, and expands the results in
-// turn.
+// expandBraces replaces the first braces with each of their alternatives, and expands the results
+// in turn.
 func expandBraces(pattern string) ([]string, error) {
 	done, todo, bytes := []string(nil), []string{pattern}, len(pattern)
 	for len(todo) > 0 {

@@ -10,8 +10,8 @@ import (
 // maxHints is the maximum number of hints of a result.
 const maxHints = 10
 
-// hints returns the possible mistakes in the selections without series. It leaves out what the
-// source cannot tell in time: the result is complete without hints.
+// hints returns the possible mistakes in the selections without series. It omits those that the
+// source cannot find in time, because the result is complete without hints.
 func (r *run) hints() (all []string) {
 	add := func(hint string) {
 		if len(all) < maxHints && !slices.Contains(all, hint) { // joined queries may have the same mistake

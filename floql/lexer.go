@@ -8,8 +8,8 @@ import (
 
 // lexer reads a query from front to back. It has no tokens of its own, because the meaning of a
 // character depends on its context: in a range, ".." and "-" are operators, while filters and
-// arguments have them inside words. So the parser requests what it expects. The first error sticks,
-// and ends the text.
+// arguments have them inside words. So the parser requests the kind of token that it expects. The
+// first error sticks, and ends the text.
 type lexer struct {
 	text string
 	pos  int // of the next byte
@@ -155,8 +155,8 @@ func (l *lexer) value(glob bool) string {
 	return v
 }
 
-// quoted reads a quoted string. A backslash escapes a quote or a backslash; \n, \t and \r have
-// their usual meaning; before any other character a backslash stands for itself.
+// quoted reads a quoted string. A backslash escapes a quote or a backslash, and \n, \t and \r have
+// their usual meaning. Before any other character a backslash stands for itself.
 func (l *lexer) quoted() string {
 	start, quote := l.pos, l.text[l.pos]
 	var b strings.Builder

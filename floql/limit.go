@@ -11,8 +11,8 @@ import (
 type Limits struct {
 	// Points is the maximum number of points read. The default is 100,000,000.
 	Points int64
-	// Series is the maximum number of series with points in the range that are read, and of series
-	// of an operation in the query. The default is 100,000.
+	// Series is the maximum number of series read that have points in the range, and of the series
+	// of any operation in the query. The default is 100,000.
 	Series int64
 	// ResultPoints is the maximum number of points of the result, and of buckets of its windows.
 	// The default is 1,000,000.

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// Limits of a query's text: far more than any real query needs, and small enough to parse quickly.
+// Limits of a query's text. They are far beyond any real query, and small enough for fast parsing.
 const (
 	maxText   = 64 << 10
 	maxStages = 100
@@ -257,7 +257,7 @@ func paramNames(s *spec) (all []string) {
 	return all
 }
 
-// argumentName reads "name=", which parameters of type expression or list do not have.
+// argumentName reads "name=". Parameters of type expression or list cannot have a name.
 func (p *reader) argumentName(s *stage) string {
 	if len(s.params) == 0 || s.params[0].kind >= names && s.params[0].kind <= aCondition {
 		return ""

@@ -31,8 +31,8 @@ type plan struct {
 	shift int64  // ms added to all times for that
 }
 
-// grouping defines which series are aggregated together: those of a field with equal values of some
-// tags, or of all tags.
+// grouping defines which series are aggregated together: those of a field that have equal values of
+// some tags, or of all tags.
 type grouping struct {
 	all  bool
 	tags []string // sorted
@@ -106,7 +106,7 @@ func (p *partial) Bytes() int64 { return p.table.Bytes() }
 
 func (p *partial) Computes() bool { return len(p.plan.first) > 0 }
 
-// limit converts an error of package agg.
+// limit converts a limit error of package agg.
 func (p *partial) limit(err error) error {
 	if l, ok := errors.AsType[*agg.LimitError](err); ok {
 		return p.limits.ofTable(l)
@@ -240,8 +240,8 @@ func (g *grouping) valid(id string) bool {
 	return err == nil
 }
 
-// tagsID identifies a tag set, in the order that decides between points at the same time: by keys
-// and values of the tags, bytewise.
+// tagsID identifies a tag set. Its bytewise order, by keys and values of the tags, decides between
+// points at the same time.
 func tagsID(tags []Tag) string {
 	var b strings.Builder
 	for _, t := range tags {
@@ -253,7 +253,7 @@ func tagsID(tags []Tag) string {
 	return b.String()
 }
 
-// lookup finds the data of a series by its pointer: usually it is the same one as in the last call.
+// lookup finds the data of a series by its pointer, which is usually the same as in the last call.
 type lookup struct {
 	latest *Series
 	to     pushdown.PartialSeries

@@ -107,7 +107,7 @@ func (c *planner) window(s *stage) {
 
 // use sets the windows of the following aggregations.
 func (c *planner) use(w *agg.Layout, s *stage) {
-	// A calendar's errors do not depend on the range, so a small range finds them.
+	// Errors of a calendar do not depend on the range, so a small range is enough to find them.
 	if _, err := w.Windows(agg.Range{From: 0, To: 1}, 1_000_000, func() error { return nil }); err != nil {
 		c.p.fail(s.args[0].offset, "%v", err)
 	}
@@ -143,8 +143,8 @@ func (c *planner) aggregate(s *stage) {
 	case "percentile":
 		r.p = s.args[0].number
 	}
-	// An aggregation after rate in its own buckets is computed with it, for each series as soon as
-	// its rate is known.
+	// An aggregation after rate in the same buckets is computed together with it, for each series
+	// as soon as its rate is known.
 	if n := len(c.steps.list); n > 0 && c.pending == nil {
 		if before := c.steps.list[n-1].reduce; before != nil && before.pre != agg.Points && before.by.all && before.fn == agg.Total &&
 			!c.afterAggregate() {

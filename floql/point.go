@@ -7,11 +7,11 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// pointFunc takes the points of one series, in order and in parts, and returns the resulting
-// points, in the same slices, which it may change. A NaN value is a null, written by fill.
+// pointFunc takes the points of one series, in order and in parts. It returns the resulting points
+// in the same slices, which it may change. A NaN value is a null, written by fill.
 type pointFunc func(times []int64, values []float64) ([]int64, []float64, error)
 
-// each returns a function that changes every value on its own. It drops results that are not
+// each returns a function that changes every value independently. It drops results that are not
 // finite, and keeps nulls.
 func each(f func(float64) float64) func(*Series) pointFunc {
 	return func(*Series) pointFunc {
@@ -188,8 +188,8 @@ func limit(s *stage) func(*Series) pointFunc {
 	}
 }
 
-// differences returns a function that replaces every point except the first by the result of f for
-// it and the one before it; nulls are dropped.
+// differences returns a function that replaces every point except the first with the result of f
+// for it and its predecessor. It drops nulls.
 func differences(f func(value, before float64, ms int64) float64) func(*Series) pointFunc {
 	return func(*Series) pointFunc {
 		any, time, before := false, int64(0), 0.0

@@ -48,8 +48,8 @@ type input struct {
 	shift  int64  // ms added to all times
 }
 
-// aggregate reads into an aggregation. If the source can aggregate, it does so, with the steps
-// before it.
+// aggregate reads into an aggregation. If the source can aggregate, it also runs the steps before
+// the aggregation.
 func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 	limits := r.limits
 	source, push := r.src.(pushdown.Aggregator[Selection, Series])
@@ -130,7 +130,7 @@ func newPipe(s *Series, steps []step) (_ *pipe, failed int, err error) {
 	return p, 0, nil
 }
 
-// keeps returns the maximum number of points of a series that a stage keeps, if more than a few.
+// keeps returns the maximum number of points of a series that a stage keeps, or 0 if they are few.
 func (s *stage) keeps() int64 {
 	if s.name == "moving_avg" {
 		return int64(s.args[0].number)
@@ -160,7 +160,7 @@ func (p *pipe) grown() int64 {
 	return n
 }
 
-// stream reads a selection and passes the results of the first steps to a function, which may not
+// stream reads a selection and passes the results of the first steps to a function, which must not
 // keep them.
 func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) error {
 	pipes := make(map[*Series]*pipe)
@@ -226,8 +226,8 @@ func (r *run) through(steps []step, p *pipe, times []int64, values []float64) ([
 	return times, values, nil
 }
 
-// collect reads a selection into a frame. If the frame is already the result, it is limited to the
-// points of a result.
+// collect reads a selection into a frame. If the frame is the final result, the limit of result
+// points applies to it.
 func (r *run) collect(in *input, f *frame, last bool) error {
 	found := make(map[*Series]*frameSeries)
 	total := int64(0)

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// Options are the options of Eval. The zero value works.
+// Options are the options of Eval. The zero value is valid.
 type Options struct {
 	// Now is the value of "now", the same everywhere in the query. The zero value means the time of
 	// the call of Eval.
@@ -22,7 +22,7 @@ type Options struct {
 
 // Eval parses a query and evaluates it.
 //
-// Errors: *Error for a mistake in the query, *LimitError if it exceeds a limit, that of ctx, and
+// Errors: *Error for a mistake in the query, *LimitError if it exceeds a limit, ctx's error, and
 // those of the source.
 func Eval(ctx context.Context, src Source, query string, opts Options) (*Result, error) {
 	q, err := Parse(query)
@@ -35,7 +35,7 @@ func Eval(ctx context.Context, src Source, query string, opts Options) (*Result,
 // Eval evaluates the query over a source. It ends soon after ctx is done.
 //
 // Errors: *Error for mistakes in the query found during evaluation, *LimitError if it exceeds a
-// limit, that of ctx, and those of the source.
+// limit, ctx's error, and those of the source.
 func (q *Query) Eval(ctx context.Context, src Source, opts Options) (*Result, error) {
 	start := time.Now()
 	if opts.Now.IsZero() {
@@ -67,7 +67,7 @@ func (q *Query) Eval(ctx context.Context, src Source, opts Options) (*Result, er
 	return res, nil
 }
 
-// run is one evaluation.
+// run is one evaluation of a query.
 type run struct {
 	ctx    context.Context
 	src    Source
@@ -97,7 +97,7 @@ type frameSeries struct {
 	values []float64
 }
 
-// query evaluates a query, or one nested in a join. inherited is the range used if the query has
+// query evaluates a query or a query nested in a join. inherited is the range used if the query has
 // none.
 func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 	rng := inherited

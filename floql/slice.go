@@ -23,8 +23,8 @@ type points struct {
 	values []float64
 }
 
-// Add adds a point, in any order. Its time is rounded down to ms. A second value at the same time
-// replaces the first. Tags with an empty value are ignored.
+// Add adds a point, in any order. Its time is rounded down to ms. A later value at the same time
+// replaces the earlier one. Tags with an empty value are ignored.
 //
 // Errors: if the value is not finite.
 func (s *Slice) Add(measurement string, tags map[string]string, field string, t time.Time, value float64) error {

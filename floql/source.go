@@ -30,8 +30,8 @@ type Column struct {
 	Values []float64
 }
 
-// Selection selects the points that a query reads. Its times are in ms, like those of columns: a
-// source searches its columns with them.
+// Selection selects the points that a query reads. Its times are in ms, like those of columns, so
+// that a source can compare them.
 type Selection struct {
 	Measurement string
 	Filters     []Filter // all must match; none selects every series
@@ -40,17 +40,17 @@ type Selection struct {
 	// LookBack, if not 0, also requests the last point of each series in [From-LookBack, From).
 	// Earlier points of that time may or may not be included.
 	LookBack int64
-	// Limits are those of the query. A source that can tell before reading that there are too many
-	// series or points returns a LimitError then. The query counts those that it receives.
+	// Limits are those of the query. A source that can detect before reading that there are too
+	// many series or points returns a LimitError. The query counts those that it receives.
 	Limits Limits
 }
 
 // Source provides series. It must be safe for concurrent use by many queries.
 type Source interface {
-	// Read iterates over the points of a selection: those of each series in order of time, in
+	// Read iterates over the points of a selection. Those of each series come in order of time, in
 	// columns of any length. Columns of several series may alternate, in any order. Each pair is a
-	// Column and nil, or a zero Column and an error, after which iteration ends; nothing runs
-	// before the first step; break or a done ctx releases everything. A measurement that does not
-	// exist has no series.
+	// Column and nil, or a zero Column and an error, after which iteration ends. Nothing runs
+	// before the first step, and break or a done ctx releases everything. A measurement that does
+	// not exist has no series.
 	Read(ctx context.Context, sel Selection) iter.Seq2[Column, error]
 }
