@@ -70,8 +70,8 @@ func attributeKey(dst []byte, ns uint32, attribute string, run uint64) []byte {
 	return key.AppendUint64(append(namespaceKey(dst, rowAttribute, ns), attribute...), run)
 }
 
-// setAttributes sets the search attributes of a starting run. Errors: ErrInvalid for a value of
-// another type.
+// setAttributes sets the search attributes of a starting run. Errors: ErrInvalid for a value of the
+// wrong type.
 func (l *live) setAttributes() error {
 	for i := range l.def.Attributes {
 		a := &l.def.Attributes[i]

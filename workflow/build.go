@@ -7,12 +7,12 @@ import (
 )
 
 // Definition is the definition of a workflow as a Go value. YAML returns it as text for Create and
-// Validate, which check it like a handwritten one. The keys of the fields and their values
-// are described in docs/reference/workflow.md.
+// Validate, which check it like a hand-written one. The page docs/reference/workflow.md describes
+// the keys and their values.
 //
 // A zero field means the default. Durations are rounded up to whole milliseconds. Templates and
-// schemas are free-form JSON: any value that encoding/json can write, or a json.RawMessage. Nil is
-// no template; json.RawMessage("null") is one that renders null.
+// schemas are free-form JSON: any value that encoding/json can write, or a json.RawMessage. nil
+// means no template; json.RawMessage("null") is a template that renders null.
 //
 //	order := workflow.Definition{
 //		Name: "order",
@@ -51,7 +51,7 @@ type Definition struct {
 	Plans       []Plan
 }
 
-// Idempotency says whether a start needs an idempotency key.
+// Idempotency is whether a start needs an idempotency key.
 type Idempotency string
 
 // The values of Idempotency.
@@ -71,8 +71,8 @@ const (
 	AttributeTimestamp AttributeType = "timestamp"
 )
 
-// CatchUp selects which ticks run after an outage, of those that came due while no node could start
-// runs.
+// CatchUp selects which ticks run after an outage, among those that came due while no node could
+// start runs.
 type CatchUp string
 
 // The values of CatchUp.

@@ -178,7 +178,8 @@ func (s *slot) answer(r result) {
 	s.settle(r)
 }
 
-// settle ends an attempt of the call: another one follows, or its result is that of the call.
+// settle ends an attempt of the call. Another attempt follows, or its result becomes the result of
+// the call.
 func (s *slot) settle(r result) {
 	st, c, now := s.state, s.call, s.live.tx.Now()
 	r.attempt = st.attempt
@@ -279,7 +280,7 @@ func (s *slot) withdrawCall(reason string) {
 	}
 }
 
-// open reports whether the call's effect is unknown if it is abandoned now.
+// open reports whether the call's effect would be unknown if it were abandoned now.
 func (s *slot) open() bool {
 	st := s.state
 	return st.phase == phaseCalled || st.phase == phasePoll || st.polls > 0 || st.ambiguous ||

@@ -6,16 +6,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// patience is how long a run waits, in ms, for work it has ended: for its children before it
-// compensates, and for the handlers and children of a visit before it compensates that. It does not
-// depend on the timeout of a call: a handler may start late, and not all handlers end at their
-// timeout.
+// patience is how long a run waits, in ms, for work that it has ended: for its children before it
+// compensates, and for the handlers and children of a visit before it compensates the visit. It
+// does not depend on the timeout of a call, because a handler may start late, and not all handlers
+// end at their timeout.
 const patience = 60_000
 
 // atWork notes that the target may still be running although the call is over: the handler of an
-// action, or the handlers of a child, which may have to compensate first as well. Their work is
+// action, or the handlers of a child, which may also have to compensate first. Their work is
 // compensated when they have returned or the wait is over. A child does this for all its calls,
-// also for compensations, because its parent waits for them.
+// including compensations, because its parent waits for them.
 func (s *slot) atWork(seq uint64) {
 	l := s.live
 	visit := l.visit
@@ -45,8 +45,8 @@ func (h *header) isChild() bool {
 	return h.notify.Machine == engine.MachineWorkflow && h.notify.Command == kindChildDone
 }
 
-// returned notes that the handler of a call has returned, or that a child is over. The return of
-// handlers of an ended child is reported to its parent.
+// returned notes that the handler of a call has returned, or that a child is over. When the
+// handlers of an ended child have returned, its parent is notified.
 func (l *live) returned(seq uint64) {
 	n := len(l.busy)
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.seq == seq })
@@ -71,7 +71,7 @@ func (l *live) dropExpired() {
 }
 
 // handlersUntil returns until when the run waits for the handlers of a visit that may still be
-// running, 0 without one.
+// running, 0 if there are none.
 func (l *live) handlersUntil(visit uint64) (until int64) {
 	l.dropExpired()
 	for _, b := range l.busy {

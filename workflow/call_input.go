@@ -4,8 +4,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// keepSent stores the input of a step that may have to be compensated: the input's sources may
-// change until then.
+// keepSent stores the input of a step that may have to be compensated, because the input's sources
+// may change until then.
 func (s *slot) keepSent() {
 	if s.number != slotStep || !s.live.keepsSent() {
 		return
@@ -15,8 +15,8 @@ func (s *slot) keepSent() {
 	}
 }
 
-// keepsSent reports whether the input of the current step's call is stored: one that differs from
-// the run's input.
+// keepsSent reports whether the input of the current step's call is stored, which it is if it
+// differs from the run's input.
 func (l *live) keepsSent() bool {
 	step := l.at()
 	return step.Kind == flow.KindCall && step.Compensate != nil && (step.Call.Input != nil || l.edited != 0)
@@ -76,7 +76,7 @@ func (s *slot) input(c *flow.Call) []byte {
 	return l.callInput(c, l)
 }
 
-// repeats reports whether a step whose input is stored may have called before: all its attempts get
+// repeats reports whether a step whose input is stored may have called before. All its attempts get
 // the same input, which is also passed to their compensation.
 func (s *slot) repeats() bool {
 	return s.live.keepsSent() && (s.state.attempt > 1 || s.state.polls > 0 || s.state.plan.begun)

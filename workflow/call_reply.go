@@ -33,7 +33,7 @@ func (w *work) called(t token, r engine.Reply) {
 	l.advance()
 }
 
-// abandoned handles the reply to a call that is over meanwhile. l is nil if its run is.
+// abandoned handles the reply to a call that has since ended. l is nil if its run has ended.
 func (w *work) abandoned(l *live, t *token, r engine.Reply) {
 	switch {
 	case r.Err == nil:
@@ -44,7 +44,7 @@ func (w *work) abandoned(l *live, t *token, r engine.Reply) {
 	}
 }
 
-// disown cancels the target of a call that is over meanwhile.
+// disown cancels the target of a call that has since ended.
 func (w *work) disown(t *token, result []byte) {
 	const reason = "the step that called it is over"
 	if t.child {
@@ -163,7 +163,7 @@ func (s *slot) ended(e *protocol.End, seq uint64, child bool) {
 	s.saveBranch()
 }
 
-// asJSON returns bytes as JSON; bytes that are not JSON become a string.
+// asJSON returns bytes as JSON. Bytes that are not JSON become a string.
 func asJSON(b []byte) []byte {
 	switch {
 	case len(b) == 0:

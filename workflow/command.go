@@ -34,7 +34,8 @@ const (
 )
 
 // The commands. The name of a command for a run is the run's ID. If floe assigned the ID, the name
-// is "" and the body has its parts. On a full disk active runs continue and can be cancelled.
+// is "" and the body has its parts. When the disk is full, active runs continue and can be
+// cancelled.
 var (
 	create = &engine.CommandRow[*work, createBody, created]{
 		Kind: kindCreate, Name: "create", From: engine.FromUsers,
@@ -111,7 +112,7 @@ var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
 	removeVersion, setDefault,
 )
 
-// command returns a command that the machine sends. It cannot use the row: that would be an
+// command returns a command that the machine sends. It cannot use the row, which would be an
 // initialization cycle.
 func command[B any](kind uint8, name string, b *B, code func(*B, *codec.Fields)) engine.Command {
 	return engine.NewCommand(engine.MachineWorkflow, kind, name, b, code, bodyRoom)
@@ -177,7 +178,7 @@ func compile(source []byte) (b createBody, err error) {
 }
 
 // admitCreate validates a create command from another process. It recompiles the definition,
-// because the machine runs the compiled form and must not trust a client's.
+// because the machine runs the compiled form and must not trust that of a client.
 func admitCreate(cmd engine.Command, _ int) error {
 	name, b, err := create.Read(cmd)
 	if err != nil {
@@ -201,7 +202,7 @@ func (b *createBody) isFor(namespace string) error {
 	return nil
 }
 
-// reaches returns the namespace of the trigger's stream if it is another one: the trigger's
+// reaches returns the namespace of the trigger's stream if it is another one, because the trigger's
 // consumer group is created there.
 func reaches(cmd engine.Command) []string {
 	_, b, err := create.Read(cmd)

@@ -144,7 +144,8 @@ func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// delete removes a workflow at its home. Active runs require force, and continue.
+// delete removes a workflow at its home. If there are active runs, force is required, and they
+// continue.
 func (w *work) delete(force *bool) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -222,7 +223,7 @@ func (k *openWorkflow) catchUp(keep, until int64) {
 }
 
 // forgetOld removes runs whose retention is over, and the oldest beyond the limit unless they ended
-// after the given time. It removes a limited number at once.
+// after the given time. It removes at most maxForgotten at once.
 func (k *openWorkflow) forgetOld(most int, keep, until int64) {
 	old := k.tx.Now() - k.retention()
 	prefix := numberKey(nil, rowEnded, k.id)

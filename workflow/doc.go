@@ -1,5 +1,5 @@
-// Package workflow runs workflows. A definition lists steps that invoke actions or other workflows,
-// wait for signals or times, or do several of these in parallel. The state of a run lives in its
+// Package workflow runs workflows. A definition lists steps that call actions or other workflows,
+// one or several in parallel, or that wait for a signal or a time. The state of a run lives in its
 // shard. One log command contains the result of a step, its consequences and the next invocation.
 // So a run continues where it was after any crash, and no step is executed twice.
 //
@@ -30,60 +30,60 @@
 // failure if it is a failure, and fails the run otherwise. Paths such as $.input.amount,
 // $.steps.charge.output.id, $.signals.approval.by and $.flo.run_id refer to the data of the run.
 //
-// When the run fails, is cancelled or times out, compensate undoes its steps, the last one first:
-// the successful steps and those whose effect is unknown.
+// When the run fails, is cancelled or times out, compensate undoes its steps in reverse order: the
+// successful steps and those whose effect is unknown.
 //
 // The page docs/reference/workflow.md lists all keys with their types, defaults and limits, and
 // describes paths and conditions. Definition is a definition as a Go value.
 //
 // # Plans
 //
-// A plan is a choice of executors, actions or workflows, for a step with run: "@plan/payment". They
+// A plan is a choice of executors (actions or workflows) for a step with run: "@plan/payment". They
 // are tried one after the other until one succeeds. The order is by priority (static-order), by
-// turns (round-robin), random (random), or by priority times the share of recent attempts that were
-// good (health-weighted). Breakers, rates, health and cached outputs belong to the plan of a
-// workflow, for all its runs and versions in a shard:
+// turns (round-robin), random (random), or by priority times the share of recent good attempts
+// (health-weighted). Breakers, rates, health and cached outputs belong to the plan of a workflow,
+// for all its runs and versions in a shard:
 //
 //   - A breaker opens after consecutive failures, rejects calls for its cooldown, and then lets a
-//     few through: the first success closes it. In a spread namespace the other shards are
-//     notified when one opens.
+//     few through. The first success closes it. In a spread namespace the other shards are notified
+//     when one opens.
 //   - An executor whose rate is used up is skipped. If that applies to all remaining executors, the
-//     step waits for the earliest free slot and reserves it: waiting steps are served in turn. In a
-//     spread namespace each shard has its share of a limit.
+//     step reserves the earliest free slot and waits for it, so waiting steps are served in turn.
+//     In a spread namespace each shard has its share of a limit.
 //   - Only outputs of the outcome success are cached, and only if every path in the key exists. A
 //     shard caches at most MaxCached outputs of MaxCachedBytes. A signal of one of the types in
 //     invalidate_on, to any run of the workflow, and Store.InvalidatePlan invalidate all of them.
 //   - An error in fatal is not retried: the next executor is tried at once. The same applies to an
-//     error that is not in retryable, if that names any. A fatal error does not count for the
+//     error that is not in retryable, if retryable names any. A fatal error does not count for the
 //     breaker and the health of its executor. The outcome is exhausted when no executor is left,
 //     unless there is a fallback. The step's own retry calls the plan again, unless the error of
 //     the last executor was fatal.
 //
 // # Compensation
 //
-// A run that does not complete compensates its visits to steps that have compensate, the last one
-// first. These are the successful visits and those whose effect is unknown: an attempt timed out,
+// A run that does not complete compensates its visits to steps that have compensate, in reverse
+// order. These are the successful visits and those whose effect is unknown: an attempt timed out,
 // was lost or was cancelled, its result was too large or could not be encoded as JSON, or a poll
 // was due. A parallel step is compensated if any of its branches may have had an effect. The call
 // gets {"input", "output"} of the visit: the input as it was sent, and the outputs of branches in
 // their order, null for missing ones. In its own input, $.steps.<the step>.output is that of the
-// visit. A compensation that fails is retried as its definition says and counted in
-// RunInfo.CompensationsFailed, and the next one follows.
+// visit. A failed compensation is retried as defined. If it still fails,
+// RunInfo.CompensationsFailed counts it, and the next one follows.
 //
 // A handler may still be running when its call is over, because the call was cancelled or has timed
 // out. A visit is therefore compensated when the handlers of its calls have returned, or after at
-// most 60 s, however short their timeouts are, since a handler may ignore those. Of the attempts
-// that an action makes itself, the run waits for the last one to begin. The run also waits, for at
-// most 60 s, for a child that it ended by its cancel, its timeout or that of the step. It waits
-// until the child and all its children have compensated and the handlers of their calls have
-// returned.
+// most 60 s. That limit does not depend on their timeouts, since a handler may ignore those. If an
+// action makes several attempts, the run waits for the handler of the latest one. The run also
+// waits, for at most 60 s, for a child that it ended because of its own cancellation or timeout, or
+// the timeout of the step. It waits until the child and all its children have compensated and the
+// handlers of their calls have returned.
 //
-// A completed child is compensated. So is a child that the run itself ended, by its cancel or a
-// timeout, even if the child was compensating at that time. A child that ended on its own, failed
-// or at another terminal, is responsible for its own effects and is not compensated. A child that
-// was ended by another call of Cancel or by its own timeout is compensated, as an action is, unless
-// it has undone itself: every executed step that calls something has compensate, and no
-// compensation failed.
+// A completed child is compensated. So is a child that the run itself ended because of a
+// cancellation or timeout, even if the child was compensating at that time. A child that ended by
+// itself, by failing or at another terminal, is responsible for its own effects and is not
+// compensated. A child that was ended by another call of Cancel or by its own timeout is
+// compensated, as an action is, unless it has undone itself. It has if every executed step with a
+// call has compensate, and no compensation failed.
 //
 // # Limits of a run
 //
@@ -94,12 +94,13 @@
 // # Schedules
 //
 // The default version of a workflow may have a schedule: cron, in a timezone, or an interval, which
-// ticks at whole multiples since 1970. Each tick starts exactly one run, despite crashes, unless
-// max_concurrent of its runs are active (1 by default, 0 means no limit): then it is skipped and
-// counted. catch_up selects which ticks run of those that came due while no node could start runs:
-// the latest (one, the default), none, or all, up to catch_up_limit. Enable and Schedule.Resume do
-// not catch up. A new version with an unchanged schedule continues with the next tick, with its own
-// input and max_concurrent. A changed schedule starts afresh, but a paused schedule stays paused.
+// ticks at whole multiples since 1970. Each tick starts exactly one run, despite crashes. If
+// max_concurrent runs of the schedule are active (1 by default, 0 means no limit), the tick is
+// skipped and counted. catch_up selects which of the ticks run that came due while no node could
+// start runs: the latest (one, the default), none, or all, up to catch_up_limit. Enable and
+// Schedule.Resume do not catch up. A new version with an unchanged schedule continues with the next
+// tick, with its own input and max_concurrent. A changed schedule starts over, but a paused
+// schedule stays paused.
 //
 // # Triggers
 //
@@ -113,8 +114,8 @@
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {"total": 12}}
 //
-// A JSON payload is included as it is, other text as a string, and anything else in base64, with
-// "encoding": "base64" beside it. The run's idempotency key is that of its first record,
+// A JSON payload is included unchanged, other text as a string, and any other payload in base64,
+// followed by "encoding": "base64". The run's idempotency key is that of its first record,
 // "<stream>/<partition>/<id>". Records that cannot start a run, because input_schema rejects them,
 // go to the stream's dead-letter queue with the reason.
 //
@@ -123,14 +124,14 @@
 // or with the oldest (earliest). max_concurrent limits the active runs of the trigger in all shards
 // together. Disable pauses the trigger. A new version of the workflow continues with the same
 // group, unless it names another one. When a trigger is removed, the group created for it is
-// removed too. If the stream does not exist, the trigger waits for it, also when the stream is
-// deleted and created again. Store.Get returns the state of a trigger.
+// removed too. If the stream does not exist, or is deleted, the trigger waits until it is created.
+// Store.Get returns the state of a trigger.
 //
-// The stream may be in another namespace; the runs then start in the home of the workflow. In a
+// The stream may be in another namespace. The runs then start in the home of the workflow. In a
 // spread namespace each shard distributes the records of its own partitions, and a run lives in the
 // shard of its records. There, pausing a trigger and changing its version take effect shortly after
 // the call has returned.
 //
-// A step's call has the idempotency key "<run>/<step>#<visit>" in all its attempts. Actions are
-// executed at least once and must tolerate that.
+// All attempts of a step's call have the idempotency key "<run>/<step>#<visit>". Actions are
+// executed at least once and must tolerate repeats.
 package workflow

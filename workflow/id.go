@@ -10,7 +10,7 @@ import (
 
 const idPrefix = "wfr-"
 
-// idEncoding has digits and small letters only.
+// idEncoding uses only digits and lower-case letters.
 var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // runLocation is the content of a RunID that floe assigned.

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// Page is one page of a listing, in its order. It is the same type in all packages of floe.
+// Page is one page of an ordered listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // start of the next page, for the option Cursor; "" on the last page
@@ -46,9 +46,10 @@ type listOptions struct {
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing after an earlier page, with its Cursor; or after a run, with an id
-// assigned by floe, unless the namespace is spread. Items created or removed meanwhile may or may
-// not appear, depending on their position; no other item is skipped or repeated.
+// Cursor continues a listing after an earlier page, with that page's Cursor. Unless the namespace
+// is spread, it also accepts the id of a run, if floe assigned it, and continues after that run.
+// Items created or removed meanwhile may or may not appear, depending on their position; no other
+// item is skipped or repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only workflows whose names begin with p.
@@ -122,7 +123,7 @@ func AttributeValue(text string) any {
 }
 
 // StartedBetween lists only runs started at or after from, and before to; the zero time.Time is no
-// bound. Start times have a resolution of 1 ms: if a bound lies within a millisecond, the runs of
+// bound. Start times have a resolution of 1 ms. If a bound lies within a millisecond, the runs of
 // that millisecond are listed.
 func StartedBetween(from, to time.Time) RunOption {
 	return filterOf(func(o *listOptions) {

@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// seen caches what queries have decoded of workflows: versions, and the owners of numbers. Entries
-// never become stale, since versions never change and numbers are never reused. Apply has its own
-// cache, which belongs to its goroutine.
+// seen caches data of workflows that queries have decoded: versions, and the owners of numbers.
+// Entries never become stale, since versions never change and numbers are never reused. Apply has
+// its own cache, which belongs to its goroutine.
 type seen struct {
 	mu       sync.Mutex // guards the fields below
 	versions map[versionID]*seenVersion

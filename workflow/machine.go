@@ -21,7 +21,7 @@ const (
 const maxRemembered = 8 << 20
 
 // machine is the state machine of the workflows of one shard. It caches definitions, which never
-// change: for commands, and for queries.
+// change, separately for commands and for queries.
 type machine struct {
 	definitions *engine.Memory[versionID, *flow.Definition, struct{}]
 	calls       engine.Calls[*work] // calls and work belong to the applying goroutine
@@ -136,8 +136,8 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// OnReply handles the result of a call: of an invocation, or of the start of a child. Other shards
-// cannot refuse the other messages.
+// OnReply handles the result of a call: an invocation, or the start of a child. Other shards cannot
+// refuse the other messages.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		return // no caller waits for it
@@ -189,8 +189,7 @@ func (w *work) byID(id uint64) *openWorkflow {
 	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
 }
 
-// opened is called after a workflow was read. It first does due work, as the workflow's timer
-// would.
+// opened is called after a workflow has been read. It does due work, as the workflow's timer would.
 func (w *work) opened(k *openWorkflow) *openWorkflow {
 	w.workflows = append(w.workflows, k)
 	if k.timer <= w.tx.Now() {

@@ -7,9 +7,9 @@ import (
 
 var _ engine.Maker = (*machine)(nil)
 
-// Makes lists the commands that may execute steps and so create runs of actions: a take that waits
-// for such a run is in the same log entry. Consequences of the end of an action's run are known to
-// the machine of actions.
+// Makes lists the commands that may execute steps and so create runs of actions. A take that waits
+// for such a run goes into the same log entry. The machine of actions handles the consequences of
+// the end of an action's run.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	var cause engine.Topic
 	switch cmd.Kind {

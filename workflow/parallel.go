@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// maxStarts limits how many branches a command starts or cancels; the run's timer continues.
+// maxStarts limits how many branches a command starts or cancels. The run's timer does the rest.
 const maxStarts = 64
 
 // fanState is the state of a parallel step.
@@ -148,7 +148,7 @@ func elements(array []byte) (items [][]byte, err error) {
 }
 
 // keepItems writes the elements of a parallel step's array. A row has as many elements as a command
-// starts branches, so that reading one does not read the whole array.
+// starts branches, so that reading an element does not read the whole array.
 func (l *live) keepItems(items [][]byte) {
 	for i := 0; i < len(items); i += maxStarts {
 		row := itemsRow{items[i:min(i+maxStarts, len(items))]}
@@ -156,7 +156,7 @@ func (l *live) keepItems(items [][]byte) {
 	}
 }
 
-// item returns an element of the array; row is the one that was read last.
+// item returns an element of the array. row is the row that was read last.
 func (l *live) item(row *itemsRow, i int64) []byte {
 	if row.items == nil || i%maxStarts == 0 {
 		b, ok := l.tx.Get(itemsKey(nil, l.run, uint32(i/maxStarts)))
@@ -293,7 +293,7 @@ func (l *live) settleFan(p *flow.Parallel) {
 	}
 }
 
-// stopFan cancels the active branches; then the step ends.
+// stopFan cancels the active branches, and then ends the step.
 func (l *live) stopFan() {
 	f := &l.fan
 	f.stopping, f.scan, f.until = true, 0, l.tx.Now()+patience
@@ -401,7 +401,7 @@ func indexOf(k []byte) uint32 {
 	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
 }
 
-// join ends a parallel step: its output has the outputs of its branches, in order.
+// join ends a parallel step, whose output has the outputs of its branches, in order.
 func (l *live) join(p *flow.Parallel) {
 	f := l.fan
 	need := f.total

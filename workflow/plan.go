@@ -62,7 +62,7 @@ func (p *planState) code(c *codec.Coder) {
 	}
 }
 
-// planned reports whether the call is of a plan.
+// planned reports whether the call is a plan's.
 func (s *slot) planned() bool { return s.call != nil && s.call.Target == flow.TargetPlan }
 
 // plan returns the called plan.
@@ -149,9 +149,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// nextExecutor tries the next available executor. If the rates of all remaining executors forbid
-// it, it reserves the earliest slot and waits for it, so that many waiting runs do not wake each
-// other in vain.
+// nextExecutor tries the next available executor. If the rates of all remaining executors forbid a
+// call, it reserves the earliest slot and waits for it, so that many waiting runs do not wake each
+// other needlessly.
 func (s *slot) nextExecutor() {
 	st, p, known, now := &s.state.plan, s.plan(), s.known(), s.live.tx.Now()
 	st.at = -1
@@ -201,8 +201,8 @@ func (w *work) shares() int64 {
 	return 1
 }
 
-// tryExecutor makes an attempt of the current executor, as soon as its rate allows it; reserved
-// says that it does now.
+// tryExecutor makes an attempt of the current executor as soon as its rate allows it. reserved
+// means that the rate slot is already reserved.
 func (s *slot) tryExecutor(reserved bool) {
 	st, e, now := &s.state.plan, s.executor(), s.live.tx.Now()
 	known := s.known()
@@ -430,7 +430,7 @@ func (s *slot) paths() flow.Source {
 	return s.live
 }
 
-// endPlan ends the plan: its result is that of an attempt of the call.
+// endPlan ends the plan. Its result becomes that of an attempt of the call.
 func (s *slot) endPlan(r result) {
 	s.state.plan = planState{}
 	s.settle(r)
@@ -466,7 +466,7 @@ func classify(p *flow.Plan, r *result) class {
 	return classRetryable
 }
 
-// verdict returns what a result says about its executor: nothing if it is fatal or cancelled.
+// verdict returns the verdict of a result on its executor: none if it is fatal or cancelled.
 func (c class) verdict() verdict {
 	switch c {
 	case classSuccess:
@@ -477,7 +477,7 @@ func (c class) verdict() verdict {
 	return verdictNone
 }
 
-// learn records what an attempt says about its executor.
+// learn records the verdict of an attempt on its executor.
 func (s *slot) learn(v verdict) {
 	p, e, known, now := s.plan(), s.executor(), s.known(), s.live.tx.Now()
 	x := known.executor(e.Name)

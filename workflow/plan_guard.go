@@ -14,7 +14,7 @@ const (
 	breakerEnd
 )
 
-// verdict is what an attempt says about its executor.
+// verdict is the meaning of an attempt for its executor's breaker and health.
 type verdict uint8
 
 const (
@@ -35,8 +35,8 @@ func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 }
 
 // enter admits a call, and returns the epoch for its result. Each change of a breaker's state
-// begins an epoch with a number that is unique in the plan: results of older epochs are ignored.
-// Probes without a result for a cooldown do not block others.
+// begins an epoch with a number that is unique in the plan, and results of older epochs are
+// ignored. Probes without a result for a cooldown do not block others.
 func (k *known) enter(x *executorRow, b *flow.Breaker, now int64) uint64 {
 	switch {
 	case x.epoch == 0:

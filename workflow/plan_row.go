@@ -40,7 +40,7 @@ type executorRow struct {
 	good, bad int64
 }
 
-// maxKnown limits the stored executors: those of older versions are removed.
+// maxKnown limits the stored executors. Beyond it, those of older versions are removed.
 const maxKnown = 2 * flow.MaxExecutors
 
 func (p *planRow) code(c *codec.Coder) {

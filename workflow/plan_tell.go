@@ -51,7 +51,7 @@ func (w *work) invalidatePlan(c *planBody) error {
 	return nil
 }
 
-// planNews applies a notification of another shard about a plan.
+// planNews applies a notification about a plan from another shard.
 func (w *work) planNews(c *planBody) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -98,8 +98,8 @@ func (l *live) invalidate(signal string) {
 }
 
 // InvalidatePlan removes the cached outputs of a workflow's plan, for all versions and runs.
-// Results of calls that are active now are not cached either. In a spread namespace other shards
-// follow a moment later.
+// Results of calls that are active now are not cached either. In a spread namespace the other
+// shards do the same a moment later.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no such plan.
 func (s *Store) InvalidatePlan(ctx context.Context, workflow, plan string) error {

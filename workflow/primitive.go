@@ -50,7 +50,7 @@ func table() engine.Primitive {
 			{Counter: countUndoFailed, Name: "failed compensations",
 				Field: func(c *engine.Counts) *int64 { return &c.CompensationsFailed }},
 		},
-		// Rows of workflows and of their names, and where runs stand.
+		// Rows of workflows, of their names, and headers of runs.
 		Caches: func(k []byte) bool {
 			return k[0] == rowWorkflow || k[0] == rowName || k[0] == rowRun && len(k) == partAt+1 && k[partAt] == partHeader
 		},

@@ -273,7 +273,7 @@ func (s *seen) run(v *engine.View, q *runQuery) error {
 
 // ended answers with an ended run, which does not change until it is retried or removed. So instead
 // of taking a snapshot, it reads the header a second time. It reports whether the header was
-// unchanged. If not, the result of the first read is invalid, even if it is an error.
+// unchanged. If it has changed, the result of the first read is invalid, even if it is an error.
 func (s *seen) ended(v *engine.View, q *runQuery, run uint64, h *header) (same bool, err error) {
 	err = s.describe(v, q, run, h)
 	now, ok, again := getRow(v, partKey(nil, run, partHeader), (*header).code)
@@ -407,7 +407,7 @@ func (h *header) waitsFor(d *flow.Definition) string {
 
 var targetNames = [...]string{flow.TargetAction: "action", flow.TargetPlan: "plan", flow.TargetWorkflow: "workflow"}
 
-// waitsUntil returns the latest end of the wait, as far as known.
+// waitsUntil returns the latest end of the wait, if known.
 func (h *header) waitsUntil() int64 {
 	switch h.wait {
 	case waitSignal, waitSleep:
@@ -418,7 +418,7 @@ func (h *header) waitsUntil() int64 {
 	return never
 }
 
-// steps returns the last visits to the steps of a run, in the order of their ends.
+// steps returns the last visit to each step of a run, in the order of their ends.
 func (l *runLook) steps(run uint64) (steps []StepResult, err error) {
 	prefix := partKey(nil, run, partStep)
 	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
@@ -483,7 +483,7 @@ func (s *seen) runs(v *engine.View, q *runsQuery) error {
 			return err
 		}
 	}
-	// Earlier workflows had the same name; their runs are older than those of the next one.
+	// Earlier workflows of the same name. Their runs are older than those of the next one.
 	prefix := gravesKey(nil, ns, f.workflow)
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
@@ -534,8 +534,8 @@ func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
 	return all, errors.Join(err, it.Close())
 }
 
-// prefix returns the key prefix of the smallest set of rows to read; nil if that is the runs of the
-// workflow.
+// prefix returns the key prefix of the smallest set of rows to read, or nil if those are the runs
+// of the workflow.
 func (f *filter) prefix(ns uint32) []byte {
 	switch {
 	case len(f.attributes) > 0:

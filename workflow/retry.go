@@ -79,7 +79,7 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 	return r, nil
 }
 
-// rests reports whether a visit depends on a compensated one: in this ending, or in one before a
+// rests reports whether a visit depends on a visit that was compensated, now or before an earlier
 // retry.
 func (l *live) rests(visit uint64) bool {
 	return l.ending.undone > 0 && visit > l.ending.undone ||

@@ -247,8 +247,8 @@ type header struct {
 	onwards bool      // a step has succeeded since
 }
 
-// handler is a cancelled handler that may not have returned yet: its work is compensated only when
-// it has.
+// handler is a cancelled handler that may not have returned yet. Its work is compensated only after
+// it has returned.
 type handler struct {
 	visit uint64
 	seq   uint64 // of its call, 0: too many to distinguish
@@ -291,10 +291,11 @@ func (f *failure) layout(c *codec.Coder) {
 	c.Varint(&f.attempt)
 }
 
-// span is the visits after a compensated one, up to the one from which the run continued.
+// span is a range of visits: those after a compensated one, up to the one from which the run
+// continued.
 type span struct{ undone, before uint64 }
 
-// maxSpans limits the spans that are distinguished: beyond it, the first ones are merged, including
+// maxSpans limits the spans that are distinguished. Beyond it, the first ones are merged, including
 // the visits between them.
 const maxSpans = 16
 

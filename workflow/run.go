@@ -107,7 +107,7 @@ func (k *openWorkflow) earlier(c *startBody, d *flow.Definition) (res started, f
 	return res, false, nil
 }
 
-// isFor reports whether the run was started with the given input: no input means null.
+// isFor reports whether the run was started with the given input. No input means null.
 func (k *keyRow) isFor(input []byte) bool {
 	if input = orNull(input); string(input) == "null" && k.hash == xxhash.Sum64(nil) {
 		return true
@@ -162,7 +162,7 @@ func (l *live) insert(k *openWorkflow, c *startBody) {
 	tx.Count(countStarted, 1)
 }
 
-// live returns a run of the namespace, nil if it does not exist. It first does due work, as the
+// live returns a run of the namespace, nil if it does not exist. It does due work first, as the
 // run's timer would.
 func (w *work) live(run uint64) *live {
 	for _, l := range w.runs {
@@ -372,8 +372,8 @@ func (l *live) Root(r flow.Root, name string) []byte {
 	return nil
 }
 
-// ownUndo returns the visit being compensated if it was one to the step: paths in its compensation
-// refer to that very visit.
+// ownUndo returns the visit being compensated if it is a visit to the step, because paths in its
+// compensation refer to that visit.
 func (l *live) ownUndo(step string) *undoRow {
 	if l.wait != waitUndo {
 		return nil
@@ -410,9 +410,10 @@ func (l *live) stepName() string { return l.at().Name }
 // result is the result of commands about a run.
 func (l *live) result() changed { return changed{l.state(), uint64(l.tx.LSN())} }
 
-// tellEnd reports the end of the run to whatever started it. A parent gets two reports if handlers
-// are still running: one at the end of the run, one when they have returned. suspect says that the
-// run was cut off and may have left effects that nothing compensates.
+// tellEnd reports the end of the run to its starter: a parent, a schedule or a trigger. A parent
+// gets two reports if handlers are still running: one at the end of the run, one when they have
+// returned. suspect means that the run was cut off and may have left effects that are not
+// compensated.
 func (l *live) tellEnd(output []byte, suspect bool) {
 	n := l.notify
 	if n.Machine == 0 {

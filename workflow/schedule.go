@@ -14,7 +14,7 @@ import (
 )
 
 // A workflow's schedule is that of its default version. It lives in the workflow's home shard,
-// where its runs start too. A duty computes when ticks are due, see package schedule.
+// where its runs also start. A duty computes when ticks are due; see package schedule.
 
 // scheduleRow is the value of a row 'j'. All times are ms.
 type scheduleRow struct {
@@ -162,7 +162,7 @@ func (c *calendar) drop() {
 	c.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 }
 
-// turn pauses or resumes the schedule; resuming does not catch up.
+// turn pauses or resumes the schedule. Resuming does not catch up.
 func (c *calendar) turn(paused, off bool, note string) {
 	if c.paused == paused && c.off == off {
 		return
@@ -200,8 +200,8 @@ func (d *dueTicks) code(c *codec.Coder) {
 	d.Due.Code(c, false)
 }
 
-// tick decides ticks that the duty found due. Stale ticks are skipped; if all are stale, tick
-// returns an error.
+// tick decides ticks that the duty found due. It skips stale ticks, and returns an error if all are
+// stale.
 func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := false
 	for i := range *due {
@@ -272,8 +272,7 @@ func tickedKey(r *scheduledRun) []byte {
 	return key.AppendUint64(numberKey(nil, rowTicked, r.id), r.run)
 }
 
-// scheduledEnd counts the end of a run. If its schedule was removed meanwhile, the end is not
-// counted.
+// scheduledEnd counts the end of a run. If its schedule has been removed, the end is not counted.
 func (w *work) scheduledEnd(e *protocol.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))
 	if _, ok := w.tx.Get(tickedKey(&run)); !ok {

@@ -57,8 +57,8 @@ func scheduleOf(v *engine.View, id uint64) (ns uint32, r scheduleRow, err error)
 	return n.ns, r, err
 }
 
-// verifySchedules checks that a schedule is in the index of due schedules exactly if it has a tick
-// to come, and counts its runs.
+// verifySchedules checks that a schedule is in the index of due schedules if and only if it has a
+// future tick, and counts its runs.
 func (v *verifier) verifySchedules() error {
 	want, found := make(map[string]bool), 0
 	active := make(map[uint32]int64)

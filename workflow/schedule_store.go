@@ -79,8 +79,8 @@ type Schedule struct {
 // Schedule returns the schedule of a workflow, to pause and resume it.
 func (s *Store) Schedule(workflow string) Schedule { return Schedule{s, workflow} }
 
-// Pause pauses the schedule: no tick starts a run until Resume. Runs it has started continue, and
-// other starts are not affected.
+// Pause pauses the schedule: no tick starts a run until Resume. Runs that it has started continue,
+// and other starts are not affected.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no schedule.
 func (o Schedule) Pause(ctx context.Context) error { return o.store.turn(ctx, o.workflow, true) }

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// maxTransitions limits how many steps a run executes in one command; then its timer continues.
+// maxTransitions limits how many steps a run executes in one command. Its timer executes the rest.
 const maxTransitions = 64
 
 // result is the result of a step or call.
@@ -39,8 +39,8 @@ func (l *live) goTo(step int) {
 	l.changed = true
 }
 
-// rest returns how long a run that executes steps without waiting yields its shard to others: for a
-// while after each 64 steps.
+// rest returns how long a run that executes steps without waiting yields its shard to others. It
+// yields after every 64 steps.
 func (l *live) rest() int64 {
 	if l.spins == 0 || l.spins%maxTransitions != 0 {
 		return 0
@@ -113,7 +113,8 @@ func (l *live) enter() {
 	}
 }
 
-// tooMany returns an error if the run has exceeded a limit, because its loop seems endless.
+// tooMany returns an error if the run has exceeded a limit, because it is probably in an endless
+// loop.
 func (l *live) tooMany() (code, message string) {
 	most := l.def.MaxSteps
 	if most == 0 {
@@ -291,7 +292,7 @@ func (l *live) timeOut() {
 	l.abandon(TimedOut)
 }
 
-// abandon ends a run at any point: the pending call or wait is cancelled.
+// abandon ends a run at any point and cancels the pending call or wait.
 func (l *live) abandon(status Status) {
 	wait := l.wait
 	l.ending = ending{status: status, place: -1}
@@ -369,9 +370,9 @@ func (l *live) close() {
 	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
 }
 
-// leaves reports whether a run that was cut off, cancelled or out of time, may have uncompensated
-// effects. It has undone itself if all its executed steps have compensations, and none of these has
-// failed. A run that ends on its own, at any terminal, is responsible for its own effects.
+// leaves reports whether a run that was cancelled or timed out may have uncompensated effects. It
+// has undone itself if all its executed steps have compensations and none of these has failed. A
+// run that ends by itself, at any terminal, is responsible for its own effects.
 func (l *live) leaves() bool {
 	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut {
 		return false

@@ -28,8 +28,8 @@ type Created struct {
 	LSN       uint64 // log sequence number of the call
 }
 
-// Create creates a workflow or a new version of one. The new version becomes the default for
-// further runs; active runs keep theirs. definition is YAML or JSON, see the package documentation.
+// Create creates a workflow or a new version of one. The new version becomes the default for new
+// runs; active runs keep theirs. definition is YAML or JSON; see the package documentation.
 // Creating an existing version again has no effect, so programs may call Create at every start.
 //
 // Create, Enable, Disable and Delete return when the change has reached all shards of a spread
@@ -56,7 +56,7 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	return made.of(&c), nil
 }
 
-// heard waits until all shards of a spread namespace have the state of a workflow's home, and the
+// heard waits until all shards of a spread namespace have the current state of a workflow, and the
 // shards of the trigger's stream have its subscription.
 func (s *Store) heard(ctx context.Context, name string) {
 	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name},
@@ -72,7 +72,7 @@ func (s *Store) Enable(ctx context.Context, name string) error {
 	return s.use(ctx, name, true)
 }
 
-// Disable makes further starts of a workflow fail with ErrConflict, and pauses its schedule and
+// Disable makes new starts of a workflow fail with ErrConflict, and pauses its schedule and
 // trigger. Active runs continue. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
 	return s.use(ctx, name, false)
@@ -97,7 +97,7 @@ func (forceOption) applyDelete(force *bool) { *force = true }
 func Force() DeleteOption { return forceOption{} }
 
 // Delete removes a workflow with all its versions. Its ended runs keep their retention. In a spread
-// namespace Delete may miss a run that is started at the same time: that run then continues, as
+// namespace Delete may miss a run that is started at the same time. That run then continues, as
 // with Force.
 //
 // Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
@@ -126,8 +126,8 @@ func forced(opts []DeleteOption) (force bool, err error) {
 	return force, err
 }
 
-// checkIdle returns an error if a workflow has active runs in any shard of a spread namespace: its
-// home has only its own runs.
+// checkIdle returns an error if a workflow has active runs in any shard of a spread namespace. The
+// home itself checks only its own runs.
 func (s *Store) checkIdle(ctx context.Context, name string) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
@@ -154,15 +154,15 @@ func (f startOption) applyStart(b *startBody) { f(b) }
 func Version(v string) StartOption { return startOption(func(b *startBody) { b.version = v }) }
 
 // IdempotencyKey prevents duplicate starts: a start with a key and input that were used before
-// returns the earlier run while that is retained. The key has up to 1,024 bytes. Inputs are
-// compared byte by byte, so different whitespace makes a different input. In a spread namespace a
-// start takes a key or UseID, not both: each determines the shard of the run.
+// returns the earlier run, as long as it is retained. The key has up to 1,024 bytes. Inputs are
+// compared byte by byte, so whitespace matters. In a spread namespace a start takes a key or UseID,
+// but not both, because each determines the shard of the run.
 func IdempotencyKey(key string) StartOption {
 	return startOption(func(b *startBody) { b.key = []byte(key) })
 }
 
 // UseID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". It must be
-// unique among retained runs. In a spread namespace a start takes an id or IdempotencyKey, not
+// unique among retained runs. In a spread namespace a start takes an id or IdempotencyKey, but not
 // both.
 func UseID(id RunID) StartOption { return startOption(func(b *startBody) { b.id = string(id) }) }
 
@@ -174,9 +174,9 @@ type Started struct {
 	LSN       uint64 // log sequence number of the call
 }
 
-// Start starts a run of a workflow. input is JSON, nil means null; the caller may reuse it on
+// Start starts a run of a workflow. input is JSON, and nil means null; the caller may reuse it on
 // return. When Start returns nil, the run is committed (see floe.Config.Durability) and its first
-// step has begun. After a ctx error or ErrUnknownOutcome the run may or may not exist: with an
+// step has begun. After a ctx error or ErrUnknownOutcome the run may or may not exist. With an
 // IdempotencyKey or UseID the call can be repeated safely.
 //
 // Options: Version, IdempotencyKey, UseID. Errors: ErrNotFound if there is no such workflow or
@@ -199,15 +199,15 @@ func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...St
 	return res, err
 }
 
-// Number of retries, and the pause before each, of a start whose key binds it to a shard that has
+// The number of retries, and the pause before each, of a start whose key requires a shard that has
 // not received the workflow yet.
 const (
 	maxHeard   = 100
 	heardPause = 10 * time.Millisecond
 )
 
-// unheard reports whether the home of a workflow in a spread namespace has it, after a pause in
-// which the other shards receive it.
+// unheard pauses so that the other shards of a spread namespace can receive a workflow. It reports
+// whether the workflow exists at its home.
 func (s *Store) unheard(ctx context.Context, name string) bool {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return false
@@ -234,7 +234,7 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
 // Wait returns a run when it has ended. The run is kept for at least 10 s, regardless of its
-// workflow's retention. Errors: those of Runs.Get, and ctx errors.
+// workflow's retention. Errors: those of Runs.Get, and ctx's error.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }
@@ -278,13 +278,13 @@ func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
 }
 
 // Signal sends a signal to a run. A step that waits for a signal of the type continues; otherwise
-// the signal is kept until a step waits for it. payload is JSON, nil means null. Signal returns the
-// new state of the run.
+// the signal is kept until a step waits for it. payload is JSON, and nil means null. Signal returns
+// the new state of the run.
 //
 // A payload must match the schema that the definition declares for the type, and that of the step
-// that waits for it. If no step waits, it must match the schema of at least one step of the
-// definition that waits for the type, if there are any. Each step takes the oldest pending signal
-// that matches its own schema and leaves the others.
+// that waits for it. If no step is waiting, it must match the schema of at least one of the
+// definition's steps that wait for the type, if there are any. Each step takes the oldest pending
+// signal that matches its own schema and leaves the others.
 //
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes
 // are already pending; ErrInvalid for a payload that is not JSON, is too long, or does not match.
@@ -292,9 +292,8 @@ func (s *Store) Signal(ctx context.Context, id RunID, signal string, payload []b
 	return s.change(ctx, signalOp(id, signal, payload), id)
 }
 
-// Cancel ends a run: it cancels the pending call or wait and compensates the run as its definition
-// says, during which the run is still Running. reason may be empty. It returns the new state of the
-// run.
+// Cancel ends a run. It cancels the pending call or wait and compensates the run as defined;
+// meanwhile the run is still Running. reason may be empty. Cancel returns the new state of the run.
 //
 // Errors: ErrNotFound; ErrConflict if the run has ended or is compensating; ErrInvalid for a reason
 // of more than 1,024 bytes and for an invalid id.

@@ -16,8 +16,9 @@ import (
 
 // A workflow's trigger is that of its default version: a subscription of the workflow's home to a
 // stream, see package push. In the shard of the records, one command takes a batch from the group
-// and starts a run. If the workflow lives in another namespace, the command sends the start: in a
-// spread namespace to the shard of the batch's key, like any start with an idempotency key.
+// and starts a run. If the workflow lives in another namespace, the command sends the start to it.
+// If that namespace is spread, the start goes to the shard of the batch's key, like any start with
+// an idempotency key.
 
 // triggerRow is the value of a row 'e': the subscription of the workflow's home.
 type triggerRow struct {
@@ -42,8 +43,8 @@ func (k *openWorkflow) subscribed() (r triggerRow, ok bool) {
 	return must(decode(b, (*triggerRow).code)), true
 }
 
-// retrigger sets the trigger of the default version, at the workflow's home. Its group keeps its
-// position, unless it is another one.
+// retrigger sets the trigger of the default version, at the workflow's home. If the group does not
+// change, it keeps its position.
 func (k *openWorkflow) retrigger(t *flow.Trigger) {
 	old, had := k.subscribed()
 	now := triggerRow{revision: uint64(k.tx.LSN())}
@@ -103,14 +104,14 @@ func (k *openWorkflow) subscriber() protocol.Subscriber {
 }
 
 // trigger starts a run for a batch of records, even if the workflow has been disabled since they
-// were taken. It returns an error if no run can be started: the records then go to the dead-letter
-// queue.
+// were taken. It returns an error if no run can be started, and the records then go to the
+// dead-letter queue.
 //
 // The batch's key is the idempotency key of its run, so a repeated batch finds its run.
 //
-// When the group is moved back, new batches may have different ends: the next batch omits records
-// that a run has already had. That works for batches that begin where an earlier one did. A batch
-// that begins in the middle of an earlier one starts a run for records that already had one.
+// When the group is moved back, new batches may end at different records. A batch that begins where
+// an earlier one did omits the records of the earlier batch. A batch that begins in the middle of
+// an earlier one starts another run for its records.
 func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	left := *b
 	for len(left.Records) > 0 {
@@ -126,14 +127,14 @@ func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	return encode(nil, &protocol.BatchResult{Repeated: true}, (*protocol.BatchResult).Code), nil
 }
 
-// routed reports whether another shard must be asked whether a run was started for a batch: if the
-// namespace is spread, and the records are in another one.
+// routed reports whether another shard knows if a run was started for a batch. That is so if the
+// namespace is spread and the records are in another namespace.
 func (w *work) routed(b *protocol.Batch) bool {
 	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route())
 }
 
-// hadBefore returns how many of a batch's first records the earlier run of its first record has
-// had, 0 if there is no such run.
+// hadBefore returns how many of a batch's first records were in the earlier run of its first
+// record, 0 if there is no such run.
 func (w *work) hadBefore(b *protocol.Batch) int {
 	k := w.workflow(b.Name)
 	if k == nil {
@@ -176,8 +177,8 @@ func (w *work) triggerRun(b *protocol.Batch) ([]byte, error) {
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {...}}
 //
-// A JSON payload is included as it is, text as a string, and anything else as a base64 string,
-// followed by "encoding": "base64". With a batch size of 1 the input is the payload alone, in the
+// A JSON payload is included unchanged, text as a string, and any other payload as a base64 string,
+// followed by "encoding": "base64". With a batch size of 1 the input is only the payload, in the
 // same form.
 func batchInput(b *protocol.Batch, t *flow.Trigger) []byte {
 	if t != nil && t.Batch == 1 && len(b.Records) == 1 {

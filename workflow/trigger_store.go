@@ -137,8 +137,8 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 		}
 	}
 	t.Active = q.Info.Active
-	// Each shard of the stream receives the trigger first, and the group after that. Only then does
-	// the group start there, at the end of the shard's records.
+	// Each shard of the stream receives the trigger first and the group later. Only then does the
+	// group start there, at the end of the shard's records.
 	unheard := func(p *protocol.SubscriptionQuery) bool {
 		i := &p.Info
 		return !i.Found || i.Revision < revision || q.Info.Grouped && i.Exists && !i.Grouped

@@ -16,7 +16,7 @@ func (l *live) addUndo(r *result) {
 	l.tx.Set(undoKey(nil, l.run, l.visit), encode(nil, &u, (*undoRow).code))
 }
 
-// beginUndo compensates the run's visits, the last one first, and then ends the run.
+// beginUndo compensates the run's visits in reverse order, and then ends the run.
 func (l *live) beginUndo() {
 	l.ending.visit = math.MaxUint64
 	l.wait, l.due = waitTurn, l.tx.Now()
@@ -41,7 +41,7 @@ func (l *live) undoNext() {
 	l.slot().begin()
 }
 
-// undone ends the compensation of a visit; the next one follows regardless of the result.
+// undone ends the compensation of a visit. The next one follows regardless of the result.
 func (l *live) undone(r result) {
 	step := ""
 	if u, ok := l.undoRow(); ok {
@@ -58,7 +58,7 @@ func (l *live) undone(r result) {
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 
-// childEnded records the result of a child for which the run waited before it compensates: a
+// childEnded records the result of a child for which the run waited before compensating. A
 // completed child has an output.
 func (l *live) childEnded(e *protocol.End) {
 	b, ok := l.tx.Get(undoKey(nil, l.run, l.visit))

@@ -15,8 +15,8 @@ var _ engine.Verifier = (*machine)(nil)
 const allKinds = "bcdefghjklmnpqrtuvwyz"
 
 // Verify checks that all rows of the machine are consistent; see the comment on rows for their
-// meaning. Above all, every run that has not ended waits for something that can come: an action, a
-// child, a signal or a time.
+// meaning. Above all, every run that has not ended must wait for an event that can occur: an
+// action, a child, a signal or a time.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, names: a.Names(), workflows: make(map[uint64]*audited), known: make(map[uint32]int64), active: make(map[uint32]int64),
@@ -195,7 +195,7 @@ func (v *verifier) verifyTriggers() error {
 	return err
 }
 
-// indexes counts the rows of indexes: the check of each run has read its own.
+// indexes counts the rows of indexes, because the check of each run has read only the run's own.
 func (v *verifier) indexes() error {
 	for _, kind := range []byte{rowOf, rowIn, rowByStatus, rowEnded, rowKey, rowID, rowAttribute, rowVersions, rowStale} {
 		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(_, _ []byte) error {

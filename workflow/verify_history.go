@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// history is the state that follows from a run's events, applied in order: the run's position, and
+// history is the state that results from a run's events, applied in order: the run's position, and
 // the results of its steps.
 type history struct {
 	events   int64

@@ -24,7 +24,7 @@ type auditedRun struct {
 	undone          map[uint64]int // steps of visits to compensate
 }
 
-// allRuns checks the runs one by one: the rows of a run are adjacent.
+// allRuns checks the runs one by one. The rows of a run are adjacent.
 func (v *verifier) allRuns() error {
 	err := v.Scan([]byte{rowRun}, []byte{rowRun + 1}, func(k, value []byte) error {
 		if len(k) <= partAt {
@@ -164,7 +164,8 @@ func (r *auditedRun) compare(what string, counted, is int64) {
 	}
 }
 
-// checkWait reports a run that waits for something that cannot come, or that has ended and waits.
+// checkWait reports a run that waits for an event that cannot occur, or that waits although it has
+// ended.
 func (r *auditedRun) checkWait() {
 	h := r.header
 	l := live{header: *h}

@@ -65,7 +65,7 @@ func (l Versions) All(ctx context.Context, opts ...PageOption) iter.Seq2[Version
 	return engine.All(ctx, l.Page, opts)
 }
 
-// Get returns a version with its definition; "" is the default version. Errors: ErrNotFound.
+// Get returns a version with its definition. "" is the default version. Errors: ErrNotFound.
 func (l Versions) Get(ctx context.Context, version string) (VersionInfo, error) {
 	if err := checkWorkflow(l.workflow); err != nil {
 		return VersionInfo{}, err
@@ -106,7 +106,7 @@ func (l Versions) list(ctx context.Context) ([]VersionInfo, error) {
 	return q.items, nil
 }
 
-// Delete removes a version of the workflow: it can no longer be started, and a later Create may
+// Delete removes a version of the workflow. It can no longer be started, and a later Create may
 // reuse its name for another definition. Its runs continue and can be retried; their definition is
 // kept until the workflow is deleted. In a spread namespace Delete waits as Create does.
 //
@@ -119,9 +119,9 @@ func (l Versions) Delete(ctx context.Context, version string) error {
 	return err
 }
 
-// SetDefault makes a version the default one: starts that name no version run it, and the workflow
-// has its schedule, trigger and retention. A later Create of a new version makes that the default.
-// In a spread namespace SetDefault waits as Create does.
+// SetDefault makes a version the default. Starts that name no version run it, and its schedule,
+// trigger and retention apply to the workflow. A later Create of a new version makes that version
+// the default. In a spread namespace SetDefault waits as Create does.
 //
 // Errors: ErrNotFound if there is no such workflow or version.
 func (l Versions) SetDefault(ctx context.Context, version string) error {
@@ -142,8 +142,8 @@ func RemoveVersionOp(name, version string) Op {
 	return Op{engine.Hide(removeVersion.Op(name, versionBody{version: version}, nil))}
 }
 
-// versionBody removes a version, or makes it the default one. With a revision it is a message from
-// the workflow's home to the other shards.
+// versionBody removes a version or makes it the default. With a revision it is a message from the
+// workflow's home to the other shards.
 type versionBody struct {
 	version  string
 	revision uint64
@@ -193,8 +193,8 @@ func (w *work) removeVersion(c *versionBody) error {
 	return nil
 }
 
-// setDefault makes a version the default one, at the workflow's home or in a shard notified by it.
-// Only the home has the schedule and the trigger.
+// setDefault makes a version the default, at the workflow's home or in a shard notified by it. Only
+// the home has the schedule and the trigger.
 func (w *work) setDefault(c *versionBody) error {
 	k := w.workflow(w.subject)
 	told := c.revision != 0

@@ -84,8 +84,8 @@ func (w *work) signal(c *signalBody) (res changed, err error) {
 }
 
 // checkSignal returns an error for an invalid payload. It must match the schema declared for its
-// type, and that of the step that waits for it. If no step waits now, it must match the schema of
-// one that can.
+// type, and that of the step that waits for it. If no step is waiting now, it must match the schema
+// of a step that can wait for it.
 func (l *live) checkSignal(c *signalBody) error {
 	var err error
 	if i := slices.IndexFunc(l.def.Signals, func(s flow.Signal) bool { return s.Type == c.kind }); i >= 0 {
@@ -195,7 +195,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// random returns a number that differs from call to call, and is the same on all replicas.
+// random returns a number that differs between calls but is the same on all replicas.
 func (s *slot) random() uint64 {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(s.live.tx.LSN()))

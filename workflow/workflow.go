@@ -80,8 +80,8 @@ const (
 	OutcomeOutputTooLarge = "output_too_large"
 )
 
-// The terminals of every workflow, see Transition. Definitions may also say floe.Completed and so
-// on: the prefix flo, also in $.flo.run_id, is that of Flo, whose definitions floe reads.
+// The terminals of every workflow; see Transition. Definitions may also say floe.Completed and so
+// on. The prefix flo, also in $.flo.run_id, comes from Flo, whose definitions floe reads.
 const (
 	TerminalCompleted = "flo.Completed"
 	TerminalFailed    = "flo.Failed"
