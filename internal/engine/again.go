@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// LookAgainAt makes a query that returns ErrWait run again at a time, in ms, if nothing wakes it
+// LookAgainAt makes a query that returns ErrWait run again at a time, in ms, unless it is woken
 // earlier. If it is called several times in one run, the earliest time counts.
 func (v *View) LookAgainAt(at int64) {
 	if v.again == 0 || at < v.again {

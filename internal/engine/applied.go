@@ -27,7 +27,7 @@ func Bounds(shard ShardID) (lower, upper []byte) {
 
 func appliedRow(dst []byte) []byte { return append(dst, 'a') }
 
-// appliedKey returns the whole key of the row.
+// appliedKey returns the complete key of the row.
 func appliedKey(shard ShardID) []byte {
 	lower, _ := Bounds(shard)
 	return appliedRow(append(lower, byte(machineEngine)))
@@ -66,7 +66,7 @@ func readApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	return decodeApplied(row)
 }
 
-// ReadApplied returns the position of the state in r, or zero if r holds nothing of the shard.
+// ReadApplied returns the position of the state in r, or zero if r holds no data of the shard.
 func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	a, err := readApplied(r, shard)
 	if err != nil {

@@ -2,8 +2,9 @@ package engine
 
 import "github.com/floedb/floe/internal/wait"
 
-// batch holds the effects of the commands since the last Commit, and what Commit derives from them.
-// It belongs to the goroutine that applies. The next batch reuses its slices and buffers.
+// batch holds the effects of the commands since the last Commit, and the data that Commit derives
+// from them. It belongs to the goroutine that applies. The next batch reuses its slices and
+// buffers.
 type batch struct {
 	over     *overlay        // rows
 	answered int             // bytes of results

@@ -8,13 +8,13 @@ import (
 
 // Limits on what one command may write and answer, including everything it triggers in its shard: a
 // transaction with its operations, a Fire with its timers, a delivery with its messages. A command
-// that exceeds a limit is refused and leaves no effects. An answer too large to send would be an
-// error although the command took effect. Every write counts, even one that overwrites another
-// write of the same command: the limit bounds the work, and equally on every replica.
+// that exceeds a limit is refused and has no effect. An answer too large to send would be an error
+// although the command took effect. Every write counts, even one that overwrites another write of
+// the same command, because the limit bounds the work, and must be the same on every replica.
 //
 // The byte limit is four times the largest value, so that a value can be overwritten, with its
-// history, and some room is left. An entry that wrote gigabytes would end the node, and again
-// whenever it is opened. That many rows of typical size take about as much memory.
+// history, and some room is left. An entry that wrote gigabytes would crash the node, and again
+// whenever it is opened. The maximum number of rows, at a typical size, takes about as much memory.
 const (
 	MaxCommandBytes = 64 << 20
 	MaxCommandRows  = 1 << 18
@@ -23,15 +23,15 @@ const (
 // MaxAnswerBytes bounds the values in the answer to an unpaged query.
 const MaxAnswerBytes = 128 << 20
 
-// What one command may write for work that is merely due, until it is Full. The rest goes into
-// another entry, so that other callers do not wait long. One more step comes on top.
+// The writes of one command for due work, after which it is Full. The rest goes into another entry,
+// so that other callers do not wait long. One step may exceed the limit.
 const (
 	fullBytes = 4 << 20
 	fullRows  = 1 << 12
 )
 
-// What the commands of an entry may have written before another of its commands starts. Together
-// they never write more than one command may.
+// The writes of an entry after which no other command of it starts. Together its commands never
+// write more than one command may.
 const (
 	fullEntryBytes = 8 << 20
 	fullEntryRows  = 1 << 15
@@ -51,8 +51,8 @@ func (w work) minus(o work) work { return work{w.rows - o.rows, w.bytes - o.byte
 
 func (w *work) add(o work) { *w = work{w.rows + o.rows, w.bytes + o.bytes} }
 
-// budget counts what an entry writes. It is a function of the log: it counts every call that
-// writes, even those of refused commands, and does not depend on the contents of the batch.
+// budget counts the writes of an entry. It is a function of the log: it counts every write, even
+// those of refused commands, and does not depend on the contents of the batch.
 type budget struct {
 	spent   work // by the entry so far
 	before  work // spent when the current command started
@@ -66,8 +66,8 @@ var unlimited = work{math.MaxInt, math.MaxInt}
 
 func (tx *Tx) startEntry() { tx.budget = budget{} }
 
-// startCommand starts counting a command. It returns false if the entry has no room for it; the
-// first command always has room.
+// startCommand starts counting a command. It returns false if the entry has no room for the
+// command. The first command always has room.
 func (tx *Tx) startCommand(first bool) bool {
 	b := &tx.budget
 	b.limit = work{MaxCommandRows, MaxCommandBytes}
@@ -82,7 +82,7 @@ func (tx *Tx) startCommand(first bool) bool {
 // Full reports whether the command has written so much that the remaining due work must wait. A
 // machine then stops at a point from which it can continue, and schedules a timer for now. It must
 // make at least one step each time its timer fires. Follow-ups that have not run yet count with the
-// size of their bodies, since they are part of the command.
+// size of their bodies, because they are part of the command.
 func (tx *Tx) Full() bool {
 	b := &tx.budget
 	done := b.spent.minus(b.before)
@@ -90,14 +90,14 @@ func (tx *Tx) Full() bool {
 	return done.exceeds(work{fullRows, fullBytes})
 }
 
-// The most that a step of a machine may write, in tests, when its command is already Full.
+// The maximum writes, checked in tests, of a step of a machine whose command is already Full.
 const (
 	stepBytes = 40 << 20
 	stepRows  = 1 << 13
 )
 
-// Worked counts work without writes as a number of rows: due work that a machine only records in
-// memory.
+// Worked counts work without writes as a number of rows. It is for due work that a machine only
+// records in memory.
 func (tx *Tx) Worked(rows int) {
 	tx.budget.spent.rows += rows
 	tx.budget.check()
@@ -112,8 +112,8 @@ func (tx *Tx) checkFull(m MachineID) {
 	}
 }
 
-// overrun is the panic that ends a command that writes more than it may. The command cannot
-// continue, because what it has read was to be written.
+// overrun is the panic that ends a command that exceeds its write limit. The command cannot
+// continue, because it relies on its writes.
 type overrun struct{}
 
 // spend counts a row before it is written.
@@ -124,7 +124,7 @@ func (tx *Tx) spend(bytes int) {
 	b.check()
 }
 
-// answer counts the result of a command or of a part of one.
+// answer counts the result of a command or of a part of a command.
 func (tx *Tx) answer(result []byte) {
 	b := &tx.budget
 	b.spent.bytes += len(result)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// checks holds what an executor checks in tests only, see Config. All fields but scanned belong to
-// the goroutine that applies.
+// checks holds data for checks that an executor makes only in tests; see Config. All fields but
+// scanned belong to the goroutine that applies.
 type checks struct {
 	strict    bool
 	forgetful bool

@@ -27,8 +27,8 @@ const (
 )
 
 // LSN is a log sequence number: it counts the state changes applied in a shard. Every command,
-// every operation of a transaction and every timer handed out takes the next one. So no two changes
-// of a shard share an LSN, and none is reused.
+// every operation of a transaction and every fired timer takes the next one. So no two changes of a
+// shard share an LSN, and none is reused.
 type LSN uint64
 
 // ShardID numbers the shards of a node from 0.
@@ -65,7 +65,8 @@ func (c Command) Size() int { return 6 + len(c.Namespace) + len(c.Body) }
 // DecodeCommand decodes the output of AppendTo; Body aliases b.
 func DecodeCommand(b []byte) (Command, error) { return decodeCommand(b, "") }
 
-// decodeCommand is DecodeCommand for a caller that may already have the namespace's name.
+// decodeCommand is DecodeCommand for a caller that may already have the namespace's name as a
+// string.
 func decodeCommand(b []byte, namespace string) (Command, error) {
 	r := codec.NewReader(b)
 	if v := r.Byte(); v != commandVersion && r.Err() == nil {
@@ -89,12 +90,12 @@ func decodeCommand(b []byte, namespace string) (Command, error) {
 type Op struct {
 	Command Command
 	Route   string // key, queue, stream ...: hashed in a spread namespace; "" if any shard will do
-	// RouteTo returns the Route if it depends on the namespace and the number of shards; else it is
-	// nil.
+	// RouteTo returns the Route if it depends on the namespace and the number of shards; otherwise
+	// it is nil.
 	RouteTo func(namespace string, shards int) string
 	Payload int // bytes of the value or payload, for the node's max_value_size
-	// Limited returns the command's body if it must carry the node's max_value_size; else it is
-	// nil.
+	// Limited returns the command's body if the body must carry the node's max_value_size;
+	// otherwise it is nil.
 	Limited func(maxPayload int) []byte
 	Err     error // set if the arguments are invalid: Commit returns it and proposes nothing
 	Decode  func(result []byte) (any, error)

@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/arena"
 )
 
-// committed is the shard's part of the state in Pebble as of the last Commit, with its rows that
-// are in memory. Any goroutine may use db, table and rows. The iterators and their fields belong to
-// the goroutine that applies, which also writes each batch.
+// committed is the shard's part of the state in Pebble as of the last Commit, with those of its
+// rows that are in memory. Any goroutine may use db, table and rows. The iterators and their fields
+// belong to the goroutine that applies, which also writes each batch.
 //
 // A lookup of a row that the cache may hold searches the cache first, then tables unless the row
 // may be fresh, then points.
@@ -85,8 +85,8 @@ func seek(it *pebble.Iterator, k []byte) (value []byte, ok bool, err error) {
 }
 
 // within returns an iterator over the rows with lower <= key < upper, valid until the next call.
-// Without an upper bound it would move to the next row, however far away, over the tombstones of
-// all rows deleted in between.
+// Without an upper bound it would move to the next existing row, over the tombstones of all rows
+// deleted in between.
 func (c *committed) within(lower, upper []byte) (it *pebble.Iterator, err error) {
 	if c.ranges != nil {
 		c.ranges.SetBounds(lower, upper)
@@ -96,9 +96,9 @@ func (c *committed) within(lower, upper []byte) (it *pebble.Iterator, err error)
 	return c.ranges, err
 }
 
-// openTables reopens tables if that pays off. It does not after every flush: until the tables that
-// flushes add are merged, they only add to the search. Its bloom filters are used at the lowest
-// level too, where most rows are.
+// openTables reopens tables if that is worthwhile. It is not worthwhile after every flush, because
+// until the new tables are merged, they make each search longer. The iterator uses bloom filters at
+// the lowest level too, where most rows are.
 func (c *committed) openTables() (err error) {
 	c.used = true
 	if c.tables != nil && !c.merged.Load() && (!c.flushed.Load() || c.fresh.rows() < manyFreshRows) {
@@ -179,15 +179,15 @@ func (c *committed) closeTables() error {
 	return err
 }
 
-// Flushed records that more of the state has been flushed, Merged that some of its tables have been
-// replaced. Any goroutine may call them.
+// Flushed records that more of the state has been flushed. Merged records that some of its tables
+// have been replaced. Any goroutine may call them.
 func (x *Executor) Flushed() { x.committed.flushed.Store(true) }
 
 // Merged is described with Flushed.
 func (x *Executor) Merged() { x.committed.merged.Store(true) }
 
 // ReleaseOld closes iterators that keep old tables from being removed, or that were not used since
-// the last call. It must be called from time to time, by the goroutine that applies.
+// the last call. The goroutine that applies must call it from time to time.
 func (x *Executor) ReleaseOld() error {
 	if c := &x.committed; c.used && !c.merged.Load() {
 		c.used = false
@@ -196,6 +196,6 @@ func (x *Executor) ReleaseOld() error {
 	return x.Release()
 }
 
-// Release closes everything that the executor has open in the database, which can then be closed.
-// Only the goroutine that applies may call it.
+// Release closes all iterators of the executor, so that the database can be closed. Only the
+// goroutine that applies may call it.
 func (x *Executor) Release() error { return x.committed.release() }

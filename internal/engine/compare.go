@@ -35,8 +35,8 @@ func (tx *Tx) applyCompare(body []byte) error {
 	return nil
 }
 
-// Compared returns the comparisons applied since the last call. Like HashAt it is for the goroutine
-// that applies. The slice is valid until the next entry is applied.
+// Compared returns the comparisons applied since the last call. Like HashAt, it is for the
+// goroutine that applies. The slice is valid until the next entry is applied.
 func (x *Executor) Compared() []Comparison {
 	c := x.hashes.compared
 	x.hashes.compared = c[:0]

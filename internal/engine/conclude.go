@@ -3,7 +3,7 @@ package engine
 // Concluder is a Machine with commands that continue after their follow-ups.
 type Concluder interface {
 	// Conclude continues a command for which Apply called Tx.Conclude and returned a result. It
-	// returns the command's result. Like Apply it checks first and then changes; an error refuses
+	// returns the command's result. Like Apply, it checks first and then writes. An error refuses
 	// the whole command.
 	Conclude(tx *Tx, cmd Command, result []byte) ([]byte, error)
 }
@@ -12,7 +12,7 @@ type Concluder interface {
 // Apply calls it, for a command that is not a follow-up.
 func (tx *Tx) Conclude() { tx.goesOn = true }
 
-// conclude is the part of run after the follow-ups of a command that continues.
+// conclude is the part of run that comes after the follow-ups of a command that continues.
 func (tx *Tx) conclude(cmd Command, result []byte) ([]byte, error) {
 	base := len(tx.follow)
 	tx.Step()

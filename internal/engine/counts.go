@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Counts describes the contents of a namespace. The machines maintain the numbers, and their tables
-// map counters to fields; nothing is scanned.
+// Counts describes the contents of a namespace. The machines maintain the numbers, so no scan is
+// needed, and their tables map counters to fields.
 type Counts struct {
 	Keys         int64 // KV: keys that exist
 	KeyBytes     int64 // KV: bytes of their keys and values
@@ -30,7 +30,7 @@ type Counts struct {
 	Signals                                                                         int64 // total received by runs
 	Timers                                                                          int64 // total fired in runs
 	Steps                                                                           int64 // total started by runs
-	// of workflows that are neither paused nor disabled
+	// schedules of workflows that are neither paused nor disabled
 	Schedules           int64
 	CompensationsFailed int64 // total, of workflow runs
 }
@@ -40,7 +40,7 @@ type countField struct {
 	v    *int64
 }
 
-// fields returns the numbers in the order in which they are encoded. New ones go to the end.
+// fields returns the numbers in the order in which they are encoded. New ones are added at the end.
 func (c *Counts) fields() []countField {
 	return []countField{
 		{"keys", &c.Keys}, {"key_bytes", &c.KeyBytes}, {"key_reads", &c.KeyReads}, {"key_sets", &c.KeySets}, {"key_deletes", &c.KeyDeletes},
@@ -92,7 +92,7 @@ func (c *Counts) add(d Counts) {
 	}
 }
 
-// counts returns the numbers of a namespace as its users see them.
+// counts returns the numbers of a namespace in the form for users.
 func (t *table) counts(counters []int64, reads int64) (c Counts) {
 	for id, p := range t.byID {
 		if p == nil {

@@ -27,14 +27,14 @@ type CommandRow[S, B, R any] struct {
 	// Body codes the fields of the body; nil means it has none. Ranges are checked when a body is
 	// built or decoded.
 	Body func(b *B, f *codec.Fields)
-	// Check validates what ranges cannot express. Optional, like everything below except one of
-	// Apply, Run and Encoded.
+	// Check validates what ranges cannot express. It is optional, like all fields below, except
+	// that one of Apply, Run and Encoded is required.
 	Check func(b *B) error
 	// Admit validates a body from another process, beyond what the functions that build bodies here
 	// ensure.
 	Admit func(b *B) error
-	// Named validates the name, also against the body. The default is the function that Declare is
-	// given.
+	// Named validates the name, if necessary against the body. The default is the function passed
+	// to Declare.
 	Named func(b *B, name string) error
 	// Route returns the route of an unnamed command, from its body. The default is the name.
 	Route func(b *B) string
@@ -49,8 +49,8 @@ type CommandRow[S, B, R any] struct {
 	Size func(b *B) int
 	// Limited stores max_value_size in a body that carries it; see Op.Limited.
 	Limited func(b *B, maxPayload int)
-	// Makes returns the most that the command can make available to takers waiting on its name; see
-	// Maker.
+	// Makes returns the maximum number of items that the command can make available to takers
+	// waiting on its name; see Maker.
 	Makes func(b *B) int
 	// Apply executes the command.
 	Apply func(s S, b *B) (R, error)
@@ -69,7 +69,7 @@ type CommandRow[S, B, R any] struct {
 // Nothing is the type of an empty body or result.
 type Nothing = struct{}
 
-// declared holds what the rows of a primitive share.
+// declared holds the data shared by the rows of a primitive.
 type declared struct {
 	machine   MachineID
 	primitive string
@@ -100,7 +100,8 @@ type Row[S any] interface {
 	makes(cmd Command) (name []byte, n int)
 }
 
-// CommandRows are commands of a primitive, ordered by kind. Kinds count from that of the first row.
+// CommandRows are commands of a primitive, ordered by kind. Kinds are consecutive, beginning with
+// that of the first row.
 type CommandRows[S any] struct {
 	rows  []Row[S]
 	types []CommandType
@@ -125,8 +126,8 @@ func Declare[S any](m MachineID, primitive string, checkName func(string) error,
 // Types returns the commands for the primitive's table. The caller may modify the slice.
 func (c *CommandRows[S]) Types() []CommandType { return slices.Clone(c.types) }
 
-// Makes returns a command's name and the most it can make available to takers waiting on that name,
-// 0 if it is malformed. The name aliases the body.
+// Makes returns a command's name and the maximum number of items that it can make available to
+// takers waiting on that name, 0 if it is malformed. The name aliases the body.
 func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
 	i, ok := c.place(cmd.Kind)
 	if !ok {

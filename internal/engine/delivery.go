@@ -55,7 +55,7 @@ type messageOutcome struct {
 	err    error
 }
 
-// laneRefusal says that the target cannot accept the next message of a lane for now.
+// laneRefusal means that the target cannot accept the next message of a lane for now.
 type laneRefusal struct {
 	machine MachineID
 	ns      uint32
@@ -164,7 +164,7 @@ func decodeReceiptRow(row []byte) (r receipt, err error) {
 	return r, c.Done()
 }
 
-// reply returns the outcome of a message if it has to be sent to the sender, or nil.
+// reply returns the outcome of a message if it must be sent to the sender, or nil.
 func (o *laneOutcome) reply(n LSN) *messageOutcome {
 	for len(o.replies) > 0 && o.replies[0].number < n {
 		o.replies = o.replies[1:]
@@ -175,8 +175,8 @@ func (o *laneOutcome) reply(n LSN) *messageOutcome {
 	return nil
 }
 
-// applyDeliver applies messages of another shard, each as a unit of its own: a refused message does
-// not roll back the others.
+// applyDeliver applies messages of another shard, each as a separate unit, so a refused message
+// does not roll back the others.
 func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	d, err := decodeDelivery(body)
 	if err != nil {
@@ -199,7 +199,7 @@ func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 }
 
 // deliver applies the messages of a delivery, lane by lane, until the command is Full. The others
-// have to be delivered again. The error says that there was no room even for the first.
+// must be delivered again. An error means that there was no room even for the first.
 func (tx *Tx) deliver(d *delivery, r *receipt) error {
 	applied, size := 0, 0
 	for i := range d.lanes {
@@ -234,9 +234,9 @@ func (tx *Tx) deliver(d *delivery, r *receipt) error {
 	return nil
 }
 
-// runMessage carries out a command of another shard, completely or not at all. It returns the
-// outcome for the sender, nil if it needs none, or why the message has to be delivered again. A
-// command that writes too much is refused for good only if nothing was written before it.
+// runMessage executes a command of another shard, completely or not at all. It returns the outcome
+// for the sender, nil if the sender needs none, or the reason why the message must be delivered
+// again. A command that writes too much is refused for good only if nothing was written before it.
 func (tx *Tx) runMessage(m *message, alone bool) (tell *messageOutcome, again error) {
 	s := tx.nestedMark()
 	result, err := tx.runForeign(m)
@@ -262,7 +262,7 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	if err := tx.known(cmd, FromShards); err != nil {
 		return nil, err
 	}
-	// No machine sends to a system namespace on its own: the name came from a user's definition.
+	// No machine sends to a system namespace by itself, so the name came from a user's definition.
 	if IsSystem(cmd.Namespace) {
 		return nil, CheckWritable(cmd.Namespace)
 	}
@@ -272,13 +272,13 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 		cmd.Spread = ns != nil && ns.spread
 	}
 	if ns := tx.x.dir.lookup(cmd.Namespace); ns != nil && ns.spread && !cmd.Spread && HomeShard(cmd.Namespace, tx.x.shards) == tx.x.shard {
-		// The home shard knows, and the placement of a namespace never changes: the message would
-		// wait forever, and all messages behind it.
+		// The home shard is authoritative, and the placement of a namespace never changes. So the
+		// message, and all messages behind it, would wait forever.
 		return nil, Errorf(ErrInvalid, "namespace %q is spread over all shards, the message is for one in a single shard", cmd.Namespace)
 	}
 	if err := tx.admit(cmd); err != nil {
-		// This shard's record of the namespace may be outdated or lost, which must not fail the
-		// sender for good.
+		// This shard's record of the namespace may be outdated or lost, so the refusal must be
+		// temporary.
 		return nil, Errorf(ErrUnavailable, "%v", err)
 	}
 	result, err := tx.run(cmd)

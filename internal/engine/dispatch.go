@@ -11,13 +11,13 @@ import (
 )
 
 // Dispatch delivers a shard's messages for one target. It is a step function for the shard's
-// leader: it returns what to propose next and receives the outcome. It keeps no essential state:
-// each leader starts with a new one.
+// leader: it returns the next command to propose and receives the outcome. It keeps no essential
+// state, so each leader starts with a new one.
 //
 //	ask the target for the last delivery -> settle what became of it -> deliver -> settle -> deliver ...
 //
-// A delivery whose outcome is unknown is requested again. Before the first delivery the sender's
-// own settlement has been applied here, and with it everything that earlier leaders did.
+// A delivery whose outcome is unknown is requested again. Before the first delivery, the sender's
+// own settlement has been applied here, and so has everything that earlier leaders did.
 type Dispatch struct {
 	x       *Executor
 	target  ShardID
@@ -46,7 +46,7 @@ type pendingLane struct {
 	first LSN
 }
 
-// hold is how long a lane has to pause.
+// hold is how long a lane must pause.
 type hold struct {
 	until, pause int64 // ms
 }
@@ -68,9 +68,9 @@ type Step struct {
 	Command Command
 }
 
-// Next returns the next step. Without one, until is the latest time to call it again, in ms by the
-// clock of now. NoTimer means not before more messages are sent or become durable. Messages sent by
-// entries behind raft index durable are not delivered.
+// Next returns the next step. If there is none, until is the latest time to call it again, in ms by
+// the clock of now. NoTimer means not before more messages are sent or become durable. Messages
+// sent by entries behind raft index durable are not delivered.
 func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool, err error) {
 	switch d.state {
 	case dispatchAsks:
@@ -99,8 +99,8 @@ func (d *Dispatch) deliver(next delivery) Step {
 	return Step{d.target, Command{Machine: machineEngine, Kind: kindDeliver, Body: c.Encoded()}}
 }
 
-// gather finds the lanes that have messages, once all lanes it knew have had their turn. It returns
-// the time at which the first lane is no longer held.
+// gather finds the lanes that have messages, once all known lanes have had their turn. It returns
+// the earliest time at which a held lane is released.
 func (d *Dispatch) gather(now int64) (until int64) {
 	o := &d.x.outbox
 	o.mu.Lock()
@@ -239,7 +239,8 @@ func (d *Dispatch) hold(l lane, now int64) {
 	d.release = 0
 }
 
-// failed handles a delivery without a receipt. A target without space accepts what frees some.
+// failed handles a delivery without a receipt. A target whose disk is full accepts messages that
+// free space.
 func (d *Dispatch) failed(err error, now int64) {
 	switch {
 	case errors.Is(err, ErrReadOnly):

@@ -1,12 +1,12 @@
-// Package engine is the common base of floe's primitives: machines, transactions over them, durable
-// timers, the outbox between shards, namespaces, waiters on topics, and the door through which all
-// reads and writes go.
+// Package engine is the common base of floe's primitives. It has machines, transactions over them,
+// durable timers, the outbox between shards, namespaces, waiters on topics, and the door through
+// which all reads and writes pass.
 //
 // A Machine is the deterministic core of one primitive. The log of a shard holds its commands. An
-// Executor applies them in order, through a Tx, to the shard's part of the state in Pebble. Nothing
-// in Apply may depend on anything but the log: time is Tx.Now, the leader's stamp of the entry;
-// identity is Tx.LSN. The package does no I/O but Pebble's and starts no goroutine; internal/shard
-// drives it.
+// Executor applies them in order, through a Tx, to the shard's part of the state in Pebble. Apply
+// must not depend on anything but the log. Time is Tx.Now, the leader's stamp of the entry, and
+// identity is Tx.LSN. The package does no I/O except through Pebble and starts no goroutines;
+// internal/shard drives it.
 //
 // # The way of a command
 //
@@ -36,7 +36,8 @@
 //	  v
 //	the caller has the result
 //
-// The shard also proposes commands itself. What Apply leaves in the state comes back as a command:
+// The shard also proposes commands itself. Work that Apply leaves in the state comes back as a
+// command:
 //
 //	left by        stored as        read by            comes back as
 //	Tx.Schedule    timer row        Executor.NextDue   Fire, which calls OnTimer
@@ -45,8 +46,9 @@
 //
 // # The parts of an Executor
 //
-// One goroutine at a time applies: it calls Apply, Commit, Restore and what is documented as "for
-// the goroutine that applies". Meanwhile queries, takes and duties run in their own goroutines.
+// One goroutine at a time applies: it calls Apply, Commit, Restore and the methods documented as
+// "for the goroutine that applies". Meanwhile queries, takes and duties run in their own
+// goroutines.
 //
 //	part        what it holds                             used by
 //	batch       entries applied since the last Commit     the goroutine that applies
@@ -61,8 +63,8 @@
 //	predictor   topics of items made by a cause           all
 //	checks      counts and checks of tests                as its fields say
 //
-// The mutexes and what they guard. Only directory.order is held while another one is locked:
-// directory.mu.
+// The mutexes guard the following. Only directory.order is held while another mutex is locked,
+// which is directory.mu.
 //
 //	directory.order   namespaces sorted by name
 //	directory.mu      namespaces by name and by number

@@ -8,19 +8,19 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or too
-// nondeterministic for Apply.
+// Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or not
+// deterministic enough for Apply.
 type Dutiful interface {
 	Duties() []Duty
 }
 
-// Duty is one of them. Run is called when this replica leads the shard and has applied everything
-// that earlier leaders committed. It continues until ctx is done, which happens when the replica no
-// longer leads. The duties of a shard run concurrently.
+// Duty is one duty. Run is called when this replica leads the shard and has applied everything that
+// earlier leaders committed. It continues until ctx is done, which is when the replica no longer
+// leads. The duties of a shard run concurrently.
 //
 // There is one pattern: compute from a View, then Propose the result with its precondition. Apply
-// checks the precondition and stores the result; an outdated proposal is refused. A duty keeps no
-// essential state: it may end at any point, and that of the next leader repeats the work. If Run
+// checks the precondition and stores the result, or refuses an outdated proposal. A duty keeps no
+// essential state: it may end at any point, and the next leader's duty repeats the work. If Run
 // returns before ctx is done it is called again, after a pause if it returned an error.
 type Duty struct {
 	Name string
@@ -93,7 +93,7 @@ func (l *Lead) Term() uint64 { return l.term }
 // Now returns the shard's present time in ms since the epoch.
 func (l *Lead) Now() int64 { return l.door.Now() }
 
-// Mono returns the time of a clock of this process that is never set, see View.Mono.
+// Mono returns the time of a monotonic clock of this process; see View.Mono.
 func (l *Lead) Mono() int64 {
 	if mono := l.mono(); mono != nil {
 		return mono()
@@ -108,8 +108,8 @@ func (l *Lead) mono() func() int64 {
 	return nil
 }
 
-// Calls returns the number of writes that users sent to the shard since the node started, 0 where
-// they are not counted. These writes wait for what a duty proposes.
+// Calls returns the number of writes that users sent to the shard since the node started, 0 if they
+// are not counted. These writes wait for the proposals of a duty.
 func (l *Lead) Calls() int64 {
 	if c, ok := l.door.(interface{ Calls() int64 }); ok {
 		return c.Calls()
@@ -124,11 +124,10 @@ func (l *Lead) Patience(ms int64) int64 { return ms / l.x.dutySpeedup }
 // Awaited reports whether a query or a take waits for a topic now.
 func (l *Lead) Awaited(t Topic) bool { return l.x.hub.Awaited(t) }
 
-// View calls f with a view of the state that does not change meanwhile; f must not keep it. Like a
-// Machine's Query, f returns ErrWait if there is nothing to do yet, after it has declared what it
-// waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again with a new
-// view when one of them occurs; notifications during f are not lost. View returns f's error, or
-// that of ctx.
+// View calls f with a frozen view of the state, which f must not keep. Like a Machine's Query, f
+// returns ErrWait if there is nothing to do yet. Before that, it calls View.WaitOn for topics and
+// View.WakeAt for a time. It is then called again with a new view when one of them occurs.
+// Notifications during f are not lost. View returns f's error, or that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: scan{ctx: ctx, endless: true}, duty: true}
 	defer func() {
@@ -153,7 +152,8 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 		if !errors.Is(err, ErrWait) {
 			return err
 		}
-		// A change between the look and the subscription to a topic woke no waiter: look once more.
+		// A change between the read and the subscription to a topic woke no waiter, so read once
+		// more.
 		if v.topics() > topics {
 			continue
 		}
@@ -182,9 +182,10 @@ func (v *View) topics() int {
 }
 
 // Propose makes the shard apply a command of the machine, one that leaders may send, if this
-// replica still leads in the same term. It returns the result when that is visible. Errors: the
-// command's refusal; ErrConflict once another term has begun, when nothing was done; ErrReadOnly;
-// ErrUnknownOutcome and ctx's error, after which the next view shows the outcome.
+// replica still leads in the same term. It returns the result once it is visible. Errors: the
+// command's refusal; ErrConflict if another term has begun, in which case the command had no
+// effect; ErrReadOnly; ErrUnknownOutcome and ctx's error, after which the next view shows the
+// outcome.
 func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
 	cmd.Machine = l.machine
 	if err := l.x.table.sent(cmd, FromLeaders); err != nil {

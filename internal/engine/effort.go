@@ -10,12 +10,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// MaxLooks is the maximum number of rows a command may look at, including everything it triggers:
-// the rows it reads and those it skips. In tests a command that looks at more ends the node, as
-// does one that writes more than it may.
+// MaxLooks is the maximum number of rows that a command may read or skip, including everything it
+// triggers. In tests a command that exceeds it crashes the node, as does one that exceeds its write
+// limit.
 const MaxLooks = 1 << 17
 
-// Cost is the cost of a command: counted work, and the time by Config.Watch, which affects no
+// Cost is the cost of a command: its counted work, and its time by Config.Watch, which affects no
 // decision.
 type Cost struct {
 	Rows  int // written
@@ -27,7 +27,7 @@ type Cost struct {
 	Time  time.Duration
 }
 
-// most returns the greater of each measure.
+// most returns the maximum of each measure.
 func (t Cost) most(o Cost) Cost {
 	return Cost{
 		max(t.Rows, o.Rows), max(t.Bytes, o.Bytes), max(t.Looks, o.Looks), max(t.Iters, o.Iters), max(t.Steps, o.Steps), max(t.Moves,
@@ -71,14 +71,14 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	if cost.Looks > MaxLooks {
 		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, cost.Looks, MaxLooks))
 	}
-	// Due work is done in parts: a Fire or a settlement is Full, and takes one more step.
+	// Due work is done in parts: a Fire or a settlement may take one more step after it is Full.
 	if due := cmd.Machine == machineEngine && cmd.Kind == kindFire; due && w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
 		panic(fmt.Sprintf("shard %d, index %d: %s continues although it is full: %d rows with %d bytes", x.shard, tx.index, name, w.rows,
 			w.bytes))
 	}
 }
 
-// noteEntry records the cost of an entry, noteCommit that of committing a batch.
+// noteEntry records the cost of an entry. noteCommit records the cost of committing a batch.
 func (x *Executor) noteEntry(began time.Duration) {
 	cost := x.tx.entryCost
 	cost.Time = x.checks.watch() - began

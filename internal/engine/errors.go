@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// The errors of floe, grouped by what the caller can conclude. Packages re-export these very
-// values; use errors.Is.
+// The errors of floe, grouped by what the caller can conclude. Packages re-export the same values;
+// use errors.Is.
 
 // Definite refusals: the operation did not happen and will not.
 var (
@@ -28,7 +28,7 @@ var (
 
 // ErrMalformed is the refusal of a command whose body does not decode, and matches ErrInvalid.
 // Clients get it from Admit. A body that has reached the log and does not decode was written by a
-// build with another layout, so Apply must not refuse it: see Tx.mustDecode.
+// build with another layout, so Apply must not refuse it; see Tx.mustDecode.
 var ErrMalformed = fmt.Errorf("%w: %w", ErrInvalid, codec.ErrCorrupt)
 
 // The node's state.
@@ -39,16 +39,16 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrInUse: another node has the data directory. It also matches ErrUnavailable.
 	ErrInUse = fmt.Errorf("in use: %w", ErrUnavailable)
-	// ErrReadOnly: the node's disk is full, so it takes only reads and commands that free space,
-	// until it has space again. It also matches ErrUnavailable.
+	// ErrReadOnly: the node's disk is full. The node accepts only reads and commands that free
+	// space, until it has space again. It also matches ErrUnavailable.
 	ErrReadOnly = fmt.Errorf("read-only: %w", ErrUnavailable)
 	// ErrUnknownOutcome: the write may or may not have taken effect, for example because leadership
 	// was lost meanwhile. It also matches ErrUnavailable.
 	ErrUnknownOutcome = fmt.Errorf("outcome unknown: %w", ErrUnavailable)
 )
 
-// errMisrouted refuses a command that was routed with an outdated placement of its namespace; the
-// Router routes again.
+// errMisrouted refuses a command that was routed with an outdated placement of its namespace. The
+// Router then routes it again.
 var errMisrouted = errors.New("command was routed with an outdated placement")
 
 // Error is a refusal with its own message that matches one of the sentinels above.
@@ -67,7 +67,7 @@ func Errorf(kind error, format string, args ...any) error {
 	return &Error{Kind: kind, Msg: Text(format, args...)}
 }
 
-// TxnError says which part of a transaction was refused. It unwraps to the reason.
+// TxnError names the part of a transaction that was refused. It unwraps to the reason.
 type TxnError struct {
 	Index     int  // position among the conditions or among the operations, from 0
 	Condition bool // true: a condition of If, false: an operation of Do

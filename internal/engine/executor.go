@@ -29,7 +29,8 @@ const (
 // Executor applies the log of one shard to its part of the state.
 //
 // State rows are keyed: shard (u16) | machine (u8) | the machine's own key. Apply, Commit and
-// Restore are called by one goroutine; queries run concurrently and see what Commit made visible.
+// Restore are called by one goroutine. Queries run concurrently and see the changes that Commit has
+// made visible.
 //
 // Entries are applied into an overlay and reach Pebble in Commit, together with Applied, as one
 // batch without WAL. After a crash the state is that of some earlier entry, and the log is replayed
@@ -72,8 +73,8 @@ type Config struct {
 	Forgetful   bool      // machines forget what they remember whenever they may, which must make no difference: for tests
 	DutySpeedup int64     // factor by which duties wait shorter, see Lead.Patience; 0: 1. For tests that last seconds
 
-	// Watch measures what commands take, if Strict; nil: they are not measured. Nothing depends on
-	// it.
+	// Watch measures the time that commands take, if Strict; nil: they are not measured. No
+	// decision depends on it.
 	Watch func() time.Duration
 }
 
@@ -279,7 +280,7 @@ func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err 
 	return firstOf(first)
 }
 
-// firstOf returns a row of this batch that sorts before all others, if there is one.
+// firstOf returns a row of this batch that sorts before all others, if op is one.
 func firstOf(op *overlayOp) (k, value []byte, ok bool, err error) {
 	if op == nil {
 		return nil, nil, false, nil
@@ -346,8 +347,8 @@ func (x *Executor) Commit() error {
 	return nil
 }
 
-// observe passes the changes to the machines that observe them, before the overlay releases the
-// memory of their keys.
+// observe passes the changes to the machines that observe them, before the overlay frees the memory
+// of their keys.
 func (x *Executor) observe() {
 	b := &x.batch
 	for start := 0; start < len(b.changes); {
@@ -379,8 +380,8 @@ func (x *Executor) Applied() Applied { return x.applied }
 // Waiting returns the number of queries waiting for topics.
 func (x *Executor) Waiting() int { return x.hub.Waiting() }
 
-// Check refuses a command that no machine of this node knows, or whose sender may not send it,
-// before it gets into the log.
+// Check refuses a command that is unknown to this node, or that its sender may not send, before it
+// reaches the log.
 func (x *Executor) Check(cmd Command) error { return x.table.check(cmd) }
 
 // Shrinks reports whether a command may be applied while the disk is full. The command must have
@@ -413,7 +414,7 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 }
 
 // Skip is the command that moves the LSN past to, so that numbers assigned in a lost tail of the
-// log are not used again.
+// log are not reused.
 func Skip(to LSN) Command {
 	return Command{Machine: machineEngine, Kind: kindSkip, Body: codec.AppendUvarint(nil, uint64(to))}
 }

@@ -33,11 +33,11 @@ type Reply struct {
 	Err    error  // its refusal, which is definite and matches a sentinel; the command had no effect
 }
 
-// Then runs a command of another machine (or of the same) after the current one, as a part of it:
-// both happen, or neither. Follow-ups run in the order of the calls. Those of a follow-up run after
-// all others, so that no machine is called while it is running. cmd gets the namespace of the
-// current command, whatever it says, and runs in this shard. In a spread namespace the caller must
-// know that its name lives here (see Here); otherwise use Send.
+// Then runs a command of any machine after the current one, as a part of it: both happen, or
+// neither. Follow-ups run in the order of the calls. Those of a follow-up run after all others, so
+// that no machine is called while it is running. cmd runs in this shard, in the namespace of the
+// current command, which replaces its own. In a spread namespace the caller must be sure that its
+// name lives here (see Here); otherwise use Send.
 //
 // A follow-up that is refused refuses the current command with its own error. OnTimer and OnReply
 // have no command to refuse, so there it panics: use Ask for a command that may be refused. In a
@@ -45,9 +45,9 @@ type Reply struct {
 // effects.
 func (tx *Tx) Then(cmd Command) { tx.enlist(followUp{cmd: cmd}) }
 
-// Ask is Then for a command whose refusal does not refuse the current one. It is carried out with
-// its own follow-ups, or not at all. The machine's OnReply receives its outcome with the token,
-// right afterwards and as part of the same command.
+// Ask is Then for a command whose refusal does not refuse the current one. It is executed with its
+// own follow-ups, or not at all. The machine's OnReply receives its outcome with the token, right
+// afterwards and as part of the same command.
 func (tx *Tx) Ask(cmd Command, token []byte) {
 	tx.replier(tx.machine)
 	tx.enlist(followUp{cmd: cmd, ask: true, token: bytes.Clone(token)})
@@ -82,8 +82,8 @@ func (tx *Tx) enlist(f followUp) {
 	tx.follow = append(tx.follow, f)
 }
 
-// work is the least that the follow-up writes, as far as that is known before it runs: its row,
-// with the content of its body.
+// work is a lower bound of the follow-up's writes that is known before it runs: its row, with the
+// content of its body.
 func (f *followUp) work() work {
 	if f.cmd.Machine == 0 {
 		return work{} // it has already run
@@ -108,7 +108,7 @@ func (tx *Tx) replier(id MachineID) Replier {
 	return r
 }
 
-// runFollowUps runs the follow-ups in the list from base on, unless there is already an error.
+// runFollowUps runs the follow-ups in the list, starting at base, unless there is already an error.
 func (tx *Tx) runFollowUps(base int, err error) error {
 	for i := base; i < len(tx.follow) && err == nil; i++ {
 		f := tx.follow[i]

@@ -1,18 +1,18 @@
 package engine
 
-// freshRows knows which rows may have been written since an earlier state of the tables. Any other
-// row is in those tables or nowhere, and their bloom filters quickly exclude a missing row. A
-// memtable has to be searched, which takes several times as long, and the tables of each flush add
-// more filters to check. Most rows that are written are new ones.
+// freshRows records which rows may have been written since an earlier state of the tables. Any
+// other row is in those tables or does not exist, and their bloom filters quickly exclude a missing
+// row. Searching a memtable takes several times as long, and the tables of each flush add more
+// filters to check. Most written rows are new.
 //
-// It is a list of bloom filters, each for the writes of some entries. A filter is dropped when all
-// its rows are in the tables.
+// It is a list of bloom filters, each for the writes of a range of entries. A filter is dropped
+// when all its rows are in the tables.
 type freshRows struct {
 	floor   uint64 // index up to which nothing is known: rows written up to now may be anywhere
 	filters []*freshFilter
 }
 
-// freshFilter is a blocked bloom filter: all bits of a row are in one block, the size of a cache
+// freshFilter is a blocked bloom filter: all bits of a row are in one block of the size of a cache
 // line.
 type freshFilter struct {
 	last   uint64 // index of the latest entry in it
@@ -32,7 +32,7 @@ const (
 	freshRowBits    = 14
 )
 
-// reset forgets everything, when the state holds the entries up to index.
+// reset forgets everything. The state then holds the entries up to index.
 func (f *freshRows) reset(index uint64) { *f = freshRows{floor: index} }
 
 // add records that the entries up to index have written the row with a hash.
@@ -47,7 +47,7 @@ func (f *freshRows) add(hash, index uint64) {
 	}
 }
 
-// open returns the filter that has room, or a new one of twice the size if the last is full.
+// open returns the filter that has room, or a new one of twice the size if the last one is full.
 func (f *freshRows) open() *freshFilter {
 	room := minFreshRows
 	if n := len(f.filters); n > 0 {
@@ -78,7 +78,7 @@ func (f *freshRows) rows() (n int) {
 	return n
 }
 
-// flushed drops what is in the tables: the entries up to index.
+// flushed drops the entries up to index, which are in the tables.
 func (f *freshRows) flushed(index uint64) {
 	keep := f.filters[:0]
 	for _, filter := range f.filters {

@@ -6,13 +6,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// recentHashes is for how many past entries a replica keeps its hash. A comparison is applied some
-// entries after the one it is about, and its answers some more: as many as are proposed meanwhile,
-// hundreds on a busy shard.
+// recentHashes is the number of past entries for which a replica keeps its hash. A comparison is
+// applied some entries after its subject, and its answers some more entries later: hundreds on a
+// busy shard.
 const recentHashes = 4096
 
-// hashes chains the writes of all entries into the hash of the state, and holds what replicas need
-// to compare their hashes. It belongs to the goroutine that applies.
+// hashes chains the writes of all entries into the hash of the state, and holds the data for
+// comparing the hashes of replicas. It belongs to the goroutine that applies.
 //
 //	hash of entry n = xxhash(hash of entry n-1 | its writes, in their order)
 type hashes struct {
@@ -35,7 +35,7 @@ func (h *hashes) reset(a Applied) {
 	h.note(a)
 }
 
-// start begins the hash of an entry from that of the previous one.
+// start begins the hash of an entry with that of the previous one.
 func (h *hashes) start(before uint64) {
 	h.digest.Reset()
 	var b [8]byte

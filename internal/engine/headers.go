@@ -131,8 +131,8 @@ func CodePairs(f *codec.Fields, name string, b *[]byte) {
 	})
 }
 
-// CodePairMap codes decoded headers or labels: as encoded ones in a record, as an object of strings
-// in JSON, which omits an empty one.
+// CodePairMap codes decoded headers or labels: in their encoded form in a record, and as an object
+// of strings in JSON, which omits an empty one.
 func CodePairMap(f *codec.Fields, name string, pairs *map[string]string) {
 	if f.Checking() {
 		return

@@ -7,8 +7,8 @@ import (
 )
 
 // The public types of a primitive's package have no exported fields or methods of the engine. They
-// embed one of the types below, by an unexported alias. Only its unexported methods are promoted,
-// and only the engine can call those.
+// embed one of the types below through an unexported alias. Only its unexported methods are
+// promoted, and only the engine can call them.
 //
 //	type hiddenOp = engine.HiddenOp
 //
@@ -130,7 +130,7 @@ var wirings = make(map[reflect.Type]any)
 //	var _ = engine.Provide(table, newStore)
 //
 // because Go has no friend packages: the public package of a primitive would otherwise have to
-// export what only package floe needs. Nothing depends on which packages are linked: package
+// export what only package floe needs. No behaviour depends on which packages are linked: package
 // primitive names each store type.
 func Provide[S any](table func() Primitive, store func(Scope) *S) struct{} {
 	wirings[reflect.TypeFor[S]()] = &wiring[S]{table, store, table().ID}

@@ -13,8 +13,8 @@ import (
 //	for ok := it.First(); ok; ok = it.Next() { use(it.Key(), it.Value()) }
 //	err := it.Close()
 //
-// An iterator made inside Apply sees the rows as they were when it was made, uncommitted ones of
-// the batch included.
+// An iterator made inside Apply sees the rows as of its creation, including uncommitted rows of the
+// batch.
 type Iter struct {
 	db      *pebble.Iterator
 	prefix  int // bytes before the machine's keys
@@ -74,8 +74,8 @@ func (it *Iter) Next() bool {
 	return it.settle() && it.counted()
 }
 
-// counted counts the row for the command or the query that looks at it. It returns false if a query
-// must end.
+// counted counts the row for the command or query that reads it. It returns false if a query must
+// end.
 func (it *Iter) counted() bool {
 	if it.tx != nil {
 		it.tx.cost.Looks++
@@ -90,8 +90,8 @@ func (it *Iter) counted() bool {
 	return it.view.looksAt()
 }
 
-// settle chooses the smaller of the two next rows. Of equal keys the batch's row is newer, and its
-// deletes hide rows.
+// settle chooses the smaller of the two next rows. If their keys are equal, the batch's row is
+// newer, and its deletes hide rows.
 func (it *Iter) settle() bool {
 	for len(it.over) > 0 {
 		order := -1
@@ -149,7 +149,7 @@ func (it *Iter) Err() error {
 	return nil
 }
 
-// Close releases the iterator and returns the first error met.
+// Close releases the iterator and returns its first error.
 func (it *Iter) Close() error {
 	if it.tx != nil {
 		it.tx.closed(it)

@@ -8,8 +8,8 @@ import (
 type lastingKey struct{}
 
 // Lasting marks calls that last until ctx ends, such as a watch or a wait. A door to other
-// processes retries them through any outage and counts them apart from other calls, so that many
-// waiting calls do not take capacity from the rest.
+// processes retries them through any outage and counts them separately, so that many waiting calls
+// do not take capacity from the others.
 func Lasting(ctx context.Context) context.Context {
 	if IsLasting(ctx) {
 		return ctx
@@ -25,10 +25,10 @@ type lingeringKey struct{}
 // LingerTime is how long a lingering take waits for its result after its ctx has ended.
 const LingerTime = 5 * time.Second
 
-// Lingering marks takes whose result the caller wants even if ctx ends while they are being carried
-// out. Otherwise what they took would be unavailable until its lease expired. A take that is still
-// waiting is given up at once, as usual. Any other returns its result although ctx has ended, or
-// ctx's error if that takes longer than LingerTime.
+// Lingering marks takes whose result the caller wants even if ctx ends while they are being
+// executed. Otherwise the items they took would be unavailable until their leases expired. A take
+// that is still waiting is abandoned at once, as usual. Any other take returns its result although
+// ctx has ended, or ctx's error if that takes longer than LingerTime.
 func Lingering(ctx context.Context) context.Context {
 	if Lingers(ctx) {
 		return ctx

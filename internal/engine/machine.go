@@ -14,8 +14,8 @@ import (
 // only in a Memory or in a Tx.OnCommit hook, because a command inside a transaction may succeed and
 // still be rolled back. Queries run in many goroutines at once, also while Apply runs.
 type Machine interface {
-	// Apply carries out a command of one of the kinds in its Primitive: it checks first and then
-	// changes. If it returns an error, none of its effects remain. The caller keeps the result.
+	// Apply executes a command of one of the kinds in its Primitive. It checks first and then
+	// writes. If it returns an error, none of its effects remain. The caller keeps the result.
 	// Errors must be definite refusals (see Errorf); an impossible state panics.
 	Apply(tx *Tx, cmd Command) (result []byte, err error)
 	// OnTimer handles a token that tx.Schedule stored. It must ignore tokens that are no longer
@@ -38,8 +38,8 @@ type Leaver interface {
 type Observer interface {
 	// Committed is called by the applying goroutine with the changes that Apply and OnTimer
 	// reported through Tx.Changed, in order, after they have become visible. It may change
-	// in-memory indexes and wake queries; n < 0 wakes all of a topic. The keys are valid only
-	// during the call.
+	// in-memory indexes and wake queries; n < 0 wakes all queries of a topic. The keys are valid
+	// only during the call.
 	Committed(changes []Change, wake Waker)
 }
 
@@ -52,7 +52,7 @@ type Change struct {
 }
 
 // Query is a read: a struct with arguments and result fields, filled in place when it is answered
-// locally. For another process the arguments are sent and the results returned.
+// locally. To another process, the arguments are sent and the results returned.
 type Query interface {
 	Machine() MachineID
 	Kind() uint8 // Kind distinguishes the queries of a machine; part of the protocol between processes
@@ -64,14 +64,14 @@ type Query interface {
 }
 
 // LeaderQuery is a Query that also informs the leader, for example that a worker is alive. No other
-// replica can answer it, even for a caller that accepts any replica. Callers with read permission
-// only may not send it.
+// replica can answer it, even for a caller that accepts any replica. Callers that have only read
+// permission may not send it.
 type LeaderQuery interface {
 	Query
 	OfLeader()
 }
 
-// Door is the one way to the shards: a local node, a forwarding one, or a remote client.
+// Door is the only access to the shards: a local node, a forwarding node, or a remote client.
 type Door interface {
 	// Shards returns the number of shards, which never changes.
 	Shards() int
@@ -80,11 +80,12 @@ type Door interface {
 	// after the command was handed over, the command may or may not have taken effect. After any
 	// other error it did not.
 	Propose(ctx context.Context, shard ShardID, cmd Command) ([]byte, error)
-	// Take proposes a take as soon as there is something to take, and returns its result. If the
-	// wait ends first, it returns nil and nothing was written. A waiting take that gets an error is
-	// gone, unless the error leaves the outcome open as for Propose.
+	// Take proposes a take as soon as an item is available, and returns its result. If the wait
+	// ends first, it returns nil and the take has written nothing. A waiting take that gets an
+	// error has ended, unless the error leaves the outcome open, as for Propose.
 	Take(ctx context.Context, shard ShardID, t Take) ([]byte, error)
-	// Query fills q's result from the applied state, waiting within ctx if the query waits.
+	// Query fills in q's results from the applied state. If the query waits, it does so until ctx
+	// ends.
 	Query(ctx context.Context, shard ShardID, q Query) error
 }
 
@@ -92,7 +93,7 @@ type Door interface {
 type CachingDoor interface {
 	Door
 	// Cached returns the row of the machine with the key of kind, namespace number (u32) and name,
-	// exactly as a query would read it now. ok is false if only a query can tell. hash is the XXH64
-	// of the name. The row must not be changed.
+	// exactly as a query would read it now. ok is false if a query is needed. hash is the XXH64 of
+	// the name. The row must not be changed.
 	Cached(shard ShardID, p *Place, m MachineID, kind byte, name string, hash uint64) (row []byte, ok bool)
 }

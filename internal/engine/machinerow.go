@@ -50,8 +50,8 @@ func (c *machineCall[S, B]) Apply(s S) ([]byte, error) {
 }
 
 // NewCommand returns a command that a machine sends, with an unchecked body; see CommandRow. A
-// machine cannot use the row: the row refers to the function that sends the command, an
-// initialization cycle.
+// machine cannot use the row, because the row refers to the function that sends the command, which
+// would be an initialization cycle.
 func NewCommand[B any](m MachineID, kind uint8, name string, b *B, code func(*B, *codec.Fields), size int) Command {
 	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
 	return Command{Machine: m, Kind: kind, Body: codec.EncodeFields(body, b, code)}

@@ -6,17 +6,17 @@ import (
 
 // Memory is a cache of a machine's decoded rows for Apply and OnTimer only. It maps keys to values,
 // such as a queue with its leases and index bounds, a stream with its partitions, or a series with
-// the block that takes its points. It is the one way to keep such data between commands. A machine
+// the block that takes its points. It is the only way to keep such data between commands. A machine
 // declares its memories to the engine (see Rememberer), which does the rest.
 //
-// A value equals what the rows say, including those of the batch being applied. The least recently
-// used values are forgotten when the weights exceed the bound, and all values at a restart or when
-// a snapshot is installed. They are read from the rows again when needed, so no answer and no row
-// may depend on whether a value is remembered. Replicas remember different values; in tests one
-// forgets everything at once (see Config.Forgetful).
+// A value always matches the rows, including those of the batch being applied. The least recently
+// used values are evicted when the weights exceed the bound, and all values at a restart or when a
+// snapshot is installed. They are read from the rows again when needed, so no answer and no row may
+// depend on whether a value is cached. Replicas cache different values, and in tests one replica
+// evicts everything at once (see Config.Forgetful).
 //
-// Rows that are rolled back, with a command or to a savepoint, roll back the remembered values too.
-// For that, changes are recorded before the batch is committed, with the LSN that makes them:
+// If a command is rolled back, entirely or to a savepoint, the cached values are rolled back too.
+// For that purpose, changes are recorded with their LSN until the batch is committed:
 //
 //	st, ok := m.streams.Get(k)        // valid until Apply or OnTimer returns
 //	if !ok {
@@ -25,10 +25,10 @@ import (
 //	}
 //	m.streams.Change(tx, k, st, c)    // and now change st, and its rows
 //
-// There are two ways to undo a change. A memory made with undo calls it for each change that is
-// rolled back, the last first, with the changed value: for values that take long to read. A memory
-// without undo forgets the value, which is read again. Then C is struct{}, and a command need call
-// Change only once for a value, before its first change.
+// There are two ways to undo a change. A memory with an undo function calls it for each change that
+// is rolled back, in reverse order, with the changed value. That is for values that take long to
+// read. A memory without undo evicts the value, which is read again. Then C is struct{}, and a
+// command need call Change only once for a value, before its first change.
 type Memory[K comparable, V, C any] struct {
 	bound   int
 	undo    func(v V, c C)
@@ -59,7 +59,7 @@ type memoryChange[K comparable, V, C any] struct {
 
 // NewMemory returns an empty memory. It keeps values with a total weight up to bound, in any unit,
 // and more during a command or a batch that changes more. undo reverts a change of a value; nil:
-// the value is forgotten instead.
+// the value is evicted instead.
 func NewMemory[K comparable, V, C any](bound int, undo func(v V, c C)) *Memory[K, V, C] {
 	m := &Memory[K, V, C]{bound: bound, undo: undo}
 	m.forget()
@@ -90,7 +90,7 @@ func (m *Memory[K, V, C]) Weigh(k K, weight int) {
 	}
 }
 
-// Change records that the command changes v, the value of k, and how.
+// Change records a change that the command makes to v, the value of k.
 func (m *Memory[K, V, C]) Change(tx *Tx, k K, v V, c C) {
 	m.touch(k)
 	if n := len(m.changes); m.undo == nil && n > 0 && m.changes[n-1].lsn == tx.LSN() && m.changes[n-1].key == k {
@@ -99,8 +99,7 @@ func (m *Memory[K, V, C]) Change(tx *Tx, k K, v V, c C) {
 	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, value: v, change: c})
 }
 
-// Replace remembers a new value that the command has made for a key, whether or not there was one
-// before.
+// Replace caches a new value that the command has made for a key, whether or not the key had one.
 func (m *Memory[K, V, C]) Replace(tx *Tx, k K, v V, weight int) {
 	m.noteReplaced(tx, k)
 	m.Load(k, v, weight)
@@ -117,8 +116,8 @@ func (m *Memory[K, V, C]) noteReplaced(tx *Tx, k K) {
 	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, replaced: true, before: m.items[k]})
 }
 
-// All iterates over the remembered values in no order. Nothing may be remembered or forgotten
-// meanwhile. It is for checks.
+// All iterates over the cached values in no particular order. No value may be added or evicted in
+// the meantime. It is for checks.
 func (m *Memory[K, V, C]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for k, it := range m.items {
@@ -170,13 +169,12 @@ func (m *Memory[K, V, C]) link(it *memoryItem[K, V]) {
 
 func (m *Memory[K, V, C]) unlink(it *memoryItem[K, V]) { it.prev.next, it.next.prev = it.next, it.prev }
 
-// Rememberer is a Machine with memories. It remembers for Apply and OnTimer what its rows say,
-// including those of the batch being applied, such as the front of a queue or lease holders. Its
-// answers must not depend on what it happens to remember.
+// Rememberer is a Machine with memories. They cache data from its rows for Apply and OnTimer, such
+// as the front of a queue or lease holders. Its answers must not depend on the cached values.
 type Rememberer interface {
-	// Memories returns all memories of the machine, which stay the same. The engine rolls them back
-	// with the rows. It forgets what exceeds their bounds, and everything before Restore. It is
-	// called once.
+	// Memories returns all memories of the machine, which do not change. The engine rolls them back
+	// with the rows. It evicts values beyond their bounds, and all values before Restore. Memories
+	// is called once.
 	Memories() []Remembered
 }
 
@@ -184,8 +182,7 @@ type Rememberer interface {
 type Remembered interface {
 	// revert undoes the changes after an LSN.
 	revert(to LSN)
-	// settle is called when the batch is committed: none of its changes can be rolled back any
-	// more.
+	// settle is called when the batch is committed, after which its changes cannot be rolled back.
 	settle()
 	// trim enforces the bound. No value is in use.
 	trim()

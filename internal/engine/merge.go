@@ -24,8 +24,8 @@ func Merge[Q, T, U any](parts []Q, limit int, found func(Q) (items []T, more boo
 		if end == "" {
 			end = name(items[len(items)-1])
 		}
-		// After its end the shard may have items that sort before those of others, or have the same
-		// name.
+		// After its last item the shard may have more that sort before those of others, or have the
+		// same name.
 		if page.Cursor == "" || end < page.Cursor {
 			page.Cursor = end
 		}
@@ -74,8 +74,7 @@ func DecodeCursor[T any](cursor string, code func(*T, *codec.Coder)) (v T, err e
 	return v, nil
 }
 
-// Positions holds, for each shard, the number before which a listing with the newest items first
-// continues.
+// Positions holds, for each shard, the number before which a newest-first listing continues.
 type Positions []uint64
 
 func (p *Positions) code(c *codec.Coder) { codec.List(c, (*[]uint64)(p), (*codec.Coder).Uvarint) }

@@ -35,7 +35,7 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// isPlain reports whether a name is printable ASCII, as most are: every write checks one, and
+// isPlain reports whether a name is printable ASCII, as most are. Every write checks a name, and
 // Unicode class lookups are slow.
 func isPlain(name string) bool {
 	if name == "" || len(name) > MaxNameBytes {

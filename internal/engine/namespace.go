@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// MaxNamespaces is the maximum number of namespaces in a shard: each costs about 300 bytes of
+// MaxNamespaces is the maximum number of namespaces in a shard. Each takes about 300 bytes of
 // memory on every replica.
 const MaxNamespaces = 100_000
 
@@ -121,9 +121,9 @@ func (d *directory) lookup(name string) *namespace {
 	return d.byName[name]
 }
 
-// visible returns the namespace if its creation is committed. The lock is held until that is known.
-// Otherwise it could be rolled back after the lookup, and its number given to another namespace
-// that is then committed. The number would then look committed.
+// visible returns the namespace if its creation is committed. It holds the lock until that is
+// known. Otherwise the creation could be rolled back after the lookup, and the number given to
+// another namespace that is then committed, so the number would look committed.
 func (d *directory) visible(name string) *namespace {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -173,9 +173,9 @@ func (d *directory) markDirty(n *namespace) {
 func namespaceRow(dst []byte, id uint32) []byte { return key.AppendUint32(append(dst, 'n'), id) }
 
 // admit makes the namespace of a command the current one. The first write creates it. A command
-// that assumes another placement than the record's is refused, because the sender would look for
-// the data elsewhere. Only the home shard can tell, and it matters only there: a namespace never
-// changes its placement.
+// that assumes a placement other than the record's is refused, because the sender would look for
+// the data elsewhere. Only the home shard can check that, and it only matters there, because a
+// namespace never changes its placement.
 func (tx *Tx) admit(cmd Command) error {
 	x := tx.x
 	home := HomeShard(cmd.Namespace, x.shards) == x.shard
@@ -225,9 +225,9 @@ func (tx *Tx) foundAgain(ns *namespace) {
 	tx.Notify(TopicOf(machineEngine, ns.name, nil), -1)
 }
 
-// applyCreateNamespace carries out kindCreateNamespace in the home shard, and in other shards in
-// which a spread namespace was deleted. Body: spread u8. The result is 1 if the namespace had been
-// deleted in this shard: then it may have to be created in other shards as well.
+// applyCreateNamespace executes kindCreateNamespace in the home shard, and in other shards in which
+// a spread namespace was deleted. Body: spread u8. The result is 1 if the namespace had been
+// deleted in this shard. It may then have to be created in other shards as well.
 func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
 		return nil, err
@@ -256,8 +256,8 @@ func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
 }
 
-// applyDeleteNamespace carries out kindDeleteNamespace in a shard. It has no body. The result is 1
-// while machines still had rows to remove: then the caller proposes it again.
+// applyDeleteNamespace executes kindDeleteNamespace in a shard. It has no body. The result is 1 if
+// machines still had rows to remove. The caller then proposes it again.
 func (tx *Tx) applyDeleteNamespace(cmd Command) ([]byte, error) {
 	x := tx.x
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
@@ -392,7 +392,7 @@ func (v *View) queryNamespaces(q *NamespacesQuery) error {
 	return nil
 }
 
-// namespaceInfo reads the row, not memory: memory is ahead of the committed state.
+// namespaceInfo reads the row rather than memory, because memory is ahead of the committed state.
 func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found, deleted bool, err error) {
 	row, found, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
 	if err != nil || !found {

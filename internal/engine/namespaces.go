@@ -12,8 +12,8 @@ type Namespaces struct{ router *Router }
 // NewNamespaces returns the namespaces behind a router.
 func NewNamespaces(router *Router) *Namespaces { return &Namespaces{router} }
 
-// Create makes a namespace, spread over all shards or not. A first write to a name creates it as
-// well, not spread.
+// Create creates a namespace, which is spread over all shards if spread is set. The first write to
+// a name also creates it, not spread.
 //
 // Errors: ErrExists if it exists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without
 // control characters, or that starts with "_" and so belongs to floe itself.
@@ -68,7 +68,7 @@ func (n *Namespaces) Delete(ctx context.Context, name string) error {
 	if err := checkDeletable(name); err != nil {
 		return err
 	}
-	// Each shard checks again. Checking first keeps a namespace with contents from losing its
+	// Each shard checks again. This check prevents a namespace with contents from losing its
 	// history and settings in the shards that are empty.
 	info, err := n.Get(ctx, name)
 	if err == nil {
@@ -123,7 +123,7 @@ func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceInfo, error
 	return info, nil
 }
 
-// merge adds one shard's description; the home shard's record says when the namespace was created.
+// merge adds one shard's description. The home shard's record has the time of creation.
 func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
 	sum := into.Counts
 	sum.add(part.Counts)

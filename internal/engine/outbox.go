@@ -12,34 +12,34 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// The outbox carries commands from one shard to another with exactly-once effect.
+// The outbox sends commands from one shard to another with exactly-once effect.
 //
 // Send stores the command in the sending shard, in the same step as the change that caused it. Its
 // number is an LSN, which is never used again. Messages are in lanes: one per target, machine,
-// namespace and an id chosen by the machine. Order is kept within a lane, and a message that the
-// target cannot accept for now blocks only its lane.
+// namespace and an id chosen by the machine. Messages in a lane stay in order, and a message that
+// the target cannot accept for now blocks only its own lane.
 //
 // The leader of the sending shard proposes one delivery at a time to a target (see Dispatch). The
 // target applies it if its number follows that of the last one. It stores that number with the
 // outcome of each message, in one row per sender. The sender then settles those outcomes: it
-// removes the messages and notifies the machines that want the outcome. Only then comes the next
-// delivery. So a delivery never contains an applied message, a late or repeated one has an old
-// number, and a lost outcome is still in the target's row. Lanes leave nothing there.
+// removes the messages and notifies the machines that want the outcome. Only then does it send the
+// next delivery. So a delivery never contains an applied message, a late or repeated delivery has
+// an old number, and a lost outcome is still in the target's row. Lanes leave no rows there.
 //
-// Exactly once depends on the log: a message is delivered when the entry that sent it is durable,
-// and settled after the entry that applied it. On a single node that holds with async durability
-// too, because all shards share one log, which a power failure cuts off at one point. No settlement
-// survives without its delivery, and no delivery without the sent message. With a log for each node
-// it would not hold: a target that loses acknowledged entries loses the number of the last
-// delivery. It would apply the delivery again, or never if the sender has settled it. So clusters
-// are always sync.
+// Exactly-once delivery depends on the log: a message is delivered when the entry that sent it is
+// durable, and settled after the entry that applied it. On a single node that also holds with async
+// durability, because all shards share one log, which a power failure truncates at one point. No
+// settlement survives without its delivery, and no delivery without the sent message. It would not
+// hold with a log per node, because a target that loses acknowledged entries loses the number of
+// the last delivery. It would apply the delivery again, or never if the sender has settled it. So
+// clusters are always sync.
 //
 // Rows in the sending shard: 'o' | lane | number (u64) -> raft index uvarint | reply u8 | token
 // (uvarint length, bytes) | command Rows in the receiving one: 's' | sender (u16) -> number of the
 // last delivery (uvarint) | outcomes, see delivery.go lane: target (u16) | machine (u8) | namespace
 // number (u32) | id (u64)
 
-// lane separates messages that need not wait for each other.
+// lane identifies a lane. Messages in different lanes do not wait for each other.
 type lane struct {
 	target  ShardID
 	machine MachineID
@@ -171,13 +171,14 @@ type Message struct {
 	// lane are applied in the order of sending. They wait while the target refuses one of them with
 	// ErrBusy or ErrUnavailable.
 	Lane uint64
-	// Token is passed to the machine's OnReply with the outcome: always if the target refuses the
-	// command for good, and, if Reply is set, also with the result when it was applied.
+	// Token is passed to the machine's OnReply with the outcome. OnReply is called if the target
+	// refuses the command permanently, and, if Reply is set, also when the command has been
+	// applied.
 	Token []byte
 	Reply bool
 }
 
-// Send stores a command for the shard that holds a name, which may be the sending one. It is
+// Send stores a command for the shard that holds a name, which may be the sending shard. It is
 // applied there exactly once, after this change has become durable, unless it is refused. The
 // machine must be a Replier.
 func (tx *Tx) Send(m Message) {
@@ -229,15 +230,15 @@ func (tx *Tx) SendOthers(cmd Command) {
 	}
 }
 
-// Backlog returns how many messages of the machine wait for a shard in a lane of the command's
-// namespace, and their bytes. To wait until there are fewer, use OutboxTopic.
+// Backlog returns the number and bytes of the machine's messages that wait for a shard, in a lane
+// of the command's namespace. To wait until there are fewer, use OutboxTopic.
 func (tx *Tx) Backlog(target ShardID, laneID uint64) (count int, bytes int64) {
 	b := tx.x.outbox.lanes[lane{target, tx.machine, tx.ns.id, laneID}]
 	return b.count, b.bytes
 }
 
-// OutboxTopic returns the topic that is notified when messages in a lane have been settled,
-// whatever their target.
+// OutboxTopic returns the topic that is notified when messages in a lane, for any target, have been
+// settled.
 func OutboxTopic(m MachineID, namespace string, laneID uint64) Topic {
 	return TopicOf(m, namespace, key.AppendUint64([]byte("\x00outbox"), laneID))
 }
@@ -255,8 +256,8 @@ func (x *Executor) PendingTargets() []ShardID {
 	return targets
 }
 
-// applySettle removes delivered messages and passes their outcomes to the senders. The result says
-// whether everything is settled: a shard does a bounded part of it at a time.
+// applySettle removes delivered messages and passes their outcomes to the senders. The result is
+// whether everything is settled, because a shard settles a bounded part at a time.
 //
 //	target uvarint | outcomes
 //	result: done u8
@@ -279,8 +280,8 @@ func (tx *Tx) applySettle(body []byte) ([]byte, error) {
 	return codec.AppendBool(nil, true), nil
 }
 
-// settleLane reports whether all of the lane's outcomes have been settled. The error says that
-// there was no room for the first.
+// settleLane reports whether all of the lane's outcomes have been settled. An error means that
+// there was no room for the first one.
 func (tx *Tx) settleLane(target ShardID, out *laneOutcome, settled *int) (done bool, err error) {
 	x := tx.x
 	l := lane{target, out.machine, out.ns, out.id}
@@ -339,7 +340,7 @@ func (tx *Tx) delivered(l lane, upTo LSN) (list []deliveredMessage) {
 }
 
 // settleMessage removes a message and passes its outcome to its sender, if r is set. That cannot be
-// refused: an error says that there was no room for it.
+// refused; an error means that there was no room for it.
 func (tx *Tx) settleMessage(l lane, m *deliveredMessage, r *messageOutcome) (err error) {
 	defer tx.catch(&err)
 	x := tx.x
@@ -364,8 +365,8 @@ func replies(r *messageOutcome) int {
 	return 1
 }
 
-// temporary reports whether a refused command may succeed if it is sent again. An error may say
-// that it lasts: then there is no point in waiting.
+// temporary reports whether a refused command may succeed if it is sent again. An error that
+// declares itself permanent (Lasts) is not retried.
 func temporary(err error) bool {
 	var l interface{ Lasts() bool }
 	return (errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable)) && !(errors.As(err, &l) && l.Lasts())

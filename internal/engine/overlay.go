@@ -12,12 +12,12 @@ import (
 // overlay holds the writes of the entries being applied until they go to Pebble in one batch.
 //
 // Reads inside Apply look here first, so a command sees the writes of earlier commands of the
-// batch. A key written many times reaches Pebble once. And the batch is sorted, which halves the
+// batch. A key written many times reaches Pebble once, and the batch is sorted, which halves the
 // cost of the memtable insert. An indexed Pebble batch would do the same job, but costs a skip-list
 // insert for every write and cannot roll back a single command.
 //
-// A command's writes are undone by replaying undo backwards to a mark. Keys and values live in the
-// arena: slices handed out stay valid until reset.
+// A command's writes are undone by replaying undo backwards to a mark. Keys and values are in the
+// arena, so returned slices stay valid until reset.
 type overlay struct {
 	index  map[string]int32 // key -> position in ops; the strings alias the arena
 	ops    []overlayOp
@@ -97,7 +97,7 @@ func (o *overlay) deleteRange(lower, upper []byte) {
 	o.bytes += len(lower) + len(upper)
 }
 
-// settle makes the writes so far final: they cannot be rolled back any more.
+// settle makes the writes so far final, so that they can no longer be rolled back.
 func (o *overlay) settle() {
 	clear(o.splits)
 	o.undo, o.splits = o.undo[:0], o.splits[:0]
@@ -111,7 +111,7 @@ func (o *overlay) rollback(mark int) {
 		case undoChange, undoCover:
 			o.ops[u.op].value, o.ops[u.op].deleted = u.value, u.deleted
 		case undoFresh:
-			// Fresh ops were appended in this order, so the one to remove is the last.
+			// Fresh ops were appended in this order, so the last one is the one to remove.
 			op := &o.ops[u.op]
 			delete(o.index, unsafe.String(unsafe.SliceData(op.key), len(op.key)))
 			o.ops = o.ops[:u.op]
@@ -156,7 +156,7 @@ func (o *overlay) first(lower, upper []byte) (first *overlayOp) {
 	return first
 }
 
-// empty reports whether there is nothing to write.
+// empty reports whether there are no writes.
 func (o *overlay) empty() bool { return len(o.ops) == 0 && len(o.ranges) == 0 }
 
 // size is about the number of bytes that writeTo adds to a batch.

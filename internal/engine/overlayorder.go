@@ -7,12 +7,12 @@ import (
 )
 
 // overlayOrder keeps the ops of an overlay in key order while more are added. It consists of runs
-// of positions, each sorted and at least twice as long as the next. New positions are sorted on
-// their own and then merged with the runs that are not much longer. So iterating after every few
-// writes costs about a logarithm for each write, however many there are.
+// of positions, each sorted and at least twice as long as the next. New positions are sorted
+// separately and then merged with the runs that are not much longer. So even if iteration follows
+// every few writes, the cost per write is logarithmic.
 //
-// A run holds the positions after those of the previous run, without a gap: a rollback shortens the
-// last runs.
+// A run holds the positions after those of the previous run, without a gap, so a rollback shortens
+// the last runs.
 type overlayOrder struct {
 	runs  [][]int32
 	free  [][]int32 // buffers of former runs
@@ -51,7 +51,7 @@ func sortOps(run []int32, ops []overlayOp) {
 	slices.SortFunc(run, func(a, b int32) int { return bytes.Compare(ops[a].key, ops[b].key) })
 }
 
-// maxFreeRuns is the number of buffers that are kept: there are never more runs than bits in a
+// maxFreeRuns is the number of buffers that are kept. There are never more runs than bits in a
 // position.
 const maxFreeRuns = 32
 
@@ -89,7 +89,7 @@ func (r *overlayOrder) merge(ops []overlayOp, a, b []int32) []int32 {
 	return run
 }
 
-// shorten drops the positions from n on.
+// shorten drops the positions at and after n.
 func (r *overlayOrder) shorten(n int) {
 	for covered := r.covered(); covered > n; {
 		last := len(r.runs) - 1
@@ -104,7 +104,7 @@ func (r *overlayOrder) shorten(n int) {
 	}
 }
 
-// seek returns the first place in a run whose key is at or after key.
+// seek returns the first index in a run whose key is at or after key.
 func (r *overlayOrder) seek(ops []overlayOp, run []int32, key []byte) int {
 	return sort.Search(len(run), func(i int) bool { return bytes.Compare(ops[run[i]].key, key) >= 0 })
 }

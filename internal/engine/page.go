@@ -22,15 +22,15 @@ const (
 // PageLimit is the range of the limit in a query.
 var PageLimit = codec.Range{Min: 1, Max: MaxPageItems}
 
-// Page is a part of a listing, in listing order. Public packages name the same type for their
-// users: an alias of a named type of this package would show them no fields.
+// Page is a part of a listing, in listing order. Public packages declare the same type, because the
+// documentation of an alias of a type of this package would not show its fields.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins; "" if this is the last one
 }
 
-// Listing says which part of a listing to return, as set by its options. Listings of names accept
-// any name with the prefix as a cursor.
+// Listing is the part of a listing to return, as set by its options. Listings of names accept any
+// name with the prefix as a cursor.
 type Listing struct {
 	Limit  int    // maximum number of items in a page
 	Cursor string // of the previous page; "" starts at the beginning
@@ -51,7 +51,7 @@ func (l *Listing) listing() *Listing { return l }
 type Lister interface{ listing() *Listing }
 
 // option is an option of listings. It has a method for each kind of listing that accepts it, so
-// that the compiler rejects it for all others. The methods are unexported: the packages of the
+// that the compiler rejects it for all others. The methods are unexported, and the packages of the
 // primitives embed these types (see hidden.go).
 type option interface{ fill(Lister) }
 
@@ -234,8 +234,8 @@ func FloorMillis(t time.Time) int64 {
 	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
 }
 
-// CeilMillis returns the first ms that is not before a time, with the same bounds: an event before
-// the time, known by its ms, happened before that ms.
+// CeilMillis returns the first ms that is not before a time, with the same bounds. An event with a
+// resolution of 1 ms that happened before the time has a smaller ms.
 func CeilMillis(t time.Time) int64 {
 	ms := FloorMillis(t)
 	if t.Nanosecond()%1_000_000 > 0 {
@@ -278,7 +278,7 @@ func BadCursor(cursor string) error {
 	return Errorf(ErrInvalid, "cursor %.64q is not from this listing", cursor)
 }
 
-// All turns a paged listing into an iterator over all following items, by the contract of all
+// All turns a paged listing into an iterator over all following items, with the contract of all
 // iterators of floe. The first page uses opts, and each further page starts where the previous one
 // ended. O is the interface of the listing's options, which Cursor implements.
 func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T], error), opts []O) iter.Seq2[T, error] {

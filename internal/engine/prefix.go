@@ -9,8 +9,8 @@ func prefixRoot(m MachineID, namespace string) Topic {
 
 // WaitOnPrefix subscribes the query to all keys of its machine in a namespace that start with a
 // prefix, see Waker.Changed, before it returns ErrWait. When the query runs again, before is the
-// first change of such a key that the previous view did not contain. It is 0 if something else has
-// woken the query.
+// first change of such a key that the previous view did not contain. It is 0 if the query was woken
+// for another reason.
 func (v *View) WaitOnPrefix(namespace string, prefix []byte) (before LSN, err error) {
 	if v.waiter == nil {
 		v.waiter = wait.NewWaiter(v.Now())

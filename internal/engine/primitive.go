@@ -8,16 +8,16 @@ import (
 )
 
 // Primitive is the table of a primitive. It holds everything that the engine, the shards, the
-// transport between processes and the tests know of it, except its Machine's behaviour. Kinds and
-// counters are numbered by their places in the lists, which are part of the on-disk format and the
-// protocol between processes: new ones go to the end.
+// transport between processes and the tests need, except its Machine's behaviour. Kinds and
+// counters are numbered by their positions in the lists. The numbers are part of the on-disk format
+// and the protocol between processes, so new ones are added at the end.
 type Primitive struct {
 	ID   MachineID // its number in the log and in the state's keys
 	Name string    // for messages and statistics, such as "queue"
 	// New returns the machine of a shard.
 	New func() Machine
-	// Global says that its commands concern the whole node: they have no namespace, are not part of
-	// a transaction, and are applied in GlobalShard.
+	// Global means that its commands concern the whole node: they have no namespace, are not part
+	// of a transaction, and are applied in GlobalShard.
 	Global bool
 
 	Commands []CommandType // kinds count from 1
@@ -25,22 +25,22 @@ type Primitive struct {
 	Errors   []ErrorType   // likewise
 	Counters []CounterType // they count from 0
 
-	// Caches reports whether row k is of a kind that is often read by key: such rows are cached in
+	// Caches reports whether row k is of a kind that is often read by key. Such rows are cached in
 	// memory. The key must be at least 5 bytes long, preferably kind, number of the namespace (u32)
 	// and name. nil: no rows.
 	Caches func(k []byte) bool
-	// Kept is what the machines of a node keep in memory besides their rows, for all its shards;
-	// nil: nothing significant.
+	// Kept is memory that the machines of a node use in addition to their rows, for all its shards;
+	// nil: none of significance.
 	Kept Kept
-	// Given receives what the host program passes to the machines of a node, of a type known to the
-	// primitive; nil: nothing. It is called before any machine exists.
+	// Given receives a value, of a type known to the primitive, that the host program passes to the
+	// machines of a node; nil: none. It is called before any machine exists.
 	Given func(v any)
-	// Reads is the field of Counts for the number of its reads that a node has answered; nil: they
-	// are not counted.
+	// Reads is the field of Counts for the number of reads that a node has answered; nil: they are
+	// not counted.
 	Reads func(*Counts) *int64
 }
 
-// Kept is memory with a limit: beyond the limit, data that can be read again is dropped.
+// Kept is memory with a limit. Beyond the limit, data that can be read again is dropped.
 type Kept interface {
 	// SetLimit sets the limit in bytes. It is called before any machine exists.
 	SetLimit(bytes int64)
@@ -53,19 +53,20 @@ type CommandType struct {
 	Kind uint8
 	Name string // such as "enqueue"
 	From Senders
-	// Shrinks says that a node with a full disk accepts it. It frees space, or uses so little that
-	// the node's reserve is enough for as many of them as there can be.
+	// Shrinks means that a node with a full disk accepts it. It frees space, or uses so little that
+	// the node's reserve is enough for the maximum number of them.
 	Shrinks bool
-	// AtHome says that commands of other shards go to the home of their namespace, wherever the
-	// named object lives: the home knows the namespace's placement, and the sender need not.
+	// AtHome means that commands of other shards go to the home of their namespace, regardless of
+	// where the named object lives. The home knows the namespace's placement, so the sender need
+	// not.
 	AtHome bool
-	// Reaches says that its effects may read or write namespaces other than its own: only senders
-	// with permission in all namespaces may send it. It returns the namespaces written to, nil for
-	// a malformed command.
+	// Reaches means that its effects may read or write namespaces other than its own, so only
+	// senders with permission in all namespaces may send it. It returns the namespaces written to,
+	// or nil for a malformed command.
 	Reaches func(cmd Command) (written []string)
 	// Admit checks a command from a user in another process as strictly as the functions that make
-	// commands check their arguments: nothing in it is trusted. maxPayload is the largest value or
-	// payload. Errors: ErrInvalid. nil if users do not send it.
+	// commands check their arguments, because the command is not trusted. maxPayload is the largest
+	// value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
 
 	// Fields describes the body without the name, Show appends the body as JSON, and Parse returns
@@ -117,7 +118,7 @@ type QueryType struct {
 // The method sets the results of the query. If it returns ErrWait after View.WaitOn, it is called
 // again when the topic is notified. A paged query ends its page when the view is Full. Iteration
 // through the view also ends when the caller cancels or the node closes, so the method must not
-// draw conclusions from the end of the rows.
+// rely on having seen all rows.
 func QueryRow[M Machine, Q any, P interface {
 	*Q
 	Query
@@ -136,7 +137,7 @@ func (t *QueryType) ArgumentFields() []codec.Field { return codec.Describe(t.New
 func (t *QueryType) ResultFields() []codec.Field   { return codec.Describe(t.New().Results) }
 
 // ErrorType is one kind of error that keeps its fields between processes. Error types have no
-// methods for this, because those would be part of the public API.
+// methods for this, because these would be part of the public API.
 type ErrorType struct {
 	Kind uint8
 	Name string
@@ -262,8 +263,8 @@ func (p *Primitive) Check() error {
 	return bad
 }
 
-// enginePrimitive is the engine's own table: transactions, timers, outbox, namespaces. Its commands
-// are carried out in applyEngine.
+// enginePrimitive is the engine's own table: transactions, timers, outbox, namespaces. applyEngine
+// executes its commands.
 func enginePrimitive() Primitive {
 	return Primitive{
 		ID: machineEngine, Name: "engine",
@@ -334,9 +335,9 @@ func (t *table) primitive(id MachineID) *Primitive {
 // command returns the type of a command, or nil if it is unknown.
 func (t *table) command(cmd Command) *CommandType { return t.primitive(cmd.Machine).Command(cmd.Kind) }
 
-// check refuses a command that no machine of this program knows, or that may not get into the log
-// in this way. Commands of machines must come from users, alone or in a transaction, or inside a
-// command of the engine that names their other sender.
+// check refuses a command that is unknown to this program, or that may not reach the log in this
+// way. Commands of machines must come from users, alone or in a transaction, or inside a command of
+// the engine that names their other sender.
 func (t *table) check(cmd Command) error {
 	switch {
 	case cmd.Machine != machineEngine:

@@ -7,32 +7,33 @@ import (
 	"time"
 )
 
-// Readers limits how many calls hold much of what they have read. A page of large values is copied
-// when it is read, encoded and sent, and hundreds of them at a time would exceed the node's memory.
-// A call that has read little passes. Any other call needs a slot until its answer has been handed
-// on. A bounded number of calls wait for a slot, and further ones are refused.
+// Readers limits how many calls hold a large amount of data that they have read. A page of large
+// values is copied when it is read, encoded and sent, and hundreds of them at a time would exceed
+// the node's memory. A call that has read little passes. Any other call needs a slot until its
+// answer has been passed on. A bounded number of calls wait for a slot, and further ones are
+// refused.
 type Readers struct {
 	slots   chan struct{} // one value for each slot in use
 	waiting atomic.Int64
 }
 
 const (
-	// smallRead is the number of bytes that a call may hold without a slot, counted for it anyway.
+	// smallRead is the number of bytes that a call may hold without a slot.
 	smallRead = 16 << 10
-	// LargeRead is the size that is counted for a slot: that of a large page.
+	// LargeRead is the size that is counted for a slot, that of a large page.
 	LargeRead = 4 << 20
 
 	readersWait = 7                // calls that may wait for each slot: what they have read so far is in memory too
 	readerTime  = 30 * time.Second // how long a call waits for a slot, unless its ctx ends first: as long as a FloQL query may take
 )
 
-// NewReaders returns Readers that hold about this many bytes at a time.
+// NewReaders returns Readers for calls that hold about this many bytes in total.
 func NewReaders(bytes int64) *Readers {
 	return &Readers{slots: make(chan struct{}, max(bytes/LargeRead, 2))}
 }
 
 // Begin returns the context for the queries of a call, and a function to call when its answer has
-// been handed on.
+// been passed on.
 func (r *Readers) Begin(ctx context.Context) (reading context.Context, end func()) {
 	one := &reader{of: r}
 	return context.WithValue(ctx, readerKey{}, one), one.end
@@ -48,7 +49,8 @@ type reader struct {
 	taken bool
 }
 
-// take takes a slot, if the call has none. Errors: ErrBusy, ErrClosed when stop is closed; ctx's.
+// take takes a slot, if the call has none. Errors: ErrBusy; ErrClosed when stop is closed; ctx's
+// error.
 func (r *reader) take(ctx context.Context, stop <-chan struct{}) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +95,8 @@ func (r *reader) end() {
 	}
 }
 
-// Skims says that the query keeps little of the rows it looks at. It reports how much by Holds.
+// Skims declares that the query keeps little of the rows it reads. It reports the amount with
+// Holds.
 func (v *View) Skims() { v.scan.skims = true }
 
 // holds counts bytes that a query has read.
@@ -103,8 +106,8 @@ func (v *View) holds(n int) {
 	}
 }
 
-// Holds counts bytes that a query keeps until its answer has been handed on. A query that keeps
-// much takes a slot.
+// Holds counts bytes that a query keeps until its answer has been passed on. A query that keeps
+// many bytes takes a slot.
 func (v *View) Holds(n int) {
 	s := &v.scan
 	if s.held += n; s.held <= smallRead || s.large || s.ctx == nil {
@@ -118,8 +121,8 @@ func (v *View) Holds(n int) {
 	}
 }
 
-// letGo releases the slot before a query waits for a notification: what it has read is no longer
-// needed.
+// letGo releases the slot before a query waits for a notification, because the data it has read is
+// no longer needed.
 func (v *View) letGo() {
 	s := &v.scan
 	if !s.large {

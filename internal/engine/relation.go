@@ -2,7 +2,7 @@ package engine
 
 import "fmt"
 
-// relation is what one machine may do to another within a command.
+// relation is the access of one machine to another within a command.
 type relation struct {
 	from, to MachineID
 	then     bool   // Tx.Then and Tx.Ask: run its commands
@@ -10,9 +10,9 @@ type relation struct {
 	why      string // reason
 }
 
-// relations lists every pair of machines where one may act on the other; any other pair panics. A
-// machine reads its own rows and runs its own commands with the calls for that. Its own commands
-// are in the table only as follow-ups.
+// relations lists every pair of machines where one may access the other; any other pair panics. A
+// machine reads its own rows and runs its own commands directly. Its own commands are in the table
+// only as follow-ups.
 var relations = []relation{
 	{from: MachineAction, to: MachineWorkflow, then: true, why: "the end of a run is the end of the step that waits for it"},
 	{from: MachineAction, to: MachineAction, then: true, why: "the end of a run begins the tick of its schedule that waits for it"},

@@ -23,9 +23,9 @@ func HomeShard(namespace string, shards int) ShardID {
 }
 
 // NameShard returns the shard of a key, queue, stream partition ... of a spread namespace. If the
-// name contains a {tag}, only the text between the first brace and the next closing one is hashed,
-// so names with a common tag share a shard. The rule is that of Redis Cluster; an empty {} is not a
-// tag.
+// name contains a {tag}, only the text between the first opening brace and the next closing one is
+// hashed, so names with a common tag share a shard. The rule is that of Redis Cluster; an empty {}
+// is not a tag.
 func NameShard(namespace, name string, shards int) ShardID {
 	return shardOf(xxhash.Sum64String(namespace), xxhash.Sum64String(tagOf(name)), shards)
 }
@@ -58,8 +58,8 @@ func shardOf(namespace, name uint64, shards int) ShardID {
 }
 
 // Router finds the shards of a namespace and passes commands and queries to them through a Door. It
-// caches what cannot change, the placement of namespaces that exist or were deleted, together with
-// what is costly to find: there is one Place for each.
+// caches a Place for each namespace that exists or was deleted: the placement, which cannot change,
+// and other data that is expensive to find.
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
@@ -76,7 +76,7 @@ type Router struct {
 }
 
 // maxRemembered limits the Router's memory to about 10 MiB. Beyond it an arbitrary namespace is
-// forgotten, and looked up again when it is used.
+// evicted, and looked up again when it is used.
 const maxRemembered = 10_000
 
 // SerialDoor is a Door for one goroutine, as in simulations: shards are queried one after the other
@@ -149,7 +149,7 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 	return q.Found && q.Info.Spread, nil
 }
 
-// Exists reports whether the namespace exists. The cache cannot tell, because its entry stays when
+// Exists reports whether the namespace exists. It does not use the cache, whose entry stays when
 // the namespace is deleted.
 func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	if err := CheckName("namespace", namespace); err != nil {
@@ -160,7 +160,7 @@ func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	return q.Found, err
 }
 
-// Await waits until the namespace exists: before that, the shard of its contents is unknown.
+// Await waits until the namespace exists. Before that, the shard of its contents is unknown.
 func (r *Router) Await(ctx context.Context, namespace string) error {
 	if r.known(namespace) != nil {
 		return nil
@@ -179,7 +179,7 @@ func (r *Router) Shard(ctx context.Context, namespace, name string) (ShardID, er
 }
 
 // place returns the shard of a name. An item that can be in any shard of a spread namespace has no
-// name: such items go to the shards in turn.
+// name. Such items go to the shards in turn.
 func (r *Router) place(namespace, name string, spread bool) ShardID {
 	if spread && name == "" {
 		return ShardID(r.anywhere.Add(1) % uint64(r.door.Shards()))
@@ -206,7 +206,7 @@ func (r *Router) Shards(ctx context.Context, namespace string) ([]ShardID, error
 	return all, nil
 }
 
-// Place caches where a namespace is, for frequent readers. It is safe for concurrent use.
+// Place caches the placement of a namespace, for frequent readers. It is safe for concurrent use.
 type Place struct {
 	namespace string
 	placement atomic.Int32              // unknown until the namespace exists
@@ -229,7 +229,8 @@ type placed struct {
 	ns       *namespace
 }
 
-// Place returns the place of a namespace: always the same one once the namespace is known to exist.
+// Place returns the place of a namespace. It is always the same one once the namespace is known to
+// exist.
 func (r *Router) Place(namespace string) *Place {
 	if p := r.known(namespace); p != nil {
 		return p
@@ -314,8 +315,8 @@ func (r *Router) Propose(ctx context.Context, name string, cmd Command) ([]byte,
 }
 
 // propose routes the command by the name that route returns for the namespace's placement. A
-// namespace that does not exist yet is assumed not to be spread. If it has been created as a spread
-// one meanwhile, the shard refuses the command and it is routed again.
+// namespace that does not exist yet is assumed not to be spread. If it has since been created as a
+// spread one, the shard refuses the command, which is then routed again.
 func (r *Router) propose(ctx context.Context, cmd Command, route func(spread bool) (string, error)) ([]byte, error) {
 	spread, err := r.Spread(ctx, cmd.Namespace)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// RowCache holds rows of all shards of a node as in their committed states, for queries and for
-// Apply. Its memory goes to the rows in use, whatever their shard: a namespace lives in one.
+// RowCache holds committed rows of all shards of a node, for queries and for Apply. The shards
+// share its memory, because a namespace usually lives in one shard and the load may be uneven.
 //
-// Commit, the one writer of a shard, removes the rows it changes before it writes to the database
-// and adds the new ones afterwards. In between queries find them in the database, before or after
+// Commit, the only writer of a shard, removes the rows it changes before it writes to the database
+// and adds the new ones afterwards. In between, queries find them in the database, before or after
 // the change, and never the old row once a reader has seen the new one. A query may have read the
-// old row meanwhile, so nothing is added while seq of the shard is odd or has changed since before
-// the read.
+// old row in the meantime, so its rows are not added while seq of the shard is odd or has changed
+// since before the read.
 //
-// Written rows are added as long as there is room: they are often written again, and then read
-// first. A row that is read is added at the second request within a while, so that a full scan
-// displaces nothing. In a full bucket a hand moves over the rows. It evicts those not used since
-// its last visit, and gives the others another round (the clock algorithm).
+// Written rows are added as long as there is room, because they are often written again, and then
+// read first. A row that is read is added at the second request within a short time, so that a full
+// scan displaces nothing. In a full bucket a hand moves over the rows. It evicts those not used
+// since its last visit, and gives the others another round (the clock algorithm).
 type RowCache struct {
 	buckets []rowBucket // none: nothing is cached
 	share   int         // bytes of a bucket
@@ -54,7 +54,7 @@ type rowBucket struct {
 	bytes int                // total of the rows
 	seen  [][seenWays]uint32 // rows requested but not present: by its hash, the rest of the hash, the latest first
 
-	// Reads answered here, collected for one namespace at a time: a counter shared by all
+	// Reads answered from the cache, collected for one namespace at a time. A counter shared by all
 	// processors would cost more than the lookup.
 	hits  int64
 	reads int64
@@ -74,7 +74,7 @@ func (r *cachedRow) value() []byte { return r.b[r.key:len(r.b):len(r.b)] }
 
 func (r *cachedRow) is(k []byte) bool { return string(r.b[:r.key]) == string(k) }
 
-// isNamed reports whether the row's key is the one for the name in a shard.
+// isNamed reports whether the row's key is that of the name in a shard.
 func (r *cachedRow) isNamed(of *shardRows, m MachineID, kind byte, ns uint32, name string) bool {
 	return r.of == of && int(r.key) == namedPrefix+len(name) && r.b[2] == byte(m) && r.b[rowPrefix] == kind &&
 		binary.BigEndian.Uint32(r.b[rowPrefix+1:]) == ns && string(r.b[namedPrefix:r.key]) == name
@@ -93,7 +93,7 @@ func NewRowCache(size int64) *RowCache {
 	return &RowCache{buckets: make([]rowBucket, n), share: int(size / n)}
 }
 
-// of returns a shard's view of the cache: one executor for each.
+// of returns a shard's view of the cache, which only one executor may use.
 func (c *RowCache) of(shard ShardID) *shardRows {
 	if c == nil {
 		c = new(RowCache)
@@ -115,7 +115,8 @@ func hashNamed(name uint64, shard ShardID, kind byte, ns uint32) uint64 {
 	return name ^ (uint64(ns)<<24|uint64(shard)<<8|uint64(kind))*0x9e3779b97f4a7c15
 }
 
-// bucket returns the bucket of a hash. Its upper half differs also between equal names.
+// bucket returns the bucket of a hash. The upper half of the hash differs even for equal names in
+// different namespaces.
 func (c *RowCache) bucket(h uint64) *rowBucket { return &c.buckets[h>>32*uint64(len(c.buckets))>>32] }
 
 // get returns the row. It is shared and must not be changed.
@@ -213,7 +214,7 @@ func (c *shardRows) offer(seq uint64, k, value []byte) {
 	if !b.seenBefore(h, c.share) {
 		return
 	}
-	// Count before checking seq: a Commit that starts after the check then does not assume that
+	// Count before checking seq, so that a Commit that starts after the check does not assume that
 	// there are no rows.
 	c.rows.Add(1)
 	if c.seq.Load() == seq {
@@ -245,8 +246,9 @@ func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	return false
 }
 
-// add adds a row that Apply has read from the database: it will be written again, and there is no
-// other writer. The row is copied. The copy is returned, unless the row is not one for the cache.
+// add adds a row that Apply has read from the database, because it will be written again, and there
+// is no other writer. The row is copied. add returns the copy, unless the cache does not hold such
+// rows.
 func (c *shardRows) add(k, value []byte) (kept []byte, ok bool) {
 	if !c.takes(k, value) {
 		return nil, false
@@ -284,8 +286,8 @@ func (b *rowBucket) fill(i int32, r cachedRow, share int) {
 	b.slots[i] = r
 }
 
-// makeRoom counts the bytes of a new row and evicts others if there are too many; the row in the
-// slot to keep stays.
+// makeRoom counts the bytes of a new row and evicts others if there are too many. It does not evict
+// the row in the slot keep.
 func (b *rowBucket) makeRoom(n int, keep int32, share int) {
 	b.bytes += n
 	for b.bytes > share {
@@ -365,7 +367,7 @@ type changedRow struct {
 
 const noSlot = -1
 
-// begin removes changed rows from the cache; nothing is added until end.
+// begin removes changed rows from the cache. No rows are added until end.
 func (c *shardRows) begin(ops []overlayOp, changed []changedRow) {
 	c.seq.Add(1)
 	if c.rows.Load() == 0 {

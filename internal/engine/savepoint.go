@@ -1,12 +1,12 @@
 package engine
 
 // Savepoint is a point within a command to which a Tx can return. A rollback restores rows, ranges,
-// counts, wakes, hooks, changes, timers, messages to other shards, follow-ups and LSNs, and also
-// what machines remember (see Memory). Savepoints nest: a rollback ends the savepoint and those
-// taken after it.
+// counts, wakes, hooks, changes, timers, messages to other shards, follow-ups, LSNs, and the
+// memories of machines (see Memory). Savepoints nest: a rollback ends the savepoint and those taken
+// after it.
 //
-// There is one undo log per command, and a savepoint is a mark in it. What is rolled back is not in
-// the hash of the state either.
+// There is one undo log per command, and a savepoint is a mark in it. Writes that are rolled back
+// do not enter the hash of the state.
 type Savepoint struct {
 	lsn     LSN // last one assigned
 	current LSN // of the current change
@@ -18,7 +18,7 @@ type Savepoint struct {
 }
 
 // Savepoint returns a point to which Rollback can return while the same command is being applied.
-// What follows is a separate change with the next LSN, so that a Memory can distinguish it from
+// Later writes are a separate change with the next LSN, so that a Memory can distinguish it from
 // earlier ones.
 //
 //	s := tx.Savepoint()
@@ -32,8 +32,8 @@ func (tx *Tx) Savepoint() Savepoint {
 	return s
 }
 
-// Rollback undoes everything since the savepoint, which cannot be used again. A machine must undo
-// what it keeps of the command in its own variables.
+// Rollback undoes everything since the savepoint, which cannot be used again. A machine must itself
+// undo changes of its own variables.
 func (tx *Tx) Rollback(s Savepoint) { tx.rollback(s) }
 
 // mark returns the current ends of the undo log and all lists of effects.

@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// How much a query may look at before it is Full, and the hard limit for a query without pages. A
-// row takes about a third of a microsecond. So a page returns at once, and no query uses a
-// processor for much longer than a second.
+// The rows and bytes that a query may read before it is Full, and the hard limits for a query
+// without pages. A row takes about a third of a microsecond. So a page returns at once, and no
+// query uses a processor for much longer than a second.
 const (
 	fullScanRows  = 10_000
 	fullScanBytes = 16 << 20
@@ -18,8 +18,8 @@ const (
 	MaxScanBytes  = 2 << 30
 )
 
-// scan counts what a query has looked at since it started, or started again, and holds what ends it
-// early. The zero value has no limit.
+// scan counts the rows and bytes that a query has read since it last started, and has the
+// conditions that end it early. The zero value has no limit.
 type scan struct {
 	ctx         context.Context // of the caller; nil: nothing is counted
 	stop        <-chan struct{} // closed when the replica stops
@@ -35,15 +35,15 @@ type scan struct {
 // scanCheck is the number of rows after which a query checks whether its caller still waits.
 const scanCheck = 256
 
-// Full reports whether a query has looked at so much that it must answer with what it has, and with
-// the position at which to continue. A query without pages continues, and fails at MaxScanRows and
-// MaxScanBytes.
+// Full reports whether a query has read so much that it must answer with the results so far, and
+// with the position at which to continue. A query without pages continues, and fails at MaxScanRows
+// and MaxScanBytes.
 func (v *View) Full() bool {
 	s := &v.scan
 	return s.rows >= fullScanRows || s.bytes >= fullScanBytes
 }
 
-// looksAt counts a row. It returns false if the query must end, see scan.err.
+// looksAt counts a row. It returns false if the query must end; see scan.err.
 func (v *View) looksAt() bool {
 	s := &v.scan
 	if s.ctx == nil {
@@ -63,8 +63,8 @@ func (v *View) fails() error {
 	return v.scan.fault()
 }
 
-// Ended returns why a query must end now: its caller is gone, or the node closes. It is for a query
-// that does much work between two reads of rows, which end it themselves.
+// Ended returns the reason if a query must end now, because its caller is gone or the node closes.
+// Reads of rows check that too, so Ended is for a query that does much work between two reads.
 func (v *View) Ended() error {
 	if v.scan.ctx != nil {
 		v.checkScan()

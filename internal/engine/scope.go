@@ -20,9 +20,9 @@ func (r *Router) Scope(namespace string, maxPayload int) Scope {
 	return Scope{r, r.Place(namespace), maxPayload}
 }
 
-// handle returns the store of a primitive in a namespace, and creates it if needed. A store
-// requested for each call is the same one each time and costs no memory. All stores of a primitive
-// must have one type.
+// handle returns the store of a primitive in a namespace, and creates it if needed. Repeated calls
+// return the same store, so requesting a store for each call allocates no memory. All stores of a
+// primitive must have one type.
 func handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {
 	place := r.Place(namespace)
 	if h, ok := place.handles[m].Load().(made); ok && h.maxPayload == maxPayload {
@@ -59,8 +59,8 @@ func (s *Scope) MaxPayload() int { return s.maxPayload }
 // Other returns another namespace with the same router and limit.
 func (s *Scope) Other(namespace string) Scope { return s.router.Scope(namespace, s.maxPayload) }
 
-// Attached returns what the router's creator has attached for the stores behind it, such as an
-// observer of worker loops; nil if there is nothing.
+// Attached returns the value that the router's creator has attached for the stores behind it, such
+// as an observer of worker loops, or nil.
 func (s *Scope) Attached() any { return s.router.attached }
 
 // Propose sends one operation to the shard of its name, and decodes the result. Errors: those of
@@ -82,8 +82,7 @@ func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T
 	return decode(result)
 }
 
-// TakeFrom sends one operation that takes something, and waits for an item as t says; see
-// Door.Take.
+// TakeFrom sends one take operation, and waits for an item as specified by t; see Door.Take.
 func TakeFrom[T any](ctx context.Context, s *Scope, op Op, t Take, decode func([]byte) (T, error)) (none T, err error) {
 	if t.Command, err = op.Limit(s.maxPayload); err != nil {
 		return none, err
@@ -185,16 +184,16 @@ func (s *Scope) Each(n int, f func(i int)) {
 // passTime bounds PassOn.
 const passTime = time.Second
 
-// remindQuery wakes the next waiters for what has been claimed in a shard, see View.Claim.
+// remindQuery wakes the next waiters for claimed items of a shard; see View.Claim.
 type remindQuery struct{ namespace string }
 
-// OfLeader is called because the query wakes other waiters: it requires the role write.
+// OfLeader makes the query require the role write, because it wakes other waiters.
 func (*remindQuery) OfLeader() {}
 
 func (*remindQuery) Machine() MachineID { return machineEngine }
 
-// PassOn is for a caller that waited in several shards and takes from one of them: what the other
-// shards may have offered it passes to their next waiters. It does not wait for the shards.
+// PassOn is for a caller that waited in several shards and takes from one of them. The items that
+// the other shards may have offered pass to their next waiters. It does not wait for the shards.
 func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 	if len(shards) == 0 {
 		return
@@ -203,7 +202,7 @@ func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTime)
 		defer cancel()
 		s.Each(len(shards), func(i int) {
-			// A shard that does not receive it reminds its waiters on its own, a little later.
+			// A shard that does not receive it wakes its waiters by itself a little later.
 			_ = s.QueryShard(ctx, shards[i], &remindQuery{s.Namespace()})
 		})
 	}
@@ -229,14 +228,14 @@ func AskAll[Q any, P interface {
 	return parts, shards, FanOut(ctx, s, shards, parts)
 }
 
-// Settled polls this many times, with pauses of up to this: about a second in all.
+// Settled polls this many times, with pauses of up to this length: about a second in total.
 const (
 	maxSettled   = 100
 	settledPause = 10 * time.Millisecond
 )
 
-// Settled polls until done returns true. It gives up after about a second, or when ctx ends: a
-// shard that cannot be reached catches up later.
+// Settled polls until done returns true. It gives up after about a second, or when ctx ends. An
+// unreachable shard catches up later.
 func (s *Scope) Settled(ctx context.Context, done func() bool) {
 	for n := 0; n < maxSettled && !done(); n++ {
 		if s.Pause(ctx, min(settledPause, time.Millisecond<<min(n, 4))) != nil {
@@ -261,9 +260,9 @@ func (s *Scope) Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Agree waits until all shards of a spread namespace have the same version of something that its
-// home shard broadcasts. The caller's next operation then sees the change in whichever shard it
-// runs. It gives up when Settled does.
+// Agree waits until all shards of a spread namespace have the same version of an object that its
+// home shard broadcasts. The caller's next operation then sees the change in any shard. It gives up
+// when Settled does.
 func Agree[Q any, P interface {
 	*Q
 	Query

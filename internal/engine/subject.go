@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// NamespaceOf returns the namespace of a query, a field of that name in all queries of a single
-// namespace; ok is false for other queries.
+// NamespaceOf returns the namespace of a query, which all queries of a single namespace have in a
+// field of that name. ok is false for other queries.
 func NamespaceOf(q Query) (namespace string, ok bool) {
 	switch q := q.(type) {
 	case *NamespaceQuery:

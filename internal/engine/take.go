@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// Take is a blocking claim: a command that takes something, such as a message, and how long it
-// waits for an item.
+// Take describes a blocking claim: a command that takes an item, such as a message, waits for it up
+// to a limit.
 type Take struct {
 	Command Command
 	Wait    time.Duration // maximum wait for an item; 0: no wait
@@ -23,41 +23,38 @@ func (t Take) After(d time.Duration) Take {
 	return t
 }
 
-// Any is a number of available items that is not known.
+// Any means that the number of available items is unknown.
 const Any = wait.Any
 
-// Taker is a Machine with commands that take something. They can wait for items at the shard's
-// leader:
+// Taker is a Machine with commands that take items. They can wait for items at the shard's leader:
 //
 //   - a take that finds nothing is answered, or waits, without an entry in the log;
 //   - a waiting take is proposed after the next command that may produce something for it, in the
 //     same entry, and otherwise when its topic is notified;
-//   - a take that finds nothing all the same returns to its place.
+//   - a take that still finds nothing returns to its place.
 //
 // So Takeable and Apply must agree: if Takeable promises items for a state, a take finds them in
-// that state, or it changes what Takeable returns.
+// that state, or changes the result of Takeable.
 type Taker interface {
-	// Takeable returns how many items are available to a take, Any if that is not known, 0 for
-	// none. A take that has other work to do counts as one that finds items. It calls the View's
-	// wait functions for whatever would change its answer: first for a topic shared by all takes of
-	// the same items, and View.WakeAt for a time. most is the maximum number of items of the take.
-	// waits is whether it waits: then Takeable may return 0 instead of an error that the thing does
-	// not exist yet. Errors are the take's answer.
+	// Takeable returns the number of items available to a take: Any if it is unknown, 0 for none. A
+	// take that has other work to do counts as one that finds items. It calls the View's wait
+	// functions for all events that would change its answer: first for a topic shared by all takes
+	// of the same items, and View.WakeAt for a time. most is the maximum number of items of the
+	// take. If the take waits, Takeable may return 0 instead of an error that the object does not
+	// exist yet. Errors are the take's answer.
 	Takeable(v *View, cmd Command, waits bool) (n, most int, err error)
-	// Took reports whether the outcome of a take that waits is its answer; otherwise it found
-	// nothing.
+	// Took reports whether the outcome of a waiting take is its answer. Otherwise it found nothing.
 	Took(kind uint8, result []byte, err error) bool
 	Maker
 }
 
-// Sharer is a Taker whose takes divide the available items among those that wait for the same
-// topic.
+// Sharer is a Taker that divides the available items among the takes that wait for the same topic.
 type Sharer interface {
 	// Share returns a take to apply when waiting takes, including itself, wait for its topic.
 	Share(cmd Command, waiting int) Command
 }
 
-// Maker is a Machine with commands that produce something to take.
+// Maker is a Machine with commands that produce items to take.
 type Maker interface {
 	// Makes calls made for each topic on which a command may produce items, with their maximum
 	// number. It depends on the command alone: Apply notifies the topics of the items that became
@@ -66,7 +63,7 @@ type Maker interface {
 	Makes(cmd Command, made func(Made))
 }
 
-// Made says that a command may produce items.
+// Made describes items that a command may produce.
 type Made struct {
 	Topic  Topic
 	N      int
@@ -104,7 +101,7 @@ type ReadyTake struct {
 // Parked reports whether takes wait in the shard.
 func (x *Executor) Parked() bool { return x.hub.HasParked() }
 
-// AppendTake appends the encoding of a take that is under way.
+// AppendTake appends the encoding of a take in flight.
 func (x *Executor) AppendTake(dst []byte, k *Taking) []byte {
 	cmd := k.Command
 	if s, ok := x.machine(cmd.Machine).(Sharer); ok {
@@ -131,7 +128,7 @@ func (x *Executor) Makes(cmd Command, made func(Made)) {
 	}
 }
 
-// look asks the machine for the number of items available to a take.
+// look returns the machine's number of items available to a take.
 func (x *Executor) look(k *Taking) (l wait.Look, err error) {
 	t, ok := x.machine(k.Command.Machine).(Taker)
 	if !ok {
@@ -153,8 +150,8 @@ func (x *Executor) look(k *Taking) (l wait.Look, err error) {
 	return l, err
 }
 
-// Enter admits a take: it waits, or has to be proposed. waits is false if it is answered, with the
-// error or without a result. The returned takes have to be proposed: the take itself, others, or
+// Enter admits a take, which then waits or must be proposed. waits is false if it is answered, with
+// the error or without a result. The returned takes must be proposed: the take itself, others, or
 // both.
 func (x *Executor) Enter(k *Taking) (ready []ReadyTake, waits bool, err error) {
 	l, err := x.look(k)
@@ -168,7 +165,7 @@ func (x *Executor) Enter(k *Taking) (ready []ReadyTake, waits bool, err error) {
 }
 
 // park gives a take its places and checks the state once more, because a change between the check
-// and the parking woke no take. waits is false if the take has to be answered, with the error or
+// and the parking woke no take. waits is false if the take must be answered, with the error or
 // without a result.
 func (x *Executor) park(k *Taking, l *wait.Look, ready []ReadyTake) (_ []ReadyTake, waits bool, err error) {
 	for {
@@ -198,7 +195,7 @@ func (x *Executor) park(k *Taking, l *wait.Look, ready []ReadyTake) (_ []ReadyTa
 	}
 }
 
-// again parks a take that was under way, or answers it.
+// again parks a take that was in flight, or answers it.
 func (x *Executor) again(k *Taking, ready []ReadyTake) []ReadyTake {
 	l, err := x.look(k)
 	waits := false
@@ -211,12 +208,11 @@ func (x *Executor) again(k *Taking, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// Leave is for a caller that stops waiting. It returns false if the take is under way; it
-// is then answered even if it finds nothing.
+// Leave is for a caller that stops waiting. It returns false if the take is in flight, which is
+// then answered even if it finds nothing.
 func (x *Executor) Leave(k *Taking) bool { return x.hub.Abandon(&k.claim) }
 
-// Expel removes all waiting takes and returns them, because this replica may not serve them any
-// longer.
+// Expel removes all waiting takes and returns them, because this replica may no longer serve them.
 func (x *Executor) Expel() []*Taking { return takings(x.hub.Expel()) }
 
 func takings(claims []*wait.Claim) []*Taking {
@@ -227,7 +223,7 @@ func takings(claims []*wait.Claim) []*Taking {
 	return all
 }
 
-// Pull puts the first takes that wait for produced items under way: as many as the items suffice
+// Pull marks the first takes that wait for produced items as in flight: as many as there are items
 // for, but at most limit.
 func (x *Executor) Pull(m Made, limit int) []*Taking {
 	var few [16]*wait.Claim
@@ -256,8 +252,8 @@ func (x *Executor) noteDue(w wait.Wakeup) {
 	}
 }
 
-// Ready returns the takes that have something to take after the last Commit and Settles. It is for
-// the goroutine that applies.
+// Ready returns the takes that have items to take after the last Commit and Settles. It is for the
+// goroutine that applies.
 func (x *Executor) Ready() []ReadyTake {
 	for _, w := range x.batch.due {
 		x.batch.ready = x.evaluate(w, x.batch.ready)
@@ -268,11 +264,11 @@ func (x *Executor) Ready() []ReadyTake {
 	return ready
 }
 
-// Drop ends a take that should have been proposed and has not entered the log. It returns the takes
-// that have something to take instead.
+// Drop ends a take that should have been proposed but has not entered the log. It returns the takes
+// that have items to take instead.
 func (x *Executor) Drop(k *Taking) []ReadyTake { return x.evaluate(x.hub.End(&k.claim), nil) }
 
-// Recall checks the state for a take whose time has come, see View.WakeAt.
+// Recall checks the state for a take whose wake-up time has come; see View.WakeAt.
 func (x *Executor) Recall(k *Taking) []ReadyTake {
 	if !x.hub.Unpark(&k.claim) {
 		return nil
@@ -286,8 +282,8 @@ func (x *Executor) WakeAt(k *Taking) int64 { return x.hub.WakeAt(&k.claim) }
 // Moved receives a value when WakeAt has changed.
 func (k *Taking) Moved() <-chan struct{} { return k.claim.Moved() }
 
-// evaluate appends the takes that have something to take on a topic, in order, and puts them under
-// way. With N > 0 it ends at the first take that has nothing.
+// evaluate appends the takes that have items to take on a topic, in order, and marks them as in
+// flight. With N > 0 it ends at the first take that has none.
 func (x *Executor) evaluate(w wait.Wakeup, ready []ReadyTake) []ReadyTake {
 	if w.Topic == 0 || !x.hub.HasParked() {
 		return ready
@@ -316,9 +312,9 @@ func (x *Executor) evaluate(w wait.Wakeup, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// lookParked checks the state for a parked take. If something is available, it puts up to w.N takes
-// of the line under way. The take keeps its place meanwhile, so that other goroutines that evaluate
-// can find it. more is whether there may be something for the next one.
+// lookParked checks the state for a parked take. If items are available, it marks up to w.N takes
+// of the line as in flight. The take keeps its place meanwhile, so that other goroutines that
+// evaluate can find it. more is whether there may be items for the next one.
 func (x *Executor) lookParked(w wait.Wakeup, k *Taking, ready []ReadyTake) (pulled int, more bool, _ []ReadyTake) {
 	l, err := x.look(k)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// TakeAlone carries out a take without a leader: for doors of tests that apply commands one by one,
+// TakeAlone executes a take without a leader, for doors of tests that apply commands one by one,
 // with propose. It does not order takes by turn.
 func (x *Executor) TakeAlone(ctx context.Context, t Take, now func() int64, propose func(Command) ([]byte, error)) ([]byte, error) {
 	waiting, cancel := context.WithTimeout(ctx, t.Wait)

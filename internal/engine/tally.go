@@ -1,7 +1,7 @@
 package engine
 
-// Tallying is a Machine that counts its answers. The counts are not in any row: each node has its
-// own, which its host keeps across restarts.
+// Tallying is a Machine that counts its answers. The counts are not in any row, because each node
+// has its own, which its host keeps across restarts.
 type Tallying interface {
 	// Tallies calls f with each non-zero count.
 	Tallies(f func(of uint64, n int64))
@@ -17,8 +17,8 @@ type Tally struct {
 	N       int64
 }
 
-// Tallies returns the counts of this replica in no order: the reads of each namespace (see
-// Primitive.Reads), and the counts of the machines.
+// Tallies returns the counts of this replica, in no particular order: the reads of each namespace
+// (see Primitive.Reads), and the counts of the machines.
 func (x *Executor) Tallies() (all []Tally) {
 	x.committed.rows.flushReads()
 	for id, n := range x.dir.reads() {

@@ -17,8 +17,8 @@ func Text(format string, args ...any) string {
 	return fmt.Sprintf(format, own...)
 }
 
-// Thrown returns the text of a panic value of user code. The value's methods are user code too:
-// package fmt recovers when they panic, but not when their panic value panics again.
+// Thrown returns the text of a panic value of user code. The value's methods are user code too.
+// Package fmt recovers when they panic, but not when their panic value panics again.
 func Thrown(value any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -44,8 +44,8 @@ func quoted(a any) any {
 	return a
 }
 
-// maxQuoted is the maximum number of bytes of a quoted text: a message must not repeat a name or
-// key of any length.
+// maxQuoted is the maximum number of bytes of a quoted text, because a message must not repeat a
+// name or key of unlimited length.
 const maxQuoted = 200
 
 // quotable is a text that is formatted as its underlying value, except for %q.
@@ -104,7 +104,7 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// Cut returns the first bytes of a text, at most most, without splitting a character.
+// Cut truncates a text to at most most bytes without splitting a character.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

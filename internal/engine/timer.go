@@ -18,7 +18,7 @@ const NoTimer = math.MaxInt64
 const maxFire = 256
 
 // timerIndex holds the position of a shard's first timer. No timer is before first, and none is due
-// before next. Iterating from there never passes over the tombstones of timers that have fired:
+// before next. Iterating from there never passes over the tombstones of fired timers, of which
 // there may be a million with the same due time.
 //
 // Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
@@ -27,7 +27,7 @@ type timerIndex struct {
 	first []byte // key of a row
 }
 
-// from records a timer that exists or will exist, which may be the first.
+// from records an existing or future timer, which may be the first.
 func (t *timerIndex) from(due int64, row []byte) {
 	if due < t.next || due == t.next && bytes.Compare(row, t.first) < 0 {
 		t.next, t.first = due, append(t.first[:0], row...)
@@ -51,7 +51,7 @@ func (x *Executor) restoreTimers() error {
 	return it.Close()
 }
 
-// Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer receives the
+// Schedule stores a durable timer. At due (ms) or soon after, the machine's OnTimer receives the
 // token, in the command's namespace. Scheduling the same due time and token twice makes one timer.
 func (tx *Tx) Schedule(due int64, token []byte) {
 	row := tx.timerRow(due, token)
@@ -70,9 +70,9 @@ func (tx *Tx) ScheduleNew(due int64, token []byte) {
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
 // Advance makes the only timer of an object fire no later than at. due is the field of the object's
-// row with that timer's due time, NoTimer without one. The token is a kind and the object's number.
-// Advance reports whether due has changed: a timer that fires earlier stays, since most deadlines
-// are never reached.
+// row with that timer's due time, or NoTimer if it has none. The token is a kind and the object's
+// number. Advance reports whether due has changed. A timer that fires earlier stays, since most
+// deadlines are never reached.
 func (tx *Tx) Advance(due *int64, at int64, kind byte, number uint64) bool {
 	if at >= *due {
 		return false
@@ -144,8 +144,8 @@ func (tx *Tx) applyFire() ([]byte, error) {
 	return codec.AppendUvarint(nil, uint64(fired)), nil
 }
 
-// timersFromFirst iterates over all timers as they are now. The first timer has to be recorded
-// again: from those set from now on, and from the first one left.
+// timersFromFirst iterates over all timers as they are now. The first timer must then be recorded
+// again, from those set from now on and from the first one left.
 func (tx *Tx) timersFromFirst() *Iter {
 	lower := []byte{'t'}
 	if tx.x.timers.next != NoTimer {
@@ -173,7 +173,7 @@ func (tx *Tx) tryTimer(t timer, first bool) bool {
 	return false
 }
 
-// fireTimer fires a timer. It cannot be refused: an error says that there was no room for it.
+// fireTimer fires a timer. It cannot be refused; an error means that there was no room for it.
 func (tx *Tx) fireTimer(t timer) (err error) {
 	defer tx.catch(&err)
 	tx.ns = tx.x.dir.get(t.ns)

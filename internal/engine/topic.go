@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// Topic is what a query or a take waits for and Apply notifies; see TopicOf.
+// Topic identifies an event for which queries and takes wait, and which Apply notifies; see
+// TopicOf.
 type Topic = wait.Topic
 
 // Slots is a set of 256 kinds of items. The zero value contains all kinds.

@@ -16,7 +16,7 @@ import (
 // Tx gives Apply and OnTimer access to the machine's rows and the entry's time, and records their
 // effects. All effects happen together or, when Apply returns an error, not at all.
 //
-// Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy them to keep them in
+// Byte slices returned by a Tx are valid until Apply or OnTimer returns. Copy them to keep them in
 // memory or in a result.
 type Tx struct {
 	x             *Executor
@@ -66,7 +66,7 @@ func (tx *Tx) Step() LSN {
 // Term returns the raft term of the entry.
 func (tx *Tx) Term() uint64 { return tx.term }
 
-// Tag returns a tag that distinguishes things with the same number. A number is reused if the log
+// Tag returns a tag that distinguishes objects with the same number. A number is reused if the log
 // lost its tail.
 func (tx *Tx) Tag() uint16 {
 	var b [16]byte
@@ -98,8 +98,8 @@ func (tx *Tx) Get(k []byte) (value []byte, ok bool) {
 // Set writes a row; k and value are copied.
 func (tx *Tx) Set(k, value []byte) { tx.setRow(append(tx.rowKey(tx.machine), k...), value) }
 
-// Insert is Set for a row that does not exist: if it is deleted again before it reaches the disk,
-// it is never written there.
+// Insert is Set for a row that does not exist. If the row is deleted again before it reaches the
+// disk, it is never written there.
 func (tx *Tx) Insert(k, value []byte) { tx.insertRow(append(tx.rowKey(tx.machine), k...), value) }
 
 // Delete removes a row, which need not exist.
@@ -108,11 +108,11 @@ func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...
 // fewRows is the maximum number of rows that DeleteRange deletes one by one.
 const fewRows = 64
 
-// DeleteRange removes all rows with lower <= key < upper, however many. They must not be rows that
+// DeleteRange removes all rows with lower <= key < upper, in any number. They must not be rows that
 // the machine caches (see Primitive.Caches).
 //
-// Few rows are deleted one by one: a range in the state costs the same whatever it contains, and
-// makes each iterator more expensive until it is compacted away.
+// A few rows are deleted one by one, because the cost of a range in the state does not depend on
+// its size, and makes each iterator more expensive until compaction.
 func (tx *Tx) DeleteRange(lower, upper []byte) {
 	if bytes.Compare(lower, upper) < 0 && !tx.deleteFew(lower, upper) {
 		tx.DeleteMany(lower, upper)
@@ -173,9 +173,9 @@ func (tx *Tx) closed(it *Iter) {
 	}
 }
 
-// First returns the first row with lower <= key < upper. It uses no iterator, but looks at each row
-// before it that this batch has deleted. A caller that removes rows from the front must keep its
-// position.
+// First returns the first row with lower <= key < upper. It uses no iterator, but reads each
+// preceding row that this batch has deleted. A caller that removes rows from the front must keep
+// its position.
 func (tx *Tx) First(lower, upper []byte) (k, value []byte, ok bool) {
 	lo := append(tx.x.rowKey(nil, tx.machine), lower...)
 	hi := append(tx.x.rowKey(nil, tx.machine), upper...)
@@ -229,7 +229,7 @@ func (tx *Tx) Notify(t Topic, n int) {
 }
 
 // NotifyWithin is Notify for each topic within parent that has waiters. It skips takes that do not
-// want items of these kinds (see View.Only).
+// accept items of these kinds (see View.Only).
 func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
 	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: parent, N: n, Within: true, Of: of})
 }
@@ -238,8 +238,8 @@ func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
 // machine.
 func (tx *Tx) OnCommit(f func()) { tx.x.batch.hooks = append(tx.x.batch.hooks, f) }
 
-// storageFailure is the panic of a Tx whose reads fail: it cannot continue, and Apply has no errors
-// of this kind.
+// storageFailure is the panic of a Tx whose reads fail. The Tx cannot continue, and Apply cannot
+// return such errors.
 type storageFailure struct{ err error }
 
 func (f storageFailure) Error() string { return f.err.Error() }
@@ -305,7 +305,7 @@ func (tx *Tx) deleteRow(k []byte) {
 	tx.x.batch.over.set(k, nil, true)
 }
 
-// begin starts the next command; everything since can be rolled back until it ends.
+// begin starts the next command. Everything since can be rolled back until it ends.
 func (tx *Tx) begin() Savepoint {
 	tx.x.batch.over.settle()
 	tx.onRollback, tx.ns, tx.followed = tx.onRollback[:0], nil, 0
@@ -346,8 +346,8 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	cmd, err := decodeCommand(encoded, tx.lastNamespace)
 	tx.lastNamespace = cmd.Namespace
 	if err != nil {
-		// The door encodes every command itself, so this was written by another version or is not a
-		// command.
+		// The door encodes every command itself, so this one was written by another version or is
+		// not a command.
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
@@ -395,8 +395,8 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	return tx.run(cmd)
 }
 
-// known returns why a command may not come from this sender. A command unknown to all machines was
-// written by another version, or is not a command.
+// known returns an error if a command may not come from this sender. A command unknown to all
+// machines was written by another version, or is not a command.
 func (tx *Tx) known(cmd Command, from Senders) error {
 	if tx.x.table.command(cmd) == nil {
 		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
@@ -404,7 +404,7 @@ func (tx *Tx) known(cmd Command, from Senders) error {
 	return tx.x.table.sent(cmd, from)
 }
 
-// run carries out a command with its follow-ups, in the namespace admitted before. The caller rolls
+// run executes a command with its follow-ups, in the namespace admitted before. The caller rolls
 // everything back on error.
 func (tx *Tx) run(cmd Command) (result []byte, err error) {
 	defer tx.catch(&err)
@@ -453,7 +453,7 @@ func (tx *Tx) enter(m MachineID) {
 	}
 }
 
-// applyTxn carries out a transaction: all conditions and operations succeed, or nothing happens.
+// applyTxn executes a transaction: all conditions and operations succeed, or it has no effect.
 //
 //	conditions uvarint | operations uvarint | command (uvarint length, bytes) ...
 //	result: result (uvarint length, bytes) of each operation

@@ -19,9 +19,9 @@ const (
 //		Do(kv.PutOp("order:42", v), kv.IncrOp("orders", 1)).
 //		Commit(ctx)
 //
-// All conditions hold and all operations succeed, in order and in one log entry, or nothing
-// happens. In a spread namespace all parts must be in one shard, that is, their names must have a
-// common {tag}.
+// All conditions hold and all operations succeed, in order and in one log entry, or the transaction
+// has no effect. In a spread namespace all parts must be in one shard, that is, their names must
+// have a common {tag}.
 type Txn struct {
 	router     *Router
 	namespace  string
@@ -59,7 +59,7 @@ type TxnResult struct {
 	ops []*Op
 }
 
-// Commit carries out the transaction. When it returns nil, all of it is committed (see
+// Commit executes the transaction. When it returns nil, all of it is committed (see
 // floe.Config.Durability) and visible. After a ctx error or ErrUnknownOutcome it may or may not
 // have happened, as a whole.
 //

@@ -14,7 +14,7 @@ import (
 // Verifier is a Machine that can check the consistency of its rows. It is called offline and after
 // every crash in tests. It may read all rows, but must hold only a bounded part of them in memory.
 type Verifier interface {
-	// Verify reports everything that no sequence of commands can have produced. The error is for
+	// Verify reports every state that no sequence of commands can have produced. The error is for
 	// rows that cannot be read.
 	Verify(a *Audit) error
 }
@@ -31,8 +31,8 @@ type Audit struct {
 }
 
 // Verify reads all rows of the shard and reports inconsistencies: in the engine's own rows, in its
-// machines' rows, and between rows and memory. Nothing may be applied meanwhile. It returns the
-// number of rows. Errors: ctx's, and those of Pebble.
+// machines' rows, and between rows and memory. No entry may be applied in the meantime. It returns
+// the number of rows. Errors: ctx's error, and those of Pebble.
 func (x *Executor) Verify(ctx context.Context, report func(problem string)) (rows int64, err error) {
 	a := &Audit{View: View{x: x, now: func() int64 { return x.applied.Stamp }}, ctx: ctx}
 	a.report = func(problem string) { report(fmt.Sprintf("shard %d: %s", x.shard, problem)) }
@@ -67,7 +67,7 @@ func (x *Executor) Verify(ctx context.Context, report func(problem string)) (row
 // Reportf reports a problem.
 func (a *Audit) Reportf(format string, args ...any) { a.report(fmt.Sprintf(format, args...)) }
 
-// Names returns the names of the shard's namespaces by number; "" for one whose row cannot be read.
+// Names returns the names of the shard's namespaces by number, "" for one whose row cannot be read.
 func (a *Audit) Names() []string {
 	names := make([]string, len(a.namespaces))
 	for i, ns := range a.namespaces {
@@ -78,8 +78,8 @@ func (a *Audit) Names() []string {
 	return names
 }
 
-// Counted returns a counter of the machine for a namespace as stored in its row; known is false if
-// that cannot be read.
+// Counted returns a counter of the machine for a namespace, as stored in its row. known is false if
+// the row cannot be read.
 func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
 	if int(id) >= len(a.namespaces) || a.namespaces[id] == nil {
 		return 0, false
@@ -120,7 +120,7 @@ func (a *Audit) UnknownRows(machine, kinds string) error {
 	return nil
 }
 
-// Tick checks the context now and then and returns its error. Loops over rows that do not use Scan
+// Tick checks the context occasionally and returns its error. Loops over rows that do not use Scan
 // call it for each row.
 func (a *Audit) Tick() error {
 	const every = 1024
@@ -212,7 +212,7 @@ func machineOf(k []byte) (id MachineID, short bool) {
 	return MachineID(k[rowPrefix-1]), false
 }
 
-// ownRows checks the engine's own rows. They come in order of kind: namespaces before the rows that
+// ownRows checks the engine's own rows. They come in order of kind, namespaces before the rows that
 // name them.
 type ownRows struct {
 	*Audit

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// verifyCache reports rows in memory that differ from those of the state: queries and Apply would
-// answer from them.
+// verifyCache reports rows in memory that differ from those of the state. Queries and Apply would
+// use the wrong rows.
 func (a *Audit) verifyCache() error {
 	for i := range a.x.committed.rows.buckets {
 		for _, r := range a.x.committed.rows.buckets[i].rowsOf(a.x.committed.rows) {
@@ -85,7 +85,7 @@ func (a *Audit) verifyFresh() error {
 	return err
 }
 
-// verifyKnown checks that memory has recorded the change of a row since the last flush.
+// verifyKnown checks that freshRows has recorded the change of a row since the last flush.
 func (a *Audit) verifyKnown(k []byte) {
 	if len(k) > rowPrefix && k[rowPrefix-1] < maxMachines && a.x.committed.caches(k) &&
 		!a.x.committed.fresh.may(hashRow(k), a.x.committed.durable) {

@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// ErrWait is returned by a machine's Query that has no answer yet, after it called View.WaitOn.
+// ErrWait is returned by a machine's Query that has no answer yet, after it has called View.WaitOn.
 var ErrWait = errors.New("wait for the topic")
 
 // View is the applied state of one shard as a query reads it, restricted to the machine's own rows.
@@ -42,11 +42,11 @@ type View struct {
 // applied entry.
 func (v *View) Now() int64 { return v.now() }
 
-// Stamp returns a time that the log has reached in what the view sees: later entries have no
+// Stamp returns a time that the log has reached in the state of the view. Later entries have no
 // earlier stamp.
 func (v *View) Stamp() int64 { return v.stamp }
 
-// Mono returns the time of a clock of this process that is never set, in ms. Only differences are
+// Mono returns the time of a monotonic clock of this process, in ms. Only differences are
 // meaningful. It measures silence.
 func (v *View) Mono() int64 {
 	if v.mono == nil {
@@ -55,10 +55,11 @@ func (v *View) Mono() int64 {
 	return v.mono()
 }
 
-// Passed reports whether something that ends at a time (ms) is over. The log decides that. Until
-// the log has reached the time, an entry stamped before it may be under way and postpone the end,
-// and the next leader's clock may be behind. So once the clock has reached the time and the log has
-// not, the query runs again when the log has. That is soon: the timer of that end advances the log.
+// Passed reports whether a period that ends at a time (ms) is over, by the time of the log. Until
+// the log has reached the time, an entry with an earlier stamp may be in flight and postpone the
+// end, and the next leader's clock may be behind. So if the clock has reached the time and the log
+// has not, the query runs again when the log has. That is soon, because the timer of that end
+// advances the log.
 func (v *View) Passed(at int64) bool {
 	if at <= v.stamp {
 		return true
@@ -86,8 +87,8 @@ func (v *View) Beside(m MachineID) (*View, Machine) {
 	return beside, v.x.machine(m)
 }
 
-// Stale reports whether the replica may lag behind acknowledged writes: what it does not have yet
-// may exist.
+// Stale reports whether the replica may lag behind acknowledged writes. An object that it does not
+// have yet may exist.
 func (v *View) Stale() bool { return v.stale }
 
 // Shard returns the shard in which the query runs.
@@ -107,8 +108,8 @@ func (v *View) Here(namespace, name string) bool {
 	return !v.Spread(namespace) || NameShard(namespace, name, v.x.shards) == v.x.shard
 }
 
-// Namespace returns the number of the namespace in the shard's row keys, or false if the shard
-// holds nothing of it.
+// Namespace returns the number of the namespace in the shard's row keys, or false if the shard does
+// not have it.
 func (v *View) Namespace(name string) (id uint32, ok bool) {
 	ns := v.x.dir.visible(name)
 	if ns == nil {
@@ -117,8 +118,8 @@ func (v *View) Namespace(name string) (id uint32, ok bool) {
 	return ns.id, true
 }
 
-// NamespaceName returns the name of the namespace with a number, or false if the shard holds
-// nothing of it.
+// NamespaceName returns the name of the namespace with a number, or false if the shard does not
+// have it.
 func (v *View) NamespaceName(id uint32) (name string, ok bool) {
 	ns := v.x.dir.get(id)
 	if ns == nil || v.x.dir.visible(ns.name) != ns {
@@ -128,13 +129,13 @@ func (v *View) NamespaceName(id uint32) (name string, ok bool) {
 }
 
 // Counted returns a counter of the machine for a namespace as the view sees it, or 0 if the shard
-// holds nothing of the namespace.
+// does not have the namespace.
 func (v *View) Counted(name string, c Counter) (int64, error) {
 	ns := v.x.dir.visible(name)
 	if ns == nil {
 		return 0, nil
 	}
-	// Not the counter in memory, which is ahead of the committed state.
+	// The counter in memory is ahead of the committed state.
 	row, ok, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
 	if err != nil || !ok {
 		return 0, err
@@ -146,8 +147,8 @@ func (v *View) Counted(name string, c Counter) (int64, error) {
 	return got.counts[v.x.table.base[v.machine]+int(c)], nil
 }
 
-// Waited reports whether the query has subscribed before in this call, and so was woken by anything
-// that happened since. A repeated call, at another replica or the same one, has not.
+// Waited reports whether the query has already subscribed in this call, so that any event since has
+// woken it. A repeated call, at another replica or the same one, has not.
 func (v *View) Waited() bool { return v.waiter != nil }
 
 // CountRead counts a read of the namespace for its statistics, once the query has been answered.
@@ -170,15 +171,16 @@ func (v *View) LSN() (LSN, error) {
 // WaitOn subscribes the query to a topic before it returns ErrWait.
 func (v *View) WaitOn(t Topic) error { return v.WaitTurn(t, v.Now()) }
 
-// WaitTurn is WaitOn for a waiter since an earlier time (ms): it is woken before later ones.
+// WaitTurn is WaitOn for a query that has waited since an earlier time (ms). It is woken before
+// later waiters.
 func (v *View) WaitTurn(t Topic, since int64) error { return v.wait(0, t, since) }
 
-// WaitTurnWithin is WaitTurn for a topic that the notifier only knows to be within another, see
-// Tx.NotifyWithin. It must be the first wait of the query or take.
+// WaitTurnWithin is WaitTurn for a topic that belongs to a parent topic, which the notifier uses;
+// see Tx.NotifyWithin. It must be the first wait of the query or take.
 func (v *View) WaitTurnWithin(parent, t Topic, since int64) error { return v.wait(parent, t, since) }
 
-// WaitApart is WaitOn for a permanent wait of floe itself: it is not counted among those of users,
-// and uses none of their places.
+// WaitApart is WaitOn for a permanent wait of floe itself. It does not count towards the limit of
+// waiters.
 func (v *View) WaitApart(t Topic) error {
 	if v.waiter == nil {
 		v.waiter = wait.NewWaiter(v.Now())
@@ -202,7 +204,7 @@ func (v *View) wait(parent, t Topic, since int64) error {
 	return subscribed(v.x.hub.Subscribe(v.waiter, t))
 }
 
-// Only says which kinds of items on its topics a take accepts, if not all. All takes with the same
+// Only restricts the kinds of items that a take accepts on its topics. All takes with the same
 // first topic must accept the same kinds.
 func (v *View) Only(s Slots) {
 	if v.looked != nil {
@@ -219,10 +221,10 @@ func (v *View) WakeAt(at int64) {
 	v.wakeAt = min(v.wakeAt, at)
 }
 
-// Claim says that the answer offers something that only one caller can take, and that no more
-// callers were woken than there are items (Tx.Notify with a number). A caller that takes something
-// else instead calls PassOn. In case the caller is gone, the next waiter of the topic is woken
-// within 100 ms.
+// Claim declares that the answer offers an item that only one caller can take, and that no more
+// callers were woken than there are items (Tx.Notify with a number). A caller that takes another
+// item instead calls PassOn. If the caller is gone, the next waiter of the topic is woken within
+// 100 ms.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.
@@ -242,7 +244,7 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 }
 
 // Iter iterates over the rows with lower <= key < upper in key order. Close it. It ends early when
-// no caller waits for the answer any more, or the node closes.
+// no caller waits for the answer, or the node closes.
 func (v *View) Iter(lower, upper []byte) (*Iter, error) {
 	if err := v.fails(); err != nil {
 		return nil, err
@@ -287,7 +289,7 @@ func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
 
 // Cached returns the row of the machine with the key of kind, namespace number (u32) and name, if
 // it is in memory; hash is that of the name. The row must not be changed. Unlike a query, Cached
-// does not wait, allocates nothing and cannot tell that a row does not exist.
+// does not wait, allocates nothing, and cannot detect that a row does not exist.
 func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
 	ns := p.at(x)
 	if ns == nil {
@@ -296,7 +298,7 @@ func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash ui
 	return x.committed.rows.getNamed(m, kind, ns, name, hash)
 }
 
-// frozen is the state that a query sees from View.Freeze on.
+// frozen is the state that a query sees after View.Freeze.
 type frozen struct {
 	*pebble.Snapshot
 	points *pebble.Iterator // for single rows; nil before the first lookup
@@ -326,8 +328,8 @@ func (f *frozen) close() {
 }
 
 // getRow returns a copy of a row's value. It does not use Pebble's Get, which ignores the bloom
-// filters of the lowest level. There a missing row would cost reading the block that could hold it,
-// which is as large as the values beside it.
+// filters of the lowest level. For a missing row it would read the block that could contain it,
+// which is as large as the neighbouring values.
 func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{UseL6Filters: true})
 	if err != nil {
@@ -353,19 +355,19 @@ func (v *View) release() {
 	}
 }
 
-// Remind wakes the next waiters for unused claims, see View.Claim. It must be called from time to
+// Remind wakes the next waiters for unused claims; see View.Claim. It must be called from time to
 // time.
 func (x *Executor) Remind() { x.hub.Renotify(math.MaxInt) }
 
 // WakeAll makes all waiting queries check the state again.
 func (x *Executor) WakeAll() { x.hub.NotifyAll() }
 
-// Replica is what a query needs of the replica that answers it.
+// Replica has the properties of the answering replica that a query needs.
 type Replica struct {
 	Now  func() int64 // the shard's time
 	Mono func() int64 // see View.Mono; nil: Now
 	May  func() error // error if it may not answer, or no longer; nil: it always may. WakeAll makes waiting queries call it again
-	// Stale says that the replica may lag behind acknowledged writes.
+	// Stale means that the replica may lag behind acknowledged writes.
 	Stale bool
 	Stop  <-chan struct{} // closed when the replica stops
 	// NoWait makes a query that would wait fail with context.Canceled.
@@ -373,13 +375,13 @@ type Replica struct {
 	// Fault is called before each read; if it returns an error, the read fails with it. It is for
 	// tests.
 	Fault func() error
-	// Settle returns when the log has reached a time that the clock has reached; nil for reads that
-	// need not be linearizable.
+	// Settle returns when the log has reached a time that the clock has already reached; nil for
+	// reads that need not be linearizable.
 	Settle func(ctx context.Context, at int64) error
 }
 
-// Query answers q and waits within ctx if the machine returns ErrWait. It ends early, with ctx's
-// error or ErrClosed, even while the machine reads rows.
+// Query answers q. If the machine returns ErrWait, it waits until ctx ends. It ends early, with
+// ctx's error or ErrClosed, even while the machine reads rows.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop, fault: r.Fault}}
 	defer func() {
@@ -422,8 +424,8 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			}
 			return err
 		}
-		// A change between the look and the subscription woke no query: look once more after the
-		// first time.
+		// A change between the read and the subscription woke no query, so read once more after the
+		// first subscription.
 		if !subscribed {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Wire encodes what goes through a Door for transport between processes. Commands are encoded
-// anyway. Queries and errors are encoded by the tables of their primitives.
+// Wire encodes the calls of a Door for transport between processes. Commands are already encoded.
+// The tables of their primitives encode queries and errors.
 type Wire struct{ table *table }
 
 // NewWire returns the Wire for some primitives.
@@ -49,7 +49,7 @@ const (
 
 const errorNotLeader uint8 = 1
 
-// Kind distinguishes the query from others of the engine.
+// Kind distinguishes the query from other queries of the engine.
 func (*NamespaceQuery) Kind() uint8 { return queryNamespace }
 
 // Arguments codes the arguments.
@@ -67,7 +67,7 @@ func (q *NamespaceQuery) Results(f *codec.Fields) {
 	}
 }
 
-// Kind distinguishes the query from others of the engine.
+// Kind distinguishes the query from other queries of the engine.
 func (*NamespacesQuery) Kind() uint8 { return queryNamespaces }
 
 // Arguments codes the arguments.
@@ -82,7 +82,7 @@ func (q *NamespacesQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "namespaces", &q.Infos, (*NamespaceInfo).code)
 }
 
-// Kind distinguishes the query from others of the engine.
+// Kind distinguishes the query from other queries of the engine.
 func (*remindQuery) Kind() uint8 { return queryRemind }
 
 // Arguments codes the arguments.
@@ -204,7 +204,7 @@ func (w *Wire) admit(cmd Command, maxPayload int) error {
 	return p.Admit(cmd, maxPayload)
 }
 
-// txnHeader is the maximum size of what precedes the parts of a transaction.
+// txnHeader is the maximum size of the header before the parts of a transaction.
 const txnHeader = 8
 
 // admitTxn checks a transaction without its parts.
@@ -249,7 +249,7 @@ func codeNotLeader(c *codec.Coder, e *NotLeaderError) {
 	c.Uvarint(&e.Leader)
 }
 
-// sentinels are the errors that an error can match, with their codes: the numbers are part of the
+// sentinels are the errors that an error can match, with their codes, which are part of the
 // protocol. An error that matches several has the code of the first.
 var sentinels = []struct {
 	code byte
@@ -314,8 +314,7 @@ func codeOf(err error) byte {
 	return 0
 }
 
-// DecodeError decodes the output of AppendError. If it cannot decode it, it returns an error for
-// that.
+// DecodeError decodes the output of AppendError. If that fails, it returns an error that says so.
 func (w *Wire) DecodeError(b []byte) error { return w.decodeError(b, true) }
 
 func (w *Wire) decodeError(b []byte, txnAllowed bool) error {
