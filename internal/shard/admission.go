@@ -26,13 +26,13 @@ type admission struct {
 	line   line
 }
 
-// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. The queue is full long
-// before callers would give up waiting.
+// maxQueued bounds a shard's proposal queue, in addition to Config.QueueBytes. The queue is full
+// long before callers would time out.
 const maxQueued = 16384
 
-// shareCount is the number of shares to which namespaces are assigned by the hashes of their names.
-// Namespaces with the same hash use one share together; one share each would add a lock and a map
-// to every write.
+// shareCount is the number of shares, to which namespaces are assigned by the hashes of their
+// names. Namespaces with the same hash have a common share. One share per namespace would add a
+// lock and a map to every write.
 const shareCount = 512
 
 // share is the part of a shard's queue used by the namespaces of one hash.
@@ -47,7 +47,7 @@ func (a *admission) shareOf(namespace string) *share {
 }
 
 // largeBytes is the minimum size of a proposal that waits for room. Smaller ones fill the queue by
-// their number, long before callers would give up waiting.
+// their number long before callers would time out.
 const largeBytes = 64 << 10
 
 const (
@@ -67,9 +67,10 @@ type inLine struct {
 	ready chan struct{} // closed when it has been counted
 }
 
-// enterInTurn counts a proposal. A large one waits its turn if there is no room for its bytes:
-// refused callers would retry, each with another copy of the proposal. A small one waits only while
-// large ones wait, which would leave no room for it. Errors: ErrBusy; ErrClosed; that of p.ctx.
+// enterInTurn counts a proposal. A large one waits its turn if there is no room for its bytes,
+// because refused callers would retry, each with another copy of the proposal. A small one waits
+// only while large ones are waiting, because they will take the room. Errors: ErrBusy; ErrClosed;
+// that of p.ctx.
 func (a *admission) enterInTurn(p *proposal) error {
 	if p.size < largeBytes || a.line.n.Load() == 0 {
 		err := a.enter(p)
@@ -114,7 +115,7 @@ func (a *admission) enterInTurn(p *proposal) error {
 	return cmp.Or(err, a.enter(p))
 }
 
-// serve admits proposals in the line for which there is room, in order; proposals of namespaces
+// serve admits proposals in the line for which there is room, in order. Proposals of namespaces
 // with the same share do not overtake each other.
 func (a *admission) serve() {
 	a.line.mu.Lock()
@@ -170,7 +171,8 @@ func (a *admission) leave(share *share, size int64) {
 	}
 }
 
-// count counts a proposal without checking the limits: a parked take may always be proposed.
+// count counts a proposal without checking the limits, because a parked take may always be
+// proposed.
 func (a *admission) count(share *share, size int64) {
 	share.add(1, size)
 	a.queued.Add(1)

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// applier applies committed entries to the state and installs snapshots. This runs in its own
-// goroutine, or in the loop's if that goes through.
+// applier applies committed entries to the state and installs snapshots. It runs in its own
+// goroutine, or in the loop's if the loop goes through.
 type applier struct {
 	shard *shard
 	queue applyQueue
@@ -32,7 +32,7 @@ type applyQueue struct {
 	all []applyWork
 }
 
-// applyWork is to apply entries or to install a snapshot.
+// applyWork is entries to apply or a snapshot to install.
 type applyWork struct {
 	apply   *applyTask
 	install *appendTask
@@ -182,8 +182,8 @@ func (a *applier) commit() error {
 	return nil
 }
 
-// returnPutOff returns to the core the commands that had no room in their entries, to propose them
-// again before all others. Their callers keep waiting.
+// returnPutOff returns the commands that had no room in their entries to the core, which proposes
+// them again before all others. Their callers keep waiting.
 func (a *applier) returnPutOff() {
 	if len(a.putOff) == 0 {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The ballast is in pieces, so that no more is released than needed: other programs may take the
-// freed space.
+// The ballast consists of pieces, so that no more is released than needed, because other programs
+// may take the freed space.
 const (
 	defaultBallast = 96 << 20 // or a 64th of the volume; a flush may take half of it, see tableGate.keep
 	ballastPieces  = 8
@@ -95,7 +95,7 @@ func (b *ballast) makeAll() bool {
 	return true
 }
 
-// make creates a piece, durably, or leaves nothing.
+// make creates a piece durably, or leaves no file.
 func (b *ballast) make(name string) bool {
 	f, err := b.fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {

@@ -22,14 +22,14 @@ type systemClock struct{ start time.Time }
 func (c systemClock) Wall() int64         { return time.Now().UnixMilli() }
 func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
 
-// defaultCatchUp is the largest lead over the wall clock that shard time makes up for by running at
-// half speed, if Config.CatchUp says nothing else. A larger one would double every timeout for
+// defaultCatchUp is the default of Config.CatchUp: the largest lead of shard time over the wall
+// clock that is corrected by running at half speed. A larger one would double every timeout for
 // weeks.
 const defaultCatchUp = 7 * 24 * time.Hour
 
 // shardClock is the source of a shard's time: the wall clock, but never earlier than a time it has
-// returned or a time in the log. Where that is ahead of the wall clock, time neither goes back nor
-// stands still: it runs at half speed until the wall clock has caught up.
+// returned or a time in the log. If that is ahead of the wall clock, time neither goes back nor
+// stops. It runs at half speed until the wall clock has caught up.
 type shardClock struct {
 	clock  Clock
 	others *clocks // other nodes' clocks, which hold it back; nil: none
@@ -52,8 +52,8 @@ func (c *shardClock) now() int64 {
 	if c.last-wall > c.slowed {
 		tick = time.Millisecond
 	}
-	// Fractions of a tick count for the next call: otherwise a clock read often would lose most of
-	// its time.
+	// Fractions of a tick carry over to the next call. Otherwise a clock that is read often would
+	// lose most of its time.
 	ticks := (mono - c.at) / tick
 	if slow := c.last + int64(ticks); wall >= slow {
 		c.last, c.at = wall, mono
@@ -76,5 +76,5 @@ func (c *shardClock) observe(stamp int64) {
 	}
 }
 
-// ready reports whether the clock can be trusted: in a cluster this requires a quorum of clocks.
+// ready reports whether the clock can be trusted. In a cluster this requires a quorum of clocks.
 func (c *shardClock) ready() bool { return c.others == nil || c.others.known.Load() }

@@ -17,15 +17,15 @@ const (
 	clockOld       = 30_000 // or only one this old
 )
 
-// clocks holds what a node knows of the clocks of its cluster, whose nodes exchange their time
-// about once a second. Each clock is stored as a distance from this node's monotonic time, so that
-// the next check detects a jump of the node's own wall clock.
+// clocks holds the known clocks of the cluster, whose nodes exchange their time about once a
+// second. Each clock is stored as an offset from this node's monotonic time, so that the next check
+// detects a jump of the node's own wall clock.
 //
-// The time that a leader stamps entries with is never more than a second ahead of the median of all
-// clocks that are known, its own included. A node whose clock is further from it, in either
-// direction, gives up its leaderships. With an even number of clocks there are two medians: it is
-// the earlier one that holds a leader back, and the one nearer to a node by which it is judged. So
-// of two nodes that differ neither gives up, and the one behind sets the pace.
+// The time with which a leader stamps entries is never more than a second ahead of the median of
+// all known clocks, its own included. A node whose clock is further from the median, in either
+// direction, gives up its leaderships. With an even number of clocks there are two medians. The
+// earlier one limits a leader's time, and a node is compared with the nearer one. So if two nodes
+// differ, neither gives up, and the slower clock sets the time.
 type clocks struct {
 	own    uint64
 	quorum int // of clocks, including this node's
@@ -73,14 +73,14 @@ func (k *clocks) observe(node uint64, wall, uncertain int64) {
 		return
 	}
 	k.others[node] = otherClock{wall - mono, uncertain, mono}
-	// If this node's clock is behind this one, that is the earlier of the medians; else there is
-	// nothing to hold back.
+	// If this node's clock is behind this one, this is the earlier of the medians. Otherwise no
+	// limit is needed.
 	bases, uncertainty := k.withoutLocked(k.own)
 	k.bound.Store(bases[len(bases)/2] + clockTolerance + uncertainty)
 	k.known.Store(k.known.Load() || len(bases)+1 >= k.quorum)
 }
 
-// withoutLocked returns the known clocks except that of a node, in order, and their uncertainty.
+// withoutLocked returns the known clocks except that of one node, in order, and their uncertainty.
 func (k *clocks) withoutLocked(node uint64) (bases []int64, uncertain int64) {
 	for id, o := range k.others {
 		if id != node {
@@ -94,8 +94,8 @@ func (k *clocks) withoutLocked(node uint64) (bases []int64, uncertain int64) {
 	return bases, uncertain
 }
 
-// offset returns how far a node's clock is ahead of most others, or behind (negative), in ms; 0 if
-// that is within the tolerance or not known.
+// offset returns how far a node's clock is ahead of most others, or behind (negative), in ms. It
+// returns 0 if that is within the tolerance or unknown.
 func (k *clocks) offset(node uint64) int64 {
 	mono := k.clock.Source.Mono().Milliseconds()
 	k.mu.Lock()
@@ -122,7 +122,7 @@ func (k *clocks) offset(node uint64) int64 {
 	return off
 }
 
-// problem says how far a node's clock is off, "" if it is not.
+// problem describes how far a node's clock is off. It returns "" if the clock is right.
 func (k *clocks) problem(node uint64) string {
 	switch off := k.offset(node); {
 	case off > 0:

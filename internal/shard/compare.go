@@ -14,14 +14,15 @@ import (
 // comparer detects that the replicas of a shard have diverged, which only a bug in floe or faulty
 // memory can cause.
 //
-// From time to time the leader claims in the log its state hash at an entry; each replica that
+// From time to time the leader claims its state hash at an entry in the log, and each replica that
 // applies the claim adds its own, once. All see the same claims in the same order, so they agree on
 // the majority's hash, and the node of a replica with another hash fails. If no majority agrees
-// within Config.Unsettled, because nodes are down or there are only two, the shard stops on each of
-// them: they would give different answers. Restarted with more nodes they find a majority.
+// within Config.Unsettled, because nodes are down or there are only two, the shard stops on all of
+// them, because they would give different answers. After a restart with more nodes they find a
+// majority.
 //
-// It belongs to the applying goroutine. None of it is state: a replica opened since the entry, or
-// given a snapshot, does not know its hash at the entry, and makes no claim.
+// It belongs to the applying goroutine. It is not part of the state: a replica that was opened or
+// installed a snapshot since the entry has no hash for it, and makes no claim.
 type comparer struct {
 	shard   *shard
 	claims  map[uint64]map[uint64]uint64 // by entry index: hashes by node
@@ -72,8 +73,8 @@ func (c *comparer) applied() error {
 	return nil
 }
 
-// begins returns the comparison that this node requests when it begins to lead, with or without
-// changes: replicas that diverged before must not acknowledge more.
+// begins returns the comparison that this node requests when it begins to lead, even without
+// changes. Replicas that have already diverged must not acknowledge more.
 func (c *comparer) begins() (engine.Comparison, bool) {
 	s := c.shard
 	applied := s.exec.Applied()
@@ -156,8 +157,8 @@ type claimed struct {
 	comparison engine.Comparison
 }
 
-// claim proposes a comparison, without waiting. If very many are in flight it is skipped: others
-// will follow.
+// claim proposes a comparison without waiting. If too many are in flight it is skipped, because
+// others will follow.
 func (h *Host) claim(s *shard, c engine.Comparison) {
 	select {
 	case h.claims <- claimed{s, c}:
@@ -197,7 +198,7 @@ func (h *Host) compare() {
 	}
 }
 
-// proposeClaim need not succeed: other comparisons will follow.
+// proposeClaim need not succeed, because other comparisons will follow.
 func (h *Host) proposeClaim(c claimed) {
 	ctx, cancel := context.WithTimeout(h.ctx, claimWithin)
 	defer cancel()

@@ -125,8 +125,8 @@ func (c *Config) Faults() (bad []error) {
 	return bad
 }
 
-// withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of
-// range.
+// withDefaults fills in the defaults of zero fields. It returns an ErrInvalid that lists all fields
+// out of range.
 func (c Config) withDefaults() (Config, error) {
 	if bad := c.Faults(); len(bad) > 0 {
 		return c, engine.Errorf(engine.ErrInvalid, "floe: configuration: %v", errors.Join(bad...))

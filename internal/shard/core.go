@@ -29,8 +29,8 @@ const (
 )
 
 // core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and
-// its only I/O is the log reads that raft requests. Thin loops, or a simulator, carry out what Step
-// returns and pass the results to the next Step.
+// its only I/O is the log reads that raft requests. Thin loops, or a simulator, do the work that
+// Step returns and pass the results to the next Step.
 type core struct {
 	node  uint64
 	shard engine.ShardID
@@ -61,7 +61,7 @@ type core struct {
 	vote0       uint64
 }
 
-// input is what happened since the last step.
+// input is the events since the last step.
 type input struct {
 	ticks     int
 	messages  []*raftpb.Message // of peers
@@ -85,8 +85,8 @@ type snapshotReport struct {
 	ok bool
 }
 
-// output is the work to do, which may be done concurrently, but appends in order and applies in
-// order.
+// output is the work to do. It may be done concurrently, but appends must stay in order, and so
+// must applies.
 type output struct {
 	send     []*raftpb.Message
 	append   *appendTask
@@ -119,7 +119,7 @@ type appendTask struct {
 	responses []*raftpb.Message
 }
 
-// empty reports whether there is nothing to write and no response to send: raft requests such an
+// empty reports whether there is nothing to write and no response to send. Raft requests such an
 // append when only the commit index has changed.
 func (t *appendTask) empty() bool {
 	return t.update.Reset == nil && t.update.HardState == nil && len(t.update.Entries) == 0 && len(t.responses) == 0
@@ -230,11 +230,11 @@ func (c *core) Step(in input) output {
 	return out
 }
 
-// holdBack makes messages of a new term, or after a vote, wait until that is durable. Raft itself
-// holds back only responses. With asynchronous writes it requests votes at once, and they can make
-// a candidate leader before its own term is on disk. If that node then loses power, it campaigns
-// for the same term again and gets the same votes. So one term has two leaders, with different
-// entries.
+// holdBack makes messages of a new term, or after a vote, wait until the term or vote is durable.
+// Raft itself holds back only responses. With asynchronous writes it requests votes at once, and
+// they can make a candidate leader before its own term is on disk. If that node then loses power,
+// it campaigns for the same term again and gets the same votes. So one term would have two leaders
+// with different entries.
 func holdBack(out *output) {
 	if t := out.append; t != nil && t.update.HardState != nil {
 		t.responses = append(t.responses, out.send...)
@@ -243,7 +243,7 @@ func holdBack(out *output) {
 }
 
 func (c *core) feed(in input) {
-	// Raft reports messages that it cannot use as errors; these are ignored.
+	// Raft reports messages that it cannot use as errors, which are ignored.
 	for _, m := range in.responses {
 		_ = c.rn.Step(m)
 	}
@@ -271,9 +271,9 @@ func (c *core) feed(in input) {
 }
 
 // begins reports whether this node should be the first to lead the shard. Before the first election
-// there is no leader to lose, so it need not wait for the election timeout. A pre-vote costs
-// nothing if the others do not listen yet, or have already elected a leader: an election, and with
-// it the first term, needs a quorum of answers.
+// there is no leader to lose, so it need not wait for the election timeout. A pre-vote does no harm
+// if the others are not listening yet, or have already elected a leader, because an election needs
+// a quorum of answers.
 func (c *core) begins() bool { return c.first && c.rn.BasicStatus().GetTerm() <= bornTerm }
 
 // observeState detects changes of leader and term.
@@ -309,7 +309,7 @@ func (c *core) read(reads []*read, out *output) {
 	}
 }
 
-// lead does the work of a leader: it proposes what is queued, and its own commands.
+// lead does the work of a leader: it proposes the queued commands and its own.
 func (c *core) lead(nextDue int64, gather bool, out *output) {
 	if !c.isLeader {
 		c.refuseAll(out)
@@ -357,8 +357,8 @@ func (c *core) halt(in input, why error) (out output) {
 	return out
 }
 
-// transferLeadership transfers the leadership once all proposals are applied: callers of proposals
-// in flight would never learn their outcomes.
+// transferLeadership transfers the leadership once all proposals are applied. Otherwise callers of
+// proposals in flight would never learn their outcomes.
 func (c *core) transferLeadership() {
 	if c.transferee == 0 || c.appends > 0 {
 		return
@@ -369,8 +369,8 @@ func (c *core) transferLeadership() {
 	}
 }
 
-// transferring reports whether a leadership transfer is in progress. New proposals wait, for this
-// leader or to be sent to the next one; raft would drop them.
+// transferring reports whether a leadership transfer is in progress. New proposals wait for this
+// leader or the next one, because raft would drop them.
 func (c *core) transferring() bool {
 	return c.transferee != 0 || c.rn.BasicStatus().LeadTransferee != 0
 }
@@ -385,8 +385,8 @@ func (c *core) refuseAll(out *output) {
 	}
 }
 
-// nextBatch takes the proposals of the next entry from the waiting ones, dropping those whose
-// callers have given up. It is empty if none may proceed now.
+// nextBatch takes the proposals of the next entry from the waiting ones, and drops those whose
+// callers have gone. It is empty if none may proceed now.
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 	entry := c.sequence + 1
 	for len(batch) < maxEntryCommands {
@@ -424,7 +424,7 @@ func (c *core) propose(batch []*proposal, out *output) {
 	for _, p := range batch {
 		size += len(p.data) + 5
 	}
-	// raft retains the slice: it cannot be a reused buffer.
+	// raft retains the slice, so it cannot be a reused buffer.
 	data := e.AppendHeader(make([]byte, 0, size))
 	for _, p := range batch {
 		data = codec.AppendBytes(data, p.data)
@@ -475,8 +475,8 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 		out.append = &appendTask{update: raftlog.Update{Shard: uint16(c.shard)}}
 	}
 	t := out.append
-	// A changed commit index alone is not written: raft finds it again, and the state records how
-	// far it was applied.
+	// A changed commit index alone is not written, because raft finds it again, and the state
+	// records the applied index.
 	if m.Term != nil && (m.GetTerm() != c.term0 || m.GetVote() != c.vote0) {
 		c.term0, c.vote0 = m.GetTerm(), m.GetVote()
 		t.update.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
@@ -497,8 +497,7 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 	t.responses = joined(t.responses, m.GetResponses())
 }
 
-// joined returns both lists in one. If only one is not empty, it returns that one unchanged,
-// without a copy.
+// joined concatenates both lists. If one is empty, it returns the other without a copy.
 func joined[T any](list, more []T) []T {
 	if len(list) == 0 {
 		return more[:len(more):len(more)]

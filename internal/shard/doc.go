@@ -1,5 +1,5 @@
-// Package shard runs shards. Each is a raft group over the node's shared log; an engine.Executor
-// applies its committed entries to the state in Pebble.
+// Package shard runs shards. Each shard is a raft group over the node's shared log, and an
+// engine.Executor applies its committed entries to the state in Pebble.
 //
 // # Goroutines of a shard
 //
@@ -38,7 +38,7 @@
 //	+-------------+             +-----------------------------------+
 //
 // The stages overlap: while one entry is applied, the next is appended and a third gathers
-// commands. loop and applier have a mutex each, because other goroutines also do their work. The
+// commands. loop and applier each have a mutex, because other goroutines also do their work. The
 // logWriter's goroutine steps all loops after a round (loop.goOn). A loop with a single command
 // takes it through all stages itself (loop.goThrough). A Stepper has no goroutines and takes the
 // steps itself.

@@ -29,7 +29,7 @@ func (k *dutyRunner) poke() {
 	}
 }
 
-// applied notes the term now visible to queries: a leader starts its duties once that is its own
+// applied notes the term now visible to queries. A leader starts its duties once that is its own
 // term.
 func (k *dutyRunner) applied(term uint64) {
 	if term != k.seen {
@@ -39,7 +39,7 @@ func (k *dutyRunner) applied(term uint64) {
 }
 
 // term returns the term in which to run the duties. It is 0 if this node does not lead, or has not
-// applied yet all that earlier leaders have committed.
+// yet applied everything that earlier leaders have committed.
 func (k *dutyRunner) term() uint64 {
 	s := k.shard
 	if term := s.role.term.Load(); s.role.leading.Load() && s.exec.VisibleTerm() == term {
@@ -123,7 +123,7 @@ func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 }
 
 // failures counts the failures of a duty since it last worked. A failing duty fails repeatedly,
-// which is logged when it begins and once a minute.
+// which is logged at first and then once a minute.
 type failures struct {
 	since int // the last line
 	told  time.Time

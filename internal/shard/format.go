@@ -19,12 +19,12 @@ import (
 )
 
 // FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/raftlog)
-// and state/ (Pebble), and of the commands and rows in them. Every change of a layout that an
-// earlier build could have written raises it. internal/test/golden has data of each version, and
-// fails if this is forgotten.
+// and state/ (Pebble), and of the commands and rows in them. It must be raised with every change of
+// a layout that an earlier build could have written. internal/test/golden has data of each version,
+// and fails if that is forgotten.
 //
-// Directories back to oldestFormat can be opened. They have the present format from then on, so
-// that no older build opens them again. Records gain fields only behind codec.Coder.More.
+// Directories back to oldestFormat can be opened. Opening converts them to the current format, so
+// that no older build opens them again. Records gain fields only after codec.Coder.More.
 const FormatVersion = 3
 
 const oldestFormat = 2
@@ -45,8 +45,8 @@ type format struct {
 	Sum     string             `json:"crc32c"` // of the rest, see sum
 }
 
-// sum returns the checksum of the other fields, in hexadecimal: a changed digit would mean another
-// node or another cluster.
+// sum returns the checksum of the other fields, in hexadecimal. Without it, a changed digit could
+// mean another node or another cluster.
 func (f format) sum() string {
 	f.Sum = ""
 	b, err := json.Marshal(f)
@@ -74,7 +74,7 @@ func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 	return lock, nil
 }
 
-// makeDir creates dir and missing parents, durably: a directory is an entry in its parent.
+// makeDir creates dir and missing parents durably, which includes syncing their parents.
 func makeDir(fsys vfs.FS, dir string) error {
 	info, err := fsys.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -95,7 +95,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return syncDir(fsys, parent)
 }
 
-// absolute makes the lock of a directory the same under all of its names.
+// absolute ensures that a directory has the same lock under all of its names.
 func absolute(fsys vfs.FS, dir string) (string, error) {
 	if fsys != vfs.Default {
 		return dir, nil
@@ -104,7 +104,7 @@ func absolute(fsys vfs.FS, dir string) (string, error) {
 }
 
 // readFormat returns the directory's format, or nil if it has not been created yet. With an error
-// it returns what it could read of a format of another version, or nil.
+// it returns the readable part of a format of another version, or nil.
 func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	name := fsys.PathJoin(dir, "FORMAT")
 	f, err := fsys.Open(name)
@@ -165,7 +165,7 @@ func (f *format) agree(c *Config) error {
 	return nil
 }
 
-// writeFormat creates FORMAT durably and as a whole.
+// writeFormat creates FORMAT durably and atomically.
 func writeFormat(fsys vfs.FS, dir string, want format) error {
 	b, err := want.encode()
 	if err != nil {
@@ -177,7 +177,7 @@ func writeFormat(fsys vfs.FS, dir string, want format) error {
 	return nil
 }
 
-// replaceFile writes a file durably and as a whole.
+// replaceFile writes a file durably and atomically.
 func replaceFile(fsys vfs.FS, dir, name string, b []byte) error {
 	path := fsys.PathJoin(dir, name)
 	if err := writeFile(fsys, path+".tmp", b); err != nil {

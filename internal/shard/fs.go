@@ -22,13 +22,12 @@ import (
 // unknown, so the only safe reaction is to stop.
 //
 // Pebble never receives the error: it would panic, end the process, or retry a failed flush 24,000
-// times a second. So the goroutine is parked permanently; nothing else of Pebble is called
-// afterwards.
+// times a second. So the goroutine is parked permanently, and Pebble is not called again.
 //
 // A full disk is not a failure, unless a sync reports it. The log receives the error and is written
 // again later (see space.retry). Pebble's operations are retried here until there is space. But a
-// table being written by a flush or a compaction is given up, because its space is needed
-// meanwhile.
+// table that a flush or a compaction is writing is abandoned, because its space is needed in the
+// meantime.
 type watchedFS struct {
 	vfs.FS
 	failed  func(error)
@@ -39,9 +38,9 @@ type watchedFS struct {
 	slow    *slowness
 }
 
-// heldRemovals holds removals until all of the node is open: files that Pebble considers obsolete
-// may be the only data left, if its manifest has lost its end. Files created meanwhile are not
-// held: the space of a given-up table is needed.
+// heldRemovals delays removals until the node is completely open. If Pebble's manifest has lost its
+// end, files that it considers obsolete may be the only data left. Removals of files created since
+// are not delayed, because the space of an abandoned table is needed.
 type heldRemovals struct {
 	mu       sync.Mutex // guards all; no I/O under it
 	names    []string
@@ -72,7 +71,7 @@ func (r *heldRemovals) hold(name string) bool {
 	return true
 }
 
-// release carries out the held removals.
+// release executes the delayed removals.
 func (r *heldRemovals) release(fsys vfs.FS) error {
 	r.mu.Lock()
 	names := r.names
@@ -107,7 +106,7 @@ func (w *watchedFS) check(op, name string, err error) error {
 // park never returns.
 func park() { select {} }
 
-// do carries out an operation that may be retried after finding no space.
+// do executes an operation that may be retried after finding no space.
 func (w *watchedFS) do(op, name string, f func() error) error {
 	for {
 		err := f()
@@ -127,7 +126,7 @@ func (w *watchedFS) do(op, name string, f func() error) error {
 	}
 }
 
-// yield carries out the held removals, because on a full disk there may be no other way to open. It
+// yield executes the delayed removals, because on a full disk there may be no other way to open. It
 // reports whether there were any.
 func (w *watchedFS) yield() bool {
 	if w.held == nil {
@@ -139,9 +138,8 @@ func (w *watchedFS) yield() bool {
 	return waiting && w.held.release(w.FS) == nil
 }
 
-// giveUp leaves it to the caller to retry the operation, or to skip it when the host closes. It is
-// a failure if there is no waiting: in a simulator, and when Open has waited long enough for
-// Pebble.
+// giveUp makes the caller retry the operation, or skip it when the host closes. It is a failure if
+// no waiting is possible: in a simulator, and when Open has waited long enough for Pebble.
 func (w *watchedFS) giveUp(op, name string, table bool, err error) error {
 	if w.space.closing.Err() == nil && (!table || w.space.database.Load()) && (!w.space.patient || w.park && !w.space.worthWaiting()) {
 		return w.check(op, name, err)
@@ -184,8 +182,8 @@ func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 }
 
 // Open watches Pebble's reads as well. Pebble returns most read errors, but not all: excising the
-// rows of a shard takes an unreadable block for the end of the table, and drops the rows of all
-// shards behind it.
+// rows of a shard mistakes an unreadable block for the end of the table, and drops the rows of all
+// later shards.
 func (w *watchedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := w.FS.Open(name, opts...)
 	for noDescriptor(err) && w.park {
@@ -269,8 +267,8 @@ type watchedFile struct {
 }
 
 func (f *watchedFile) Write(p []byte) (n int, err error) {
-	// Pebble's reaction to an error may be wrong, so nothing that it decides afterwards may become
-	// its state.
+	// Pebble's reaction to an error may be wrong, so none of its later decisions may reach its
+	// state.
 	if f.fs.park && f.fs.stopped() && strings.HasPrefix(f.fs.PathBase(f.name), "MANIFEST") {
 		park()
 	}
@@ -284,7 +282,7 @@ func (f *watchedFile) WriteAt(p []byte, off int64) (n int, err error) {
 	return f.writeAll(p, func(p []byte, n int) (int, error) { return f.File.WriteAt(p, off+int64(n)) })
 }
 
-// writeAll continues behind the bytes written before space ran out; n is their number.
+// writeAll continues after the n bytes written before space ran out.
 func (f *watchedFile) writeAll(p []byte, write func(p []byte, n int) (int, error)) (n int, err error) {
 	err = f.fs.do("write", f.name, func() error {
 		defer f.fs.slow.begin("write", f.name).end()
@@ -321,9 +319,9 @@ func (f *watchedFile) SyncTo(length int64) (bool, error) {
 	return full, f.fs.check("sync", f.name, err)
 }
 
-// pebbleLogger passes Pebble's messages on. Pebble calls Fatalf when it cannot continue, and
-// expects it not to return. So the host fails and the goroutine is parked, instead of ending a
-// process that is not ours.
+// pebbleLogger passes on Pebble's messages. Pebble calls Fatalf when it cannot continue, and
+// expects it not to return. So the host fails and the goroutine is parked. Ending the process is
+// not an option, because it belongs to the host program.
 type pebbleLogger struct {
 	log    *slog.Logger
 	failed func(error)
@@ -340,8 +338,8 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	park()
 }
 
-// raftLogger passes raft's messages on. Its info messages are about elections, of interest only for
-// debugging.
+// raftLogger passes on raft's messages. Its info messages are about elections and are only useful
+// for debugging.
 type raftLogger struct{ log *slog.Logger }
 
 func (l raftLogger) Debug(...any)          {}
@@ -363,7 +361,7 @@ func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format
 const lbaseTable = 4 << 20
 
 // StateOptions returns the options of the state database, so that a bare database with the same
-// options can be benchmarked. There is no WAL, because the log of the shards is one.
+// options can be benchmarked. There is no WAL, because the log of the shards serves as one.
 func (c Config) StateOptions() *pebble.Options {
 	orDefault(&c.CacheBytes, defaultCache)
 	orDefault(&c.MemTableBytes, defaultMemTable)
@@ -384,7 +382,8 @@ func (c Config) StateOptions() *pebble.Options {
 	opts.TargetFileSizes[0] = int64(c.MemTableBytes)
 	opts.TargetFileSizes[1] = lbaseTable
 	opts.FlushSplitBytes = 4 * opts.TargetFileSizes[0]
-	// Most writes first look up an earlier version of their key, and most find none.
+	// Most writes first look up an earlier version of their key, and most of these lookups find
+	// none.
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
@@ -401,7 +400,7 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 	opts.ErrorIfNotExists = created
 	opts.Logger = pebbleLogger{h.log, h.fail}
 	if h.space.readOnly() {
-		// The replayed writes must fit in memory although nothing can be flushed. A command may
+		// The replayed writes must fit in memory, because nothing can be flushed. A command may
 		// write more to the state than to the log.
 		opts.MemTableStopWritesThreshold += 2 * int(h.ual.Size()/int64(h.cfg.MemTableBytes)+1)
 	}

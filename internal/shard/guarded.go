@@ -7,8 +7,8 @@ import (
 )
 
 // guarded makes the hosts of this process check and measure the effort of each command, as those of
-// simulators do, and shortens the waits of duties. Only GuardHosts and SpeedUpDuties set it, for
-// tests of whole nodes. There is no setting for it, and it affects no outcome.
+// simulators do, and shortens the waits of duties. Only GuardHosts and SpeedUpDuties change it, for
+// tests of whole nodes. It is not part of Config, and affects no outcome.
 var guarded struct {
 	mu          sync.Mutex // guards everything below
 	on          bool
@@ -17,8 +17,8 @@ var guarded struct {
 }
 
 // GuardHosts makes all hosts that this process opens from now on check and measure the effort of
-// each command (see engine.Config.Strict). A command that exceeds its limits ends the process: a
-// node that merely stopped might go unnoticed.
+// each command (see engine.Config.Strict). A command that exceeds its limits ends the process,
+// because a node that merely stops might go unnoticed.
 func GuardHosts() {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
@@ -26,7 +26,7 @@ func GuardHosts() {
 }
 
 // SpeedUpDuties divides the waits of duties by a factor, in all hosts that this process opens from
-// now on (see engine.Config.DutySpeedup). So a test of seconds covers what takes minutes.
+// now on (see engine.Config.DutySpeedup). So a test of seconds covers minutes of work.
 func SpeedUpDuties(by int64) {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
@@ -52,8 +52,8 @@ func isGuarded() bool {
 	return guarded.on
 }
 
-// noteEfforts keeps the efforts of commands in a host that is being closed and applies nothing any
-// more.
+// noteEfforts keeps the efforts of commands in a host that is being closed and applies no more
+// entries.
 func (h *Host) noteEfforts() {
 	if !isGuarded() || h.cfg.manual {
 		return

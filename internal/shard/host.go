@@ -20,8 +20,8 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// Host is all shards of a node with what they share: the data directory, the log and its writer,
-// the state database. It is the local engine.Door.
+// Host is all shards of a node with their shared parts: the data directory, the log and its writer,
+// and the state database. It is the local engine.Door.
 type Host struct {
 	cfg      Config
 	fs       vfs.FS
@@ -83,8 +83,8 @@ var (
 // written to.
 func Open(c Config) (*Host, error) { return OpenContext(context.Background(), c) }
 
-// OpenContext is Open that gives up when ctx is done, with its error: between the steps of opening,
-// and while it waits for the log to be applied.
+// OpenContext is Open with a context. When ctx is done, it returns ctx's error, between the steps
+// of opening or while it waits for the log to be applied.
 func OpenContext(ctx context.Context, c Config) (*Host, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -165,7 +165,7 @@ func (h *Host) open(ctx context.Context) error {
 	}
 	// Compactions may have ended before the executors existed.
 	h.tellExecutors((*engine.Executor).Merged)
-	// Leftovers could help to repair missing data, so remove them only now, when nothing is
+	// Leftovers could help to repair missing data, so they are removed only now that no data is
 	// missing.
 	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {
 		return err
@@ -278,9 +278,9 @@ func (s *shard) open() error {
 
 func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }
 
-// lostTail returns the LSN to skip to if LSNs up to it may have been assigned in a lost tail of the
-// log, otherwise 0. Only a node that ran with Async reserves LSNs. A clean Close loses none, but
-// skipping does no harm.
+// lostTail returns the LSN to which to skip, because LSNs up to it may have been assigned in a lost
+// tail of the log, or 0. Only a node that ran with Async reserves LSNs. A clean Close loses none,
+// but skipping does no harm.
 func (s *shard) lostTail(applied engine.Applied) engine.LSN {
 	if reserved := engine.LSN(s.log.Reserved()); reserved > applied.LSN {
 		return reserved
@@ -348,7 +348,7 @@ func (h *Host) awaitLeaders(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		// The outcome of a new command arrives after the whole log is applied.
+		// The outcome of a new command arrives after the complete log has been applied.
 		if _, err := s.propose(ctx, engine.Skip(0)); err != nil {
 			return err
 		}
@@ -409,7 +409,7 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 	return result, err
 }
 
-// Take proposes a command when there is something to take; see engine.Door.
+// Take proposes a take when items are available; see engine.Door.
 func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
@@ -431,8 +431,7 @@ func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	return h.answer(ctx, id, q, (*shard).query)
 }
 
-// QueryStale reads this node's replica of the shard, even if it does not lead and however far it
-// lags.
+// QueryStale reads this node's replica of the shard, even if it does not lead or lags far behind.
 func (h *Host) QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	return h.answer(ctx, id, q, (*shard).queryStale)
 }
@@ -505,8 +504,8 @@ func (h *Host) leave() {
 // Fail stops the node permanently because of an error of its owner. Its files are intact.
 func (h *Host) Fail(err error) { h.stopBecause(err, false) }
 
-// fail stops the node permanently: it acknowledges and writes nothing more. fail may be called from
-// anywhere, even within a file operation.
+// fail stops the node permanently. After that it acknowledges and writes nothing. fail may be
+// called from anywhere, even within a file operation.
 func (h *Host) fail(err error) {
 	if !errors.Is(err, errStopping) {
 		h.stopBecause(err, true)
@@ -538,7 +537,7 @@ func (h *Host) Err() error {
 	return h.failure
 }
 
-// isBroken reports whether the host must not access its files any more.
+// isBroken reports whether the host must no longer access its files.
 func (h *Host) isBroken() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -628,7 +627,7 @@ func (h *Host) hadFailed() error {
 	return nil
 }
 
-// inFlight reports whether any accepted command has no outcome yet.
+// inFlight reports whether an accepted command has no outcome yet.
 func (h *Host) inFlight() bool {
 	return slices.ContainsFunc(h.shards, func(s *shard) bool { return s.admission.queued.Load() > 0 })
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Identity identifies a node to the others of its cluster. A node that has voted must not return
-// without its vote: with its directory wiped, replaced or restored from a copy, it could vote again
-// in the same term. So the others remember the identities they have met.
+// Identity identifies a node to the other nodes of its cluster. A node that has voted must not
+// return without its vote. With its directory wiped, replaced or restored from a copy, it could
+// vote again in the same term. So the others remember the identities they have met.
 type Identity struct {
 	Node      uint64 `json:"node"`
 	Directory string `json:"directory"` // random, of the data directory
@@ -25,8 +25,8 @@ type Identity struct {
 //
 // A directory remembers, for each other node, the runs in which that node may have met it: the run
 // last confirmed, and every later run with an introduction. A node that met this directory in any
-// other run met another copy of it. The list stays short however often the directory is opened, and
-// needs no memory of runs that no node has met.
+// other run met another copy of it. The list stays short even if the directory is opened often,
+// because runs that no node has met are not in it.
 //
 // Meetings with third nodes show whether two nodes know the same history of a third: see Host.Meet.
 type Introduction struct {
@@ -36,13 +36,13 @@ type Introduction struct {
 	Met     []Meeting // with other nodes, limited to what concerns the recipient
 }
 
-// Shown are the runs of a directory in which another node may have met it, the latest last.
+// Shown is the list of runs of a directory in which another node may have met it, the latest last.
 type Shown struct {
 	Node uint64   `json:"node"`
 	Runs []string `json:"runs"` // each as of shortRun
 }
 
-// Meeting is a node's last meeting with another one: the other's identity, and the runs in which
+// Meeting is a node's last meeting with another node: the other's identity, and the runs in which
 // the other believed that nodes had met it.
 type Meeting struct {
 	Identity
@@ -63,11 +63,12 @@ func withShown(all []Shown, node uint64, runs []string) []Shown {
 	return append(all, Shown{node, runs})
 }
 
-// maxShown bounds the runs shown to a node but not confirmed: each takes a connection that was cut
-// at that very moment. Beyond it the oldest of these is dropped, never the confirmed one.
+// maxShown bounds the runs shown to a node but not confirmed, which happens only if a connection
+// breaks at that moment. Beyond it the oldest of these is dropped, never the confirmed one.
 const maxShown = 256
 
-// shortRun returns the part of a run's name that is remembered: a handshake has room for many.
+// shortRun returns the part of a run's name that is remembered, so that a handshake has room for
+// many.
 func shortRun(run string) string { return run[:min(len(run), 16)] }
 
 // identity is the part of FORMAT that changes: the node's identity and the nodes it has met.
@@ -79,7 +80,7 @@ type identity struct {
 	theirs   map[uint64]Introduction // as received
 }
 
-// Identify begins a new run of the node in its cluster: from here on Identity returns it, durably.
+// Identify begins a new run of the node in its cluster, durably. From then on Identity returns it.
 func (h *Host) Identify() error {
 	i := &h.identity
 	i.mu.Lock()
@@ -123,8 +124,8 @@ func (h *Host) Identity() Identity {
 	return h.identity.format.Self
 }
 
-// Introduce returns this node's introduction to another node. That node may remember this run from
-// then on, so Introduce first notes this durably.
+// Introduce returns this node's introduction to another node. That node may then remember this run,
+// so Introduce first records that durably.
 func (h *Host) Introduce(to uint64) (Introduction, error) {
 	i := &h.identity
 	i.mu.Lock()
@@ -148,8 +149,8 @@ func (h *Host) Introduce(to uint64) (Introduction, error) {
 	return self, nil
 }
 
-// Confirmed notes that another node remembers this run and will not ask for an earlier one. It
-// becomes durable with the next change; if lost, the list is only longer.
+// Confirmed records that another node remembers this run and will not ask for an earlier one. It
+// becomes durable with the next change. If it is lost, the list is only longer.
 func (h *Host) Confirmed(node uint64) {
 	i := &h.identity
 	i.mu.Lock()
@@ -159,15 +160,15 @@ func (h *Host) Confirmed(node uint64) {
 	}
 }
 
-// Meet notes, durably, that another node has proved to be in the cluster, and its introduction.
+// Meet records durably that another node has proved to be in the cluster, and its introduction.
 //
-// The other's directory must contain, among the runs that it has shown, the one in which this node
-// last met it. The number of starts proves nothing: a directory restored from an earlier
-// copy counts on and reaches numbers that were never met. This node may never have met the later
-// life of such a directory. Then the nodes that did report it, if they are up. If they are not, the
-// two may have formed a quorum that lacks what was acknowledged in that later life. So nodes
-// compare their meetings with third nodes when they meet. If those were in runs that do not belong
-// to one history, the two must not merge their logs.
+// The runs shown by the other's directory must contain the one in which this node last met it. The
+// number of starts proves nothing, because a directory restored from an earlier copy continues to
+// count, and reaches numbers that no node has met. This node may never have met the later runs of
+// such a directory. Then the nodes that did report it, if they are up. If they are not, the two may
+// have formed a quorum that lacks writes acknowledged in those later runs. So nodes compare their
+// meetings with third nodes when they meet. If those were in runs that do not belong to one
+// history, the two must not merge their logs.
 //
 // Errors: ErrConflict if it differs from the node met before under its id; ErrInvalid if it is in
 // another cluster, or has met another copy of a third node's directory.
@@ -215,8 +216,8 @@ func olderCopy(other *Introduction, known uint64) error {
 func (i *identity) compareMeetingsLocked(other *Introduction) error {
 	for _, theirs := range i.theirs {
 		for _, m := range theirs.Met {
-			// Whether the run is among those shown is not checked: the node may have met a later
-			// one since it sent this.
+			// This does not check whether the run is among those shown, because the node may have
+			// met a later one since it sent this.
 			if m.Node == other.Node && m.Directory == other.Directory && m.Identity != other.Identity && other.Boot <= m.Boot {
 				return olderCopy(other, m.Boot)
 			}
@@ -236,8 +237,8 @@ func (i *identity) compareMeetingsLocked(other *Introduction) error {
 	return nil
 }
 
-// oneHistory reports whether a node was met by two others in runs of one history of its directory:
-// the later run must know of the earlier.
+// oneHistory reports whether two nodes met a third one in runs of one history of its directory. The
+// later run must have the earlier one in its list.
 func oneHistory(a uint64, metA Meeting, b uint64, metB Meeting) bool {
 	if metA.Boot < metB.Boot {
 		a, metA, b, metB = b, metB, a, metA
@@ -266,8 +267,8 @@ func (h *Host) rewriteFormatLocked(f format) error {
 }
 
 // Cluster returns the name of the cluster of the node's directory, "" if not known yet. It is the
-// directory of the voter with the lowest id; each node learns it at its first meeting with that
-// voter.
+// name of the directory of the voter with the lowest id. Each node learns it at its first meeting
+// with that voter.
 func (h *Host) Cluster() string {
 	h.identity.mu.Lock()
 	defer h.identity.mu.Unlock()
@@ -283,8 +284,8 @@ func (i *identity) cluster() string {
 }
 
 // compareClustersLocked refuses a node whose directory belongs to another cluster. The other nodes
-// decide which of the two is wrong: if most nodes are in one other cluster, it is this node's
-// directory, and this node fails. So a wrong directory is reported in the log of its own node.
+// decide which of the two is wrong. If most nodes are in one other cluster, this node's directory
+// is wrong, and this node fails. So a wrong directory is reported in the log of its own node.
 func (h *Host) compareClustersLocked(other *Introduction) error {
 	i := &h.identity
 	if i.clusters == nil {

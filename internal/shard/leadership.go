@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Maximum lag in entries of a follower that may be given the leadership: it must catch up first,
-// and nothing is proposed meanwhile. A follower that has just started, and is catching up, is near
+// Maximum lag in entries of a follower to which leadership may be transferred. It must catch up
+// first, and no commands are proposed in the meantime. A follower that has just started is near
 // long before it is abreast.
 const (
 	abreast    = 16 // the entries in flight to it
@@ -19,9 +19,9 @@ const (
 )
 
 // successors returns the voters that could lead the shard at once, in order of their ids; nil
-// unless this node leads it. If none of them is abreast with this node, it returns the one with the
-// least lag, unless that is large. Nodes with full disks are excluded: they would refuse commands
-// that take space.
+// unless this node leads it. If none of them is abreast of this node, it returns the one with the
+// least lag, unless that is large. Nodes with full disks are excluded, because they would refuse
+// commands that take space.
 func (s *shard) successors() []uint64 {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -32,8 +32,8 @@ func (s *shard) successors() []uint64 {
 	return ids
 }
 
-// transferees returns the successors, or if there are none, those excluded for full disks: when
-// this node leaves, a leader that refuses commands that take space is better than none.
+// transferees returns the successors, or if there are none, those excluded for full disks. When
+// this node leaves, a leader that refuses commands that take space is better than no leader.
 func (s *shard) transferees() []uint64 {
 	if ids := s.successors(); ids != nil {
 		return ids
@@ -60,8 +60,8 @@ func (s *shard) candidatesLocked(behind uint64) []uint64 {
 	var ids []uint64
 	last := s.log.LastIndex()
 	for id, p := range s.loop.core.rn.Status().Progress {
-		// Not RecentActive: a leader clears it for all at each check of its quorum, and for a
-		// moment there would be no successor.
+		// RecentActive is not used: a leader clears it for all nodes at each check of its quorum,
+		// so for a moment there would be no successor.
 		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 &&
 			p.Match+behind >= last {
 			ids = append(ids, id)
@@ -102,9 +102,9 @@ func (h *Host) lead() {
 }
 
 // stepDown transfers this node's leaderships if it should not lead, because its clock is off or its
-// disk is full, and reports whether that is so. While most disks are full this gains nothing: a
-// leader with space would accept writes that its followers cannot store, and no node would report
-// why there is no progress.
+// disk is full. It reports whether that is so. If most disks are full it does not transfer them,
+// because a leader with space would accept writes that its followers cannot store, and no node
+// would report why there is no progress.
 func (h *Host) stepDown() bool {
 	full := 0
 	for _, id := range h.cfg.Voters {
@@ -128,11 +128,11 @@ func (h *Host) stepDown() bool {
 	return true
 }
 
-// spreadTicks is the interval of spreading leaders: an election takes as long.
+// spreadTicks is the interval of spreading leaders, which is as long as an election.
 const spreadTicks = 2 * electionTicks
 
-// preferred returns the node that should lead a shard, so that leaders are spread evenly over the
-// voters: shard i belongs to the i-th of them.
+// preferred returns the node that should lead a shard. Leaders are spread evenly over the voters:
+// shard i belongs to the i-th of them, modulo their number.
 func (h *Host) preferred(id engine.ShardID) uint64 {
 	voters := slices.Sorted(slices.Values(h.cfg.Voters))
 	return voters[int(id)%len(voters)]
@@ -153,21 +153,21 @@ func (h *Host) spread() {
 	}
 }
 
-// isAbreast reports whether a node could lead the shard without a pause: this transfer is not
-// urgent.
+// isAbreast reports whether a node could lead the shard without a pause, because this transfer is
+// not urgent.
 func (s *shard) isAbreast(node uint64) bool {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
 	return slices.Contains(s.successorsLocked(abreast), node)
 }
 
-// settled is the number of checks in a row in which a node that hands over must lead nothing:
-// another node may have been about to return a leadership.
+// settled is the number of consecutive checks in which a node that hands over must lead no shard,
+// because another node may have been about to return a leadership.
 const settled = 3
 
-// TransferLeadership transfers all leaderships of this node. It returns when the node leads
-// nothing, no other node is alive to take over, or ctx is done. Other nodes must be notified before
-// that this node leaves, or they may return leaderships.
+// TransferLeadership transfers all leaderships of this node. It returns when the node leads no
+// shard, no other node is alive to take over, or ctx is done. Other nodes must be notified
+// beforehand that this node leaves, or they may return leaderships.
 func (h *Host) TransferLeadership(ctx context.Context) {
 	poll := time.NewTicker(h.cfg.TickInterval / 10)
 	defer poll.Stop()
@@ -196,7 +196,7 @@ func (h *Host) TransferLeadership(ctx context.Context) {
 	}
 }
 
-// isFull reports whether the disk of a node is full, as far as this node knows.
+// isFull reports whether the disk of a node is known to be full.
 func (h *Host) isFull(id uint64) bool {
 	if id == h.cfg.NodeID {
 		return h.space.readOnly()

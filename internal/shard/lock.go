@@ -13,7 +13,7 @@ import (
 )
 
 // held names the lock files on disk that this process has locked. The operating system's locks
-// belong to the process, not the caller: opening and closing a lock file again would release the
+// belong to the process, not the caller, so opening and closing a lock file again would release the
 // lock of a Host that holds it.
 var held = struct {
 	mu    sync.Mutex
@@ -33,7 +33,7 @@ func (l heldLock) Close() error {
 	return l.Closer.Close()
 }
 
-// lockFile locks a file as fsys does, and notes it.
+// lockFile locks a file with fsys, and records that in held.
 func lockFile(fsys vfs.FS, file string) (io.Closer, error) {
 	if fsys != vfs.Default {
 		return fsys.Lock(file)

@@ -8,5 +8,5 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// readLock takes the lock of a Host: there is no weaker one.
+// readLock takes the lock of a Host, because there is no weaker one.
 func readLock(file string) (io.Closer, error) { return vfs.Default.Lock(file) }

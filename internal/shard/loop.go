@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// loop steps the core of a shard and starts what it requests: appends, applies, messages. Its
-// goroutine steps when there is input in the mailbox or a timer is due. The goroutine of the log's
-// writer steps after each of its rounds (goOn), so that commands proposed meanwhile are in the next
-// one.
+// loop steps the core of a shard and starts the work that it requests: appends, applies, messages.
+// Its goroutine steps when there is input in the mailbox or a timer is due. The goroutine of the
+// log's writer also steps after each of its rounds (goOn), so that commands proposed in the
+// meantime are in the next round.
 //
 // A single caller would wait for a goroutine to wake up at each stage. So the loop takes such a
 // command through all stages itself (goThrough), if the writer and the applier are idle.
@@ -85,8 +85,8 @@ func (l *loop) goOn() {
 	}
 }
 
-// step passes the input of the mailbox to the core and starts what it requests. It returns the
-// shard time at which it must be called again even without input, or NoTimer.
+// step passes the input of the mailbox to the core and starts the work that it requests. It returns
+// the shard time at which it must be called again even without input, or NoTimer.
 func (l *loop) step(ticks int) (wakeAt int64) {
 	s := l.shard
 	if l.in = s.mail.take(l.in); l.in.installed {
@@ -114,7 +114,7 @@ func (l *loop) step(ticks int) (wakeAt int64) {
 // work. With more callers, overlapping stages gain more.
 const maxThrough = 2
 
-// goesThrough reports to the loop whether an append holds every command in flight, and few of them.
+// goesThrough reports whether an append holds all commands in flight, and only a few.
 func (l *loop) goesThrough(out *output) bool {
 	h := l.shard.host
 	if !h.launched || len(h.cfg.Voters) > 1 || out.append == nil || out.append.snapshot != nil || len(l.held) > 0 || l.core.appends != 1 {
@@ -124,7 +124,7 @@ func (l *loop) goesThrough(out *output) bool {
 	for _, e := range out.proposed {
 		n += len(e.proposals)
 	}
-	// Of many callers just answered, one returns first: it is not alone.
+	// If many callers have just been answered, the first one to return is not alone.
 	l.crowd = max(n, l.crowd/2)
 	return n > 0 && l.crowd <= maxThrough && l.shard.admission.queued.Load() <= int64(n)
 }
@@ -159,7 +159,7 @@ func (l *loop) goThrough(wakeAt int64) int64 {
 	return wakeAt
 }
 
-// carryOut starts what the core requests.
+// carryOut starts the work that the core requests.
 func (l *loop) carryOut(out output) {
 	s := l.shard
 	if out.changed {
@@ -197,7 +197,7 @@ func (l *loop) carryOut(out output) {
 }
 
 func (l *loop) startAppend(t *appendTask) {
-	// The state must hold a snapshot before the log begins behind it, so later appends must wait
+	// The state must hold a snapshot before the log begins after it, so later appends must wait
 	// too.
 	if t.snapshot != nil || len(l.held) > 0 {
 		l.held = append(l.held, t)
@@ -209,7 +209,7 @@ func (l *loop) startAppend(t *appendTask) {
 	l.enqueueAppend(t)
 }
 
-// release continues the appends behind an installed snapshot, up to the next snapshot.
+// release continues the appends after an installed snapshot, up to the next snapshot.
 func (l *loop) release() {
 	held := l.held
 	l.held = nil
@@ -229,9 +229,9 @@ func (l *loop) enqueueAppend(t *appendTask) {
 	}
 }
 
-// reserveAhead is the number of LSNs an Async node reserves at a time. Commands in flight take at
-// most half of them: a command has at least ten bytes and at most maxUncommitted bytes are in
-// flight.
+// reserveAhead is the number of LSNs that an Async node reserves at a time. Commands in flight take
+// at most half of them, because a command has at least ten bytes, and at most maxUncommitted bytes
+// are in flight.
 const reserveAhead = 1 << 24
 
 // reserve keeps the durable high-water mark ahead of the assigned LSNs, so that those of a lost

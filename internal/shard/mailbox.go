@@ -33,7 +33,7 @@ func (m *mailbox) poke() {
 	}
 }
 
-// take returns the input gathered; it reuses the slices of spare.
+// take returns the gathered input. The mailbox reuses the slices of spare.
 func (m *mailbox) take(spare input) input {
 	clear(spare.messages)
 	clear(spare.responses)

@@ -57,7 +57,7 @@ func (h *Host) maintain() {
 }
 
 // logIsLong reports whether to flush the state to shorten the log. While the disk is full the log
-// should be short, if there is space to flush what is in memory.
+// should be short, if there is space to flush the data in memory.
 func (h *Host) logIsLong() bool {
 	size := h.ual.Size()
 	if h.space.readOnly() && size > 2*h.cfg.SegmentBytes && size < h.space.free.Load()/2 {
@@ -66,8 +66,8 @@ func (h *Host) logIsLong() bool {
 	return size > h.cfg.MaxLogBytes && h.space.flush.waiting.Load() == 0
 }
 
-// releaseOld releases old tables of the state that shards still use for lookups; release releases
-// all.
+// releaseOld releases old tables of the state that shards still use for lookups. release releases
+// all tables.
 func (h *Host) releaseOld() error { return h.eachExecutor((*engine.Executor).ReleaseOld) }
 
 func (h *Host) release() error { return h.eachExecutor((*engine.Executor).Release) }
@@ -84,7 +84,7 @@ func (h *Host) eachExecutor(f func(*engine.Executor) error) error {
 	return nil
 }
 
-// signalFlushed is called by Pebble, which must not be called back from there.
+// signalFlushed is called by Pebble. It must not call Pebble.
 func (h *Host) signalFlushed() {
 	h.tellExecutors((*engine.Executor).Flushed)
 	select {
@@ -117,7 +117,7 @@ func (h *Host) prepareLog(ctx context.Context) error {
 	return nil
 }
 
-// truncateFull is truncate on a disk that may be full: it frees space, but first writes a record.
+// truncateFull is truncate on a disk that may be full. It frees space, but writes a record first.
 func (h *Host) truncateFull() error {
 	err := h.truncate()
 	if noSpace(err) && h.space.full(err) {
@@ -129,11 +129,11 @@ func (h *Host) truncateFull() error {
 	return err
 }
 
-// truncate drops the part of the log that is no longer needed: what the durable state contains,
-// except entries that followers may need.
+// truncate drops the part of the log that is no longer needed: the entries in the durable state,
+// except those that followers may need.
 func (h *Host) truncate() error {
-	// Beyond its bound the log keeps nothing for lagging followers: they get a snapshot. Also, one
-	// shard's few entries must not retain the segments of all others.
+	// Beyond its bound the log keeps no entries for lagging followers, which get a snapshot
+	// instead. Also, one shard's few entries must not retain the segments of all others.
 	keep := h.cfg.KeepEntries
 	if h.ual.Size() > h.cfg.MaxLogBytes || h.space.readOnly() {
 		keep = 0
@@ -287,7 +287,7 @@ func (h *Host) state() string {
 		return differ
 	}
 	for _, s := range h.shards {
-		// Receiving from a leader is not enough: this node must also reach it.
+		// Receiving from a leader is not enough, because this node must also reach it.
 		if leader := s.role.leader.Load(); leader == 0 || leader != h.cfg.NodeID && h.problem(leader) != "" {
 			return "no quorum"
 		}

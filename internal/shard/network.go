@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Network connects hosts of one process, for tests and simulations. It can lose, repeat, delay and
-// so reorder messages, and disconnect nodes. Each message is copied, so hosts share no memory.
+// Network connects hosts of one process, for tests and simulations. It can lose, repeat and delay
+// messages, and so reorder them, and it can disconnect nodes. Each message is copied, so hosts
+// share no memory.
 type Network struct {
 	mu     sync.Mutex // guards everything below; receivers are called without it
 	rand   *rand.Rand
@@ -32,7 +33,7 @@ type Faults struct {
 	MaxDelay time.Duration // later messages overtake delayed ones
 }
 
-// NewNetwork returns a network without faults whose decisions follow from the seed.
+// NewNetwork returns a network without faults whose decisions depend only on the seed.
 func NewNetwork(seed uint64) *Network {
 	return &Network{
 		rand: rand.New(rand.NewPCG(seed, seed)), nodes: make(map[uint64]Receiver), cut: make(map[[2]uint64]bool),
@@ -132,10 +133,11 @@ func (e *endpoint) Send(shard uint16, msgs []*raftpb.Message) {
 	}
 }
 
-// errNotDelivered is the error of a snapshot that meets a fault.
+// errNotDelivered is the error of a snapshot that is lost to a fault.
 var errNotDelivered = errors.New("the network did not deliver it")
 
-// SendSnapshot delivers once, or not at all where a message would be lost; raft sends again.
+// SendSnapshot delivers once, or not at all if a message would be lost. Raft then sends the
+// snapshot again.
 func (e *endpoint) SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadCloser, done func(error)) {
 	r, delays := e.network.fate(e.node, msg.GetTo())
 	if len(delays) == 0 {

@@ -19,7 +19,7 @@ func (p *pending) add(entries []proposedEntry) {
 	}
 }
 
-// take returns the proposals of an entry; nil if they are not of this process, or were abandoned.
+// take returns the proposals of an entry, or nil if they are not of this process or were abandoned.
 func (p *pending) take(sequence uint64) []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ func (s *shard) outcome(ctx context.Context, p *proposal) ([]byte, error) {
 		return nil, ctx.Err() // it may still be applied
 	case <-s.host.ctx.Done():
 	}
-	// The host is stopping: an outcome may have arrived just before.
+	// The host is stopping, but an outcome may have arrived just before.
 	select {
 	case o := <-p.done:
 		return o.Result, o.Err
@@ -39,7 +39,8 @@ func (s *shard) outcome(ctx context.Context, p *proposal) ([]byte, error) {
 // keepProposal is the largest buffer that a proposal keeps for the next one.
 const keepProposal = 4 << 10
 
-// recycle reuses a proposal whose outcome has been received: there are no other references to it.
+// recycle reuses a proposal whose outcome has been received, because there are no other references
+// to it.
 func (h *Host) recycle(p *proposal) {
 	p.ctx, p.namespace, p.share, p.lane = nil, "", nil, nil
 	if cap(p.data) <= keepProposal {
@@ -81,7 +82,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	return p, nil
 }
 
-// unknown returns the error of a write whose outcome is no longer awaited: it matches
+// unknown returns the error of a write whose outcome is no longer awaited. It matches
 // ErrUnknownOutcome and the reason.
 func (s *shard) unknown(reason error) error {
 	return &unknownOutcome{shard: s.id, reason: reason}
@@ -98,8 +99,8 @@ func (e *unknownOutcome) Error() string {
 
 func (e *unknownOutcome) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.reason} }
 
-// abandon ends the proposals in flight when leadership is lost: they may be applied by the next
-// leader, or never.
+// abandon ends the proposals in flight when leadership is lost. The next leader may or may not
+// apply them.
 func (s *shard) abandon() {
 	err := engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: shard %d: leadership was lost", s.id)
 	for _, batch := range s.pending.takeAll() {
@@ -122,6 +123,6 @@ func (s *shard) finish(p *proposal, o engine.Outcome) {
 	}
 	share, size := p.share, p.size // the caller may reuse the proposal
 	p.done <- o
-	// After the outcome: once nothing is queued, Close ends the remaining waits.
+	// This must follow the outcome, because Close ends the remaining waits once the queue is empty.
 	s.admission.leave(share, size)
 }

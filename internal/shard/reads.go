@@ -15,7 +15,7 @@ type waitingReads struct {
 	all []readable
 }
 
-// query answers from this replica, which must be the leader's: others may lag.
+// query answers from this replica, which must be the leader's, because others may lag.
 func (s *shard) query(ctx context.Context, q engine.Query) error {
 	if err := s.mayAnswer(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *shard) query(ctx context.Context, q engine.Query) error {
 	return s.ask(ctx, q, s.mayAnswer)
 }
 
-// queryStale answers from this replica, however far it lags.
+// queryStale answers from this replica, even if it lags.
 func (s *shard) queryStale(ctx context.Context, q engine.Query) error { return s.ask(ctx, q, nil) }
 
 func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error {
@@ -58,7 +58,7 @@ func (s *shard) notLeader() error {
 }
 
 // linearize waits until this replica is confirmed as leader and has applied everything acknowledged
-// before. A leader that was cut off or paused learns here of another leader.
+// before. A leader that was cut off or paused detects another leader here.
 func (s *shard) linearize(ctx context.Context) error {
 	r := &read{done: make(chan error, 1)}
 	s.mail.put(func(in *input) { in.reads = append(in.reads, r) })
@@ -72,8 +72,8 @@ func (s *shard) linearize(ctx context.Context) error {
 	}
 }
 
-// settle waits until the state has reached a time that the shard's clock has reached. The timers
-// due at that time are about to be fired.
+// settle waits until the state has reached a time that the shard's clock has already reached. The
+// timers due at that time are about to fire.
 func (s *shard) settle(ctx context.Context, at int64) error {
 	r := &read{done: make(chan error, 1)}
 	s.admit([]readable{{stamp: at, reads: []*read{r}}})
@@ -91,7 +91,7 @@ func (s *shard) settle(ctx context.Context, at int64) error {
 }
 
 // unsettle ends reads that wait for a time, because this node no longer leads and its timers may
-// never be fired.
+// never fire.
 func (s *shard) unsettle() {
 	s.reads.mu.Lock()
 	defer s.reads.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// reconcile makes log and state of all shards agree. It writes nothing before it has checked all of
-// them: if it refuses, the log is unchanged.
+// reconcile makes the log and the state of all shards agree. It checks all of them before it
+// writes, so if it refuses, the log is unchanged.
 func (h *Host) reconcile() error {
 	var updates []raftlog.Update
 	for _, s := range h.shards {
@@ -30,16 +30,16 @@ func (h *Host) reconcile() error {
 }
 
 // reconcile returns the update that makes log and state agree, or nil. The state may be ahead of
-// the log: with Async, if a flush has made it durable beyond what survived of the log, and after a
-// crash in the middle of installing a snapshot. The log then continues behind the state. Any other
-// gap means that durable data was lost.
+// the log: with Async, if a flush has made it durable beyond the surviving log, and after a crash
+// while installing a snapshot. The log then continues after the state. Any other gap means that
+// durable data was lost.
 func (s *shard) reconcile(applied engine.Applied) (*raftlog.Update, error) {
 	first, last := s.log.FirstIndex(), s.log.LastIndex()
 	if applied.Index+1 < first {
 		return nil, fmt.Errorf("shard %d: the state in %s ends at index %d, but the log begins at %d: part of the state has been lost",
 			s.id, s.host.stateDir, applied.Index, first)
 	}
-	// A tail that was never committed may reach past an installed snapshot: the terms show it.
+	// A tail that was never committed may extend past an installed snapshot. The terms reveal that.
 	if term, err := s.log.Term(applied.Index); applied.Index == 0 || err == nil && term == applied.Term {
 		return nil, nil
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxRestores is the number of shards restored at once. Restoring is mostly reading, so it does not
-// depend on the number of processors. Each reads with one iterator at a time, so it takes only a
-// few blocks besides the memory of its shard.
+// maxRestores is the number of shards restored at once. Restoring is mostly reading, so the number
+// does not depend on the processors. Each reads with one iterator at a time, so it takes only a few
+// blocks in addition to the memory of its shard.
 const maxRestores = 8
 
 // restoreShards creates the shards and reads their state into memory, several at a time. The error
@@ -29,8 +29,8 @@ func (h *Host) restoreShards() (restored []*shard, err error) {
 	}
 	var next atomic.Int64
 	var failed atomic.Bool
-	// The numbers are taken in order, so all shards in front of one that fails are restored, or
-	// fail, too.
+	// The numbers are taken in order, so all shards before one that fails are restored, or fail,
+	// too.
 	work := func(restore func(*shard) error) {
 		for !failed.Load() {
 			id := int(next.Add(1)) - 1

@@ -84,8 +84,7 @@ func rouse(wake chan struct{}) {
 	}
 }
 
-// end reports whether a delivery may end: otherwise messages that arrived since its last check
-// would be missed.
+// end reports whether a delivery may end. It may not if messages have arrived since its last check.
 func (c *sender) end(target engine.ShardID, wake chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +147,8 @@ func (c *sender) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
 	return d
 }
 
-// take takes a step and returns the pause after the next failure; the shortest pause if this step
-// did not fail.
+// take takes a step and returns the pause after the next failure, which is the shortest if this
+// step did not fail.
 func (c *sender) take(ctx context.Context, d *engine.Dispatch, step engine.Step, pause time.Duration) time.Duration {
 	s := c.shard
 	door := s.host.door()

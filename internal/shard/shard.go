@@ -42,9 +42,9 @@ type progress struct {
 }
 
 // post adds input that may wait for the end of the current round. Fewer steps of the core make
-// rounds larger, also those of followers, whose disks are equally busy. The wait ends at the next
-// tick or message from another node: both wake the loop, so a hanging disk does not prevent what
-// the other nodes can commit.
+// rounds larger, including those of followers, whose disks are equally busy. The wait ends at the
+// next tick or message from another node, both of which wake the loop. So a hanging disk does not
+// prevent commits by the other nodes.
 func (s *shard) post(f func(*input)) {
 	s.mail.leave(f)
 	if !s.host.writer.busy.Load() {
@@ -52,8 +52,8 @@ func (s *shard) post(f func(*input)) {
 	}
 }
 
-// guard turns a panic into a failed host: a bug in floe must neither skip a command nor end the
-// host program.
+// guard turns a panic into a failed host, because a bug in floe must neither skip a command nor end
+// the host program.
 func (s *shard) guard() {
 	if r := recover(); r != nil {
 		err, ok := r.(error)

@@ -14,8 +14,8 @@ const (
 	defaultStuckDisk = 20 * time.Second
 )
 
-// slowness watches disk operations while they run. It logs a slow one. If one hangs, it fails the
-// host, because callers would wait for it without end, and other nodes for this one.
+// slowness watches disk operations while they run. It logs slow ones. If one hangs, it fails the
+// host, because callers would wait forever, as would other nodes for this one.
 type slowness struct {
 	slow, stuck time.Duration
 	log         *slog.Logger
@@ -28,7 +28,7 @@ func newSlowness(c *Config, failed func(error)) *slowness {
 	return &slowness{slow: c.SlowDisk, stuck: c.StuckDisk, log: c.Logger, failed: failed, over: new(sync.Pool)}
 }
 
-// operation is an operation in flight. It costs only a timer as long as the disk is quick.
+// operation is an operation in flight. As long as the disk is fast, it costs only a timer.
 type operation struct {
 	*slowness
 	what, name string
@@ -77,7 +77,7 @@ func (o *operation) end() {
 	defer o.mu.Unlock()
 	o.ended = true
 	if o.timer.Stop() && !o.late {
-		// overdue has not begun and will not. The pool must not retain the host.
+		// overdue has not started and will not. The pool must not retain the host.
 		over := o.over
 		o.slowness = nil
 		over.Put(o)

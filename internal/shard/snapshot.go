@@ -40,15 +40,15 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// exports holds the states that raft has announced to followers and that have not been sent yet.
+// exports holds the states that raft has announced to followers but not sent yet.
 type exports struct {
 	mu    sync.Mutex // guards all; no I/O under it
 	next  uint64
 	ready map[uint64]*export
 }
 
-// export holds an iterator, not a snapshot of the database: installing a snapshot on this node
-// would empty the latter.
+// export holds an iterator rather than a snapshot of the database, because installing a snapshot on
+// this node would empty the latter.
 type export struct {
 	rows  *pebble.Iterator
 	index uint64
@@ -57,7 +57,7 @@ type export struct {
 // maxExports bounds the number of states held for followers.
 const maxExports = 8
 
-// prepareExport exports the current state and announces it as a raft snapshot; the data of the
+// prepareExport exports the current state and announces it as a raft snapshot. The data of the
 // announcement names the export.
 func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
 	x := &s.exports
@@ -177,7 +177,7 @@ func writeSnapshot(dst io.Writer, it *pebble.Iterator) error {
 	return w.Flush()
 }
 
-// writeBlock leaves errors to Flush: a bufio.Writer keeps its first one.
+// writeBlock leaves errors to Flush, because a bufio.Writer keeps its first error.
 func writeBlock(w *bufio.Writer, length uint32, b []byte) {
 	var head [8]byte
 	binary.LittleEndian.PutUint32(head[:], length)
@@ -189,8 +189,8 @@ func writeBlock(w *bufio.Writer, length uint32, b []byte) {
 // errSnapshot is matched by every defect that readSnapshot finds.
 var errSnapshot = errors.New("malformed snapshot")
 
-// readSnapshot reads what writeSnapshot wrote and calls row for every row, in order, checking that
-// all are of the shard. The input is not trusted.
+// readSnapshot reads the output of writeSnapshot and calls row for every row, in order. It checks
+// that all rows belong to the shard. The input is not trusted.
 func readSnapshot(src io.Reader, shard engine.ShardID, row func(key, value []byte) error) error {
 	r := bufio.NewReader(src)
 	magic := make([]byte, len(snapshotMagic))
@@ -272,7 +272,7 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 		_ = h.fs.Remove(h.fs.PathJoin(h.stateDir, name))
 		return err
 	}
-	// From here on the announcement names the spooled table.
+	// The announcement now names the spooled table.
 	m.Snapshot.Data = []byte(name)
 	s.mail.put(func(in *input) { in.messages = append(in.messages, m) })
 	return nil
@@ -319,7 +319,7 @@ func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("shard %d: receive snapshot: %w", shard, err)
 	}
-	// The writer owns the file from here on.
+	// The writer now owns the file.
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), sstable.WriterOptions{TableFormat: h.db.TableFormat()})
 	err = readSnapshot(body, shard, w.Set)
 	if closeErr := w.Close(); err == nil {
@@ -331,8 +331,8 @@ func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
 	return nil
 }
 
-// install replaces the shard's rows with those of a received snapshot and makes the log begin
-// behind it. It runs on the applier, so everything applied before is done.
+// install replaces the shard's rows with those of a received snapshot and makes the log begin after
+// it. It runs in the applier, so all earlier entries have been applied.
 func (s *shard) install(t *appendTask) error {
 	index := t.snapshot.GetMetadata().GetIndex()
 	name := s.host.fs.PathJoin(s.host.stateDir, string(t.snapshot.GetData()))
@@ -361,9 +361,8 @@ func (s *shard) install(t *appendTask) error {
 }
 
 // installKey is the key of the node's own row, outside of all shards, that records the snapshot
-// installed last: index u64, little-endian. A crash before the log begins behind the snapshot
-// leaves the state ahead of the log, and only this row distinguishes that from a log that has lost
-// its end.
+// installed last: index u64, little-endian. A crash before the log begins after the snapshot leaves
+// the state ahead of the log. Only this row distinguishes that from a log that has lost its end.
 func (s *shard) installKey() []byte {
 	return binary.BigEndian.AppendUint16([]byte{0xff, 0xff, 'i'}, uint16(s.id))
 }
@@ -376,8 +375,8 @@ func (s *shard) announceInstall(index uint64) error {
 	return s.host.db.Flush()
 }
 
-// installed reports whether the state is exactly that of the last installed snapshot: nothing can
-// be applied behind one before the log begins there.
+// installed reports whether the state is exactly that of the last installed snapshot. No entries
+// can be applied after a snapshot before the log begins there.
 func (s *shard) installed(index uint64) (bool, error) {
 	row, closer, err := s.host.db.Get(s.installKey())
 	if errors.Is(err, pebble.ErrNotFound) {

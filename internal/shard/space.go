@@ -17,7 +17,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Defaults and limits of space. Values in bytes are for large volumes; on a small one they are a
+// Defaults and limits of space. Values in bytes are for large volumes. On a small volume they are a
 // share of it.
 const (
 	defaultMinFree      = 256 << 20 // or a fiftieth of the volume
@@ -34,21 +34,21 @@ const (
 	exhausted       // the remaining space is for the node itself
 )
 
-// space keeps a node alive on a disk that fills up. A full disk is a watermark, not an error path.
-// Below minFree the node is read-only, so that flushes, compactions and the log of shrinking
-// commands still find space. Above 1.5 times minFree it accepts writes again.
+// space keeps a node alive on a disk that fills up. A full disk is detected by a watermark rather
+// than by errors. Below minFree the node is read-only, so that flushes, compactions and the log of
+// shrinking commands still find space. Above 1.5 times minFree it accepts writes again.
 //
 //	free   |-- exhausted --|------- low -------|......... low or plenty .........|--- plenty ---
 //	       0          minFree/16           minFree                         1.5 minFree
 //
 // While there is ballast, space is not exhausted. minFree is twice the maximum of unflushed data in
-// memory, see Config.fit, so that a flush finds its space.
+// memory, so that a flush finds enough space; see Config.fit.
 //
-// It checks the disk every interval, and when enough was written to reach the next mark. Other
+// It checks the disk every interval, and when enough has been written to reach the next mark. Other
 // programs write to the disk too, so an operation may still find no space at any time. Then the
-// ballast, files that only take up space, is released piece by piece; see full. The operation is
-// retried and never refused: a half-written append of raft, or MANIFEST, would have no defined
-// meaning.
+// ballast, which is files that only take up space, is released piece by piece; see full. The
+// operation is retried and never refused, because a half-written append of raft, or MANIFEST, would
+// have no defined meaning.
 //
 // On a file system that does not report its usage there is neither watermark nor ballast, and an
 // error makes the node read-only.
@@ -113,8 +113,8 @@ func (s *space) open(ballastBytes int64) (volume int64) {
 	return volume
 }
 
-// noSpace reports whether an operation has failed because the disk, or the quota, is full, or
-// because the process has no free file descriptor: that is temporary too, until connections are
+// noSpace reports whether an operation has failed because the disk or the quota is full. It is also
+// true if the process has no free file descriptor, which is temporary too, until connections are
 // closed.
 func noSpace(err error) bool {
 	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) || noDescriptor(err))
@@ -205,8 +205,8 @@ func (s *space) noticedLocked(err error) {
 }
 
 // full is called when a required operation finds no space. It reports whether to retry at once,
-// because a piece of the ballast was released for it. The last pieces are kept for Open: a node
-// killed on a full disk must be able to start on it again. A lack of file descriptors releases no
+// because a piece of the ballast was released for it. The last pieces are kept for Open, because a
+// node killed on a full disk must be able to start again. A lack of file descriptors releases no
 // ballast.
 func (s *space) full(err error) (again bool) {
 	switch {
@@ -228,7 +228,7 @@ func (s *space) release(keep int) bool {
 	return released
 }
 
-// retry calls f, which needs space, until it succeeds or fails for another reason; f must leave
+// retry calls f, which needs space, until it succeeds or fails for another reason. f must leave
 // nothing that prevents a retry. While the log waits here, no commands are admitted.
 func (s *space) retry(f func() error) error {
 	err := f()
@@ -249,12 +249,12 @@ func (s *space) retry(f func() error) error {
 	return err
 }
 
-// errStopping is returned to operations that wait for space when the host stops: their writes were
+// errStopping is returned to operations that wait for space when the host stops. Their writes were
 // not acknowledged.
 var errStopping = errors.New("the host is stopping")
 
-// await waits a moment. It reports whether to retry: not when ctx is done, nor when Open has waited
-// for openPatience.
+// await waits a moment. It reports whether to retry, which is false when ctx is done, or when Open
+// has waited for openPatience.
 func (s *space) await(ctx context.Context) bool {
 	if !s.patient || !s.worthWaiting() {
 		return false
@@ -281,9 +281,9 @@ func (s *space) worthWaiting() bool {
 	return time.Since(s.since) < openPatience
 }
 
-// admit refuses a command for which there may be no space. Shrinking commands are admitted while a
-// little space is left, all of which a flush may need for a moment, and as long as they can be
-// applied: see applicable. Commands in the log can no longer be refused.
+// admit refuses a command for which there may be no space. Shrinking commands are admitted while
+// some space is left and they can be applied; see applicable. A flush may need all of that space
+// for a moment. Commands in the log can no longer be refused.
 func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Command) error {
 	if s.level.Load() == plenty || !s.opened.Load() {
 		return nil
@@ -301,10 +301,10 @@ func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Comman
 	return s.refusal()
 }
 
-// applicable reports whether a command admitted now will be applied without waiting for space: the
-// data in memory can be flushed, or memory has room for the command and no other command in flight
-// may take it. The size of a command's writes to the state is not known before. So, if no flush is
-// possible, commands are admitted one at a time.
+// applicable reports whether a command admitted now will be applied without waiting for space. That
+// is so if the data in memory can be flushed, or if memory has room for the command and no other
+// command in flight may take it. The size of a command's writes to the state is not known in
+// advance. So if no flush is possible, commands are admitted one at a time.
 func (s *space) applicable() bool {
 	bytes, crowded := s.unflushed()
 	if s.flush.waiting.Load() == 0 && bytes/4*5 <= s.flushable() {
@@ -313,7 +313,8 @@ func (s *space) applicable() bool {
 	return !crowded && !s.underWay()
 }
 
-// flushable returns how much a flush can write: the free space, and its part of the ballast.
+// flushable returns the number of bytes that a flush can write: the free space, and its part of the
+// ballast.
 func (s *space) flushable() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,7 +363,7 @@ func (h *Host) watchSpace() {
 }
 
 // missed returns an error if the data directory has been removed. Its files are still open, so the
-// node could continue with them, and acknowledge writes that are lost on exit.
+// node would continue to acknowledge writes, which would be lost on exit.
 func (h *Host) missed() error {
 	name := h.fs.PathJoin(h.cfg.Dir, "FORMAT")
 	if _, err := h.cfg.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -372,9 +373,9 @@ func (h *Host) missed() error {
 	return nil
 }
 
-// tick checks the disk, creates missing pieces of the ballast, and ends read-only when there is
-// space again. The ballast proves that the free space is usable: a disk's usage does not show a
-// quota.
+// tick checks the disk, creates missing pieces of the ballast, and ends read-only mode when there
+// is space again. The ballast proves that the free space is usable, because a disk's usage does not
+// show a quota.
 func (s *space) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

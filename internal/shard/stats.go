@@ -28,7 +28,7 @@ type Traffic struct {
 	BytesSent     int64
 }
 
-// DiskStats describes the disk of the data directory. The bytes are 0 in memory, and where the file
+// DiskStats describes the disk of the data directory. The bytes are 0 in memory, and if the file
 // system does not report them.
 type DiskStats struct {
 	ReadOnly     bool  // the disk is full: commands that take space are refused

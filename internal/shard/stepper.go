@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Stepper is a Host without goroutines: its caller takes every step, in any order in which the
+// Stepper is a Host without goroutines. Its caller takes every step, in any order in which the
 // goroutines of a Host could. If clock, file system, transport and random numbers are functions of
 // a seed, so is a run. It is for simulators and offline checks, and for use by one goroutine.
 type Stepper struct{ host *Host }
@@ -51,8 +51,8 @@ func (s *Stepper) Apply(id engine.ShardID) error {
 	return s.cleaned(s.host.shards[id].applier.applyQueued())
 }
 
-// cleaned returns when Pebble has removed its obsolete files, which it does in the background: the
-// files that a crash finds must not depend on timing.
+// cleaned returns when Pebble has removed its obsolete files, which it does in the background. The
+// files present at a crash must not depend on timing.
 func (s *Stepper) cleaned(err error) error {
 	failed := s.host.unlessFailed(func() error {
 		s.host.db.TestOnlyWaitForCleaning()
@@ -81,7 +81,7 @@ func (s *Stepper) Compact() error {
 	return s.cleaned(s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false))
 }
 
-// Truncate drops the part of the log that the durable state contains.
+// Truncate drops the part of the log that is in the durable state.
 func (s *Stepper) Truncate() error { return s.host.truncate() }
 
 // PrepareLog writes a spare file for the log, if it will soon need one.
@@ -97,9 +97,9 @@ func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error)
 }
 
 // Take parks a take at this replica, or proposes it, as Host.Take does. Without a ticket, decided
-// reports that the state is the reason: the take is refused, or there is nothing to take and it
-// does not wait. Take does not check whether this replica still leads. Once the context is done,
-// the take is not proposed.
+// reports whether the state is the reason: the take is refused, or no item is available and it does
+// not wait. Take does not check whether this replica still leads. Once the context is done, the
+// take is not proposed.
 func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (ticket *Ticket, decided bool, err error) {
 	p, decided, err := s.host.shards[id].enterTake(ctx, t)
 	if p == nil || err != nil {
@@ -145,7 +145,7 @@ func (s *Stepper) Read(id engine.ShardID) *ReadTicket {
 // ReadTicket is a read in flight.
 type ReadTicket struct{ r *read }
 
-// Ready reports whether the read is decided: with a nil error, Query sees everything that was
+// Ready reports whether the read is decided. With a nil error, Query sees everything that was
 // acknowledged before Read.
 func (t *ReadTicket) Ready() (ready bool, err error) {
 	select {
@@ -156,8 +156,8 @@ func (t *ReadTicket) Ready() (ready bool, err error) {
 	}
 }
 
-// Query answers from this replica's state, whichever node leads. It does not wait: a query that
-// would wait fails with context.Canceled.
+// Query answers from this replica's state, regardless of which node leads. It does not wait: a
+// query that would wait fails with context.Canceled.
 func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	sh := s.host.shards[id]
 	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, Mono: sh.clock.mono, NoWait: true})
@@ -170,7 +170,7 @@ func (s *Stepper) NewDispatch(id, target engine.ShardID) *engine.Dispatch {
 }
 
 // Duties returns the duties of the shard's machines for a term in which this node leads, each with
-// its own door. They are to be started once State has their term.
+// its own door. Start them once State has their term.
 func (s *Stepper) Duties(id engine.ShardID, term uint64, door func() engine.LeadDoor) []engine.LedDuty {
 	return s.host.shards[id].exec.Duties(term, door)
 }
@@ -211,7 +211,7 @@ func (s *Stepper) Entry(id engine.ShardID, index uint64) (*raftpb.Entry, error) 
 	return es[0], nil
 }
 
-// WriteState writes all rows of the shard, in order, in the form of a snapshot: equal replicas
+// WriteState writes all rows of the shard, in order, in the form of a snapshot. Equal replicas
 // write equal bytes.
 func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	rows, _, err := s.host.shards[id].stateRows()
@@ -225,8 +225,8 @@ func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	return rows.Close()
 }
 
-// Crash leaves everything as it is, but releases the lock, as the end of a process does. To
-// simulate a power failure, clone the file system before.
+// Crash changes nothing but releases the lock, as the end of a process does. To simulate a power
+// failure, clone the file system first.
 func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()

@@ -18,7 +18,7 @@ type storage struct {
 var _ raft.Storage = (*storage)(nil)
 
 // InitialState returns term and vote from the log. Applied entries were committed, even if the log
-// does not show it: the commit index is rarely written.
+// does not show that, because the commit index is rarely written.
 func (s *storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	hs := s.HardState()
 	hs.Commit = new(max(hs.GetCommit(), s.applied))

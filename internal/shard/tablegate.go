@@ -8,10 +8,10 @@ import (
 )
 
 // tableGate admits the tables that Pebble writes for one purpose, flushes or compactions. A table
-// is given up if there is no space for its rest, because the log needs the space meanwhile. Pebble
-// retries at once and without end. So the next attempt is held back until there is more space than
-// the last attempt took, but not forever: that attempt may have shared the space with one of the
-// other purpose.
+// is abandoned if there is no space for the rest of it, because the log needs the space in the
+// meantime. Pebble retries at once and forever. So the next attempt waits until there is more space
+// than the last attempt took. The wait is limited, because that attempt may have shared the space
+// with one for the other purpose.
 type tableGate struct {
 	space   *space
 	spares  bool         // takes at most half of the free space: other needs are more urgent
@@ -35,8 +35,7 @@ func (t *tableGate) end(err error) {
 	}
 }
 
-// await returns when it is worthwhile to begin a table. It reports false if it is not, and waiting
-// is useless.
+// await returns true when it is worthwhile to begin a table, or false if waiting is useless.
 func (t *tableGate) await() bool {
 	if !t.held() {
 		return true
@@ -57,7 +56,7 @@ func (t *tableGate) held() bool {
 	return t.pauses.Load() > 0 || t.min.Load() > t.space.free.Load() && t.longest.Load() > 0
 }
 
-// write writes a part of a table with f. It also reports no space if the remaining space is
+// write writes a part of a table with f. It also fails for lack of space if the remaining space is
 // reserved for others.
 func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err error) {
 	if t.spares && t.written.Load()+int64(len(p)) > t.space.free.Load() {
@@ -78,8 +77,8 @@ func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err err
 	}
 }
 
-// keep returns the number of ballast pieces left to others: half of them by a flush, which may need
-// more than there is and would then have taken it in vain.
+// keep returns the number of ballast pieces left to others. A flush leaves half of them, because it
+// may need more than there is and would then have taken them in vain.
 func (t *tableGate) keep() int {
 	if t.spares || !t.space.opened.Load() {
 		return ballastPieces
@@ -88,7 +87,7 @@ func (t *tableGate) keep() int {
 }
 
 // Maximum wait of an attempt, in intervals, for the space that it will probably need. A flush is
-// retried before the operations that wait for it give up, see reservePatience.
+// retried before the operations that wait for it give up; see reservePatience.
 const (
 	flushPatience      = reservePatience - 1
 	compactionPatience = 60

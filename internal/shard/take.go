@@ -7,12 +7,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// take waits for something to take, in the caller's goroutine: a parked take is neither in the log
+// take waits for an available item in the caller's goroutine. A parked take is neither in the log
 // nor in a goroutine of the shard.
 func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 	p, decided, err := s.enterTake(ctx, t)
 	if decided && len(s.host.cfg.Voters) > 1 {
-		// Only a replica that has everything acknowledged may answer that there is nothing, or
+		// Only a replica that has all acknowledged writes may answer that no item is available, or
 		// refuse the take.
 		if err = s.linearize(ctx); err == nil {
 			p, _, err = s.enterTake(ctx, t)
@@ -68,9 +68,9 @@ func (s *shard) linger(ctx context.Context, p *proposal) ([]byte, error) {
 	}
 }
 
-// lastLook ends a take whose time is over. A single node knows for certain that there is nothing to
-// take. In a cluster the take is repeated without a wait: this leader may not have applied yet
-// everything acknowledged before, or may no longer lead.
+// lastLook ends a take whose time is over. On a single node it is certain that no item is
+// available. In a cluster the take is repeated without a wait, because this leader may not have
+// applied all acknowledged writes yet, or may no longer lead.
 func (s *shard) lastLook(ctx context.Context, t engine.Take) ([]byte, error) {
 	if len(s.host.cfg.Voters) == 1 {
 		return nil, nil
@@ -79,8 +79,8 @@ func (s *shard) lastLook(ctx context.Context, t engine.Take) ([]byte, error) {
 	return s.take(ctx, t)
 }
 
-// stopped returns the result of a take when the host stops: an outcome may have arrived just
-// before.
+// stopped returns the result of a take when the host stops, because an outcome may have arrived
+// just before.
 func (s *shard) stopped(p *proposal) ([]byte, error) {
 	parked := s.exec.Leave(p.take)
 	select {
@@ -119,7 +119,7 @@ func (r *recall) stop() {
 }
 
 // enterTake parks a take, or proposes it. It returns nil if the state decides the take: the take is
-// refused, or there is nothing to take and it does not wait.
+// refused, or no item is available and it does not wait.
 func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, decided bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -145,9 +145,9 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 	return p, false, nil
 }
 
-// proposeTakes queues takes that have something to take, and answers those that have been decided.
-// It is called after everything that may park a take, even if nothing is ready: a take parked after
-// the loss of leadership was too late to be expelled.
+// proposeTakes queues takes that have items to take, and answers those that have been decided. It
+// is called after every operation that may park a take, even if none is ready, because a take
+// parked after the loss of leadership was too late to be expelled.
 func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	var proposals []*proposal
 	for len(ready) > 0 {
@@ -173,7 +173,7 @@ func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	}
 }
 
-// mayPropose returns why a parked take may not be proposed after all.
+// mayPropose returns an error if a parked take may not be proposed after all.
 func (s *shard) mayPropose(p *proposal) error {
 	if s.host.closing.Load() {
 		return s.host.stopError()
@@ -184,14 +184,15 @@ func (s *shard) mayPropose(p *proposal) error {
 	return nil
 }
 
-// count adds a take to the counted queue, as it is about to be carried out.
+// count adds a take to the counted queue, because it is about to be executed.
 func (s *shard) count(p *proposal) {
 	p.data = s.exec.AppendTake(p.data[:0], p.take)
 	p.size = int64(len(p.data))
 	s.admission.count(p.share, p.size)
 }
 
-// pullTakes returns takes that may be satisfied by what a command makes, to be proposed behind it.
+// pullTakes returns the takes to propose after a command, because the items that it makes may
+// satisfy them.
 func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
 	for _, k := range s.exec.Pull(m, limit) {
 		p := k.Owner.(*proposal)
@@ -211,7 +212,7 @@ func (s *shard) conclude(p *proposal, o engine.Outcome) {
 	s.admission.leave(p.share, size)
 }
 
-// expel refuses the parked takes: their callers must ask the next leader.
+// expel refuses the parked takes. Their callers must call the next leader.
 func (s *shard) expel() {
 	for _, k := range s.exec.Expel() {
 		k.Owner.(*proposal).done <- engine.Outcome{Err: s.notLeader()}

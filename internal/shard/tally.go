@@ -12,19 +12,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// tallyInterval is the interval of writing this node's counts of answered calls: a killed node
-// loses the counts since the last write.
+// tallyInterval is the interval of writing this node's counts of answered calls. A node that is
+// killed loses the counts since the last write.
 const tallyInterval = 5 * time.Minute
 
 // tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): the
-// counts of each shard of this node, see engine.Tallying. It is optional: a node without it, or
-// with a damaged one, counts from zero.
+// counts of each shard of this node, see engine.Tallying. It is optional: a node whose file is
+// missing or damaged counts from zero.
 type tallies struct {
 	shards []shardTallies
 	totals totals
 }
 
-// totals are what a node counts as a whole.
+// totals are the counts of a whole node.
 type totals struct{ calls, received, sent int64 }
 
 type shardTallies struct {
@@ -54,7 +54,7 @@ func (t *tallies) code(c *codec.Coder) {
 
 const talliesName = "COUNTS"
 
-// keepTallies writes the counts, if there is space.
+// keepTallies writes the counts if there is space.
 func (h *Host) keepTallies() {
 	port := h.port()
 	t := tallies{totals: totals{h.earlier + h.calls(), port.BytesReceived, port.BytesSent}}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Sizes of turns. A command counts with its bytes plus commandCost: carrying out a small one takes
-// about as long as writing that many bytes.
+// Sizes of turns. A command counts with its bytes plus commandCost, because executing a small one
+// takes about as long as writing that many bytes.
 const (
 	commandCost = 6 << 10
 	turnBytes   = 64 << 10 // of one turn: 10 small commands
@@ -22,8 +22,8 @@ const (
 // turns holds the proposals that wait for a place in an entry. Each namespace has a lane in order
 // of arrival, and the lanes take turns by bytes (deficit round robin: Shreedhar and Varghese,
 // 1995). So a busy namespace delays itself and not others. Commands in flight cannot be overtaken.
-// So while several namespaces are active, each has a limited amount in flight, and the rest waits
-// in its lane.
+// So while several namespaces are active, the bytes in flight of each are limited, and the rest
+// waits in its lane.
 //
 // Commands without a namespace, mostly deliveries between shards, have a lane too. They result from
 // the work of namespaces, and do not count as another active namespace.
@@ -89,7 +89,7 @@ func (t *turns) add(p *proposal, entry uint64) {
 	l.tail = p
 }
 
-// putOff queues proposals that were in an entry already, before all others.
+// putOff queues proposals that have already been in an entry, before all others.
 func (t *turns) putOff(all []*proposal) {
 	for _, p := range all {
 		t.laneOf(p)
@@ -125,7 +125,7 @@ func (t *turns) stand(l *lane) {
 	t.standing++
 }
 
-// leave takes the first lane out of the line.
+// leave removes the first lane from the line.
 func (t *turns) leave() *lane {
 	l := t.first
 	if t.first = l.next; t.first == nil {
@@ -159,7 +159,7 @@ func (t *turns) next(entry uint64) *proposal {
 	return nil
 }
 
-// most returns how many bytes of a lane may be in flight.
+// most returns the maximum bytes of a lane in flight.
 func (t *turns) most(entry uint64) int {
 	if entry < t.until {
 		return t.shared

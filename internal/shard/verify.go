@@ -27,7 +27,7 @@ type VerifyConfig struct {
 	FS         vfs.FS             // nil: the operating system's
 }
 
-// maxProblems bounds the list of problems: more are of no use.
+// maxProblems bounds the list of problems, because more would not help.
 const maxProblems = 1000
 
 // VerifyReport lists what Verify has checked and the problems found.
@@ -59,8 +59,8 @@ func (r *VerifyReport) add(problem string) {
 // file, every record of the log and every block of every table. Then it replays the log in memory,
 // as Open would, and checks every row of the state. It changes nothing in the directory.
 //
-// Errors: engine.ErrInUse; engine.ErrInvalid if it is not a data directory; those of reading, and
-// ctx's.
+// Errors: engine.ErrInUse; engine.ErrInvalid if it is not a data directory; errors of reading, and
+// ctx's error.
 func Verify(ctx context.Context, c VerifyConfig) (VerifyReport, error) {
 	v := &verification{ctx: ctx, primitives: c.Primitives, base: c.FS}
 	if v.base == nil {
@@ -108,7 +108,7 @@ func (v *verification) recognise() error {
 }
 
 // run checks the files first, one kind after the other, regardless of earlier problems. It opens
-// only what is undamaged.
+// only undamaged parts.
 func (v *verification) run() error {
 	if err := v.verifyFormat(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (v *verification) run() error {
 	return v.verifyReplayed()
 }
 
-// hasState reports whether there ever was a state database.
+// hasState reports whether a state database ever existed.
 func (v *verification) hasState() bool {
 	names, _ := v.base.List(v.path("state"))
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.manifest") })
@@ -154,7 +154,7 @@ func (v *verification) problemf(format string, args ...any) {
 	v.report.add(fmt.Sprintf(format, args...))
 }
 
-// verifyFormat reads FORMAT, which must be exactly what this program writes.
+// verifyFormat reads FORMAT, which must be exactly as this program writes it.
 func (v *verification) verifyFormat() error {
 	f, err := readFormat(v.base, v.dir)
 	if f != nil {
@@ -233,8 +233,8 @@ func (v *verification) verifyLog() error {
 // verifyReplayed opens the directory as Open does, over memory, and checks all rows.
 func (v *verification) verifyReplayed() (err error) {
 	defer func() {
-		// Impossible states in Apply panic. A Host then fails; here the panic is one more problem
-		// to report.
+		// Impossible states in Apply panic. A Host then fails; here the panic is reported as a
+		// problem.
 		if r := recover(); r != nil {
 			v.problemf("replaying the log: %v\n%s", r, debug.Stack())
 		}
@@ -264,14 +264,14 @@ func (v *verification) verifyReplayed() (err error) {
 	return err
 }
 
-// abandon discards all that the Stepper has in memory.
+// abandon discards all data that the Stepper has in memory.
 func (s *Stepper) abandon() {
 	if s.host.Err() == nil {
 		_ = s.Crash() // nothing is to be kept
 	}
 }
 
-// replay applies all of the log that is known to be committed.
+// replay applies all entries of the log that are known to be committed.
 func (s *Stepper) replay(ctx context.Context) error {
 	alone := len(s.host.cfg.Voters) == 1
 	last := make([]uint64, s.Shards())

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// verifyLog checks the shard's log entry by entry, and that its state fits it.
+// verifyLog checks the shard's log entry by entry, and that its state matches the log.
 func (s *shard) verifyLog(ctx context.Context, report func(problem string)) error {
 	problemf := func(format string, args ...any) {
 		report(fmt.Sprintf("shard %d: log: %s", s.id, fmt.Sprintf(format, args...)))
@@ -75,7 +75,7 @@ func (s *shard) eachEntry(ctx context.Context, first, last uint64, f func(*raftp
 	return nil
 }
 
-// verifyEntry checks that an entry could be applied: all its commands are known.
+// verifyEntry checks that an entry can be applied, because all its commands are known.
 func (s *shard) verifyEntry(e *raftpb.Entry) error {
 	if e.GetType() != raftpb.EntryNormal {
 		return fmt.Errorf("is of type %v", e.GetType())
@@ -99,7 +99,8 @@ func (s *shard) verifyEntry(e *raftpb.Entry) error {
 	return nil
 }
 
-// verifyForeignRows reports rows of no shard, except those left by installing a snapshot.
+// verifyForeignRows reports rows that belong to no shard, except those left by installing a
+// snapshot.
 func (h *Host) verifyForeignRows(report func(problem string)) error {
 	lower, _ := engine.Bounds(engine.ShardID(len(h.shards)))
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: lower})

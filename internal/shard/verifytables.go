@@ -60,7 +60,7 @@ func (t *tables) close() error {
 	return nil
 }
 
-// verify reads every block of every table, and, if all are whole, checks that the levels of the
+// verify reads every block of every table. If all are intact, it checks that the levels of the
 // tables agree.
 func (t *tables) verify() error {
 	levels, err := t.db.SSTables()
@@ -145,7 +145,7 @@ func (t *tables) verifyTable(name string) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	// The reader owns the file from here on.
+	// The reader now owns the file.
 	r, err := sstable.NewReader(t.ctx, readable, t.opts.MakeReaderOptions())
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (t *tables) verifyTable(name string) error {
 	return errors.Join(r.ValidateBlockChecksums(), r.Close())
 }
 
-// verifyRows checks the rows as they are on disk: if the log is damaged, it cannot be replayed.
+// verifyRows checks the rows on disk, because a damaged log cannot be replayed.
 func (t *tables) verifyRows() error {
 	if t.format == nil {
 		return nil
@@ -175,7 +175,7 @@ func (t *tables) verifyRows() error {
 }
 
 // Verify reports inconsistencies in and between the logs and states of the shards. It returns the
-// number of rows of each shard. Errors: ctx's, and those of reading.
+// number of rows of each shard. Errors: ctx's error, and errors of reading.
 func (s *Stepper) Verify(ctx context.Context, report func(problem string)) (rows []int64, err error) {
 	var all []*engine.Executor
 	for _, sh := range s.host.shards {
@@ -197,5 +197,6 @@ func (s *Stepper) Verify(ctx context.Context, report func(problem string)) (rows
 	return rows, s.host.verifyForeignRows(report)
 }
 
-// discardLog discards Pebble's messages during verification: relevant problems are reported.
+// discardLog discards Pebble's messages during verification, because relevant problems are
+// reported.
 var discardLog = slog.New(slog.DiscardHandler)

@@ -11,10 +11,11 @@ import (
 )
 
 // logWriter appends to the log, for all shards of the host. While it writes and syncs, appends
-// gather; the next round takes them all with one write and one fsync, so a busy disk makes batches
-// larger and an idle one adds no delay. A goroutine runs the rounds. After each it steps the shards
-// itself, to propose what was queued meanwhile: another goroutine would be scheduled behind all the
-// callers just answered. A shard that has nothing else to do may run a round instead.
+// gather. The next round takes them all with one write and one fsync, so a busy disk makes batches
+// larger and an idle disk adds no delay. A goroutine runs the rounds. After each it steps the
+// shards itself, to propose the commands queued in the meantime. Another goroutine would be
+// scheduled after all the callers just answered. A shard that has nothing else to do may run a
+// round instead.
 type logWriter struct {
 	log        *raftlog.Log
 	durability Durability
@@ -48,7 +49,7 @@ type logWriter struct {
 	done chan struct{}
 }
 
-// queuedAppend is an update and what to do once it has the requested durability.
+// queuedAppend is an update, and a function to call once it has the requested durability.
 type queuedAppend struct {
 	update   *raftlog.Update // nil: only wait for what was queued before
 	mustSync bool
@@ -79,8 +80,8 @@ func (w *logWriter) poke() {
 	}
 }
 
-// tryRound runs a round in the caller's goroutine, or leaves it to the writer's if one is in
-// progress. It reports whether it did.
+// tryRound runs a round in the caller's goroutine, unless one is in progress. It reports whether it
+// ran one.
 func (w *logWriter) tryRound() (bool, error) {
 	if !w.roundMu.TryLock() {
 		w.poke()
@@ -149,8 +150,8 @@ func (w *logWriter) run() {
 // maxYields bounds how often the goroutine yields.
 const maxYields = 4
 
-// gather lets runnable callers go first, so that the round includes their commands: callers just
-// answered often return at once. It continues while any do.
+// gather lets runnable callers go first, so that the round includes their commands, because callers
+// just answered often return at once. It continues while any do.
 func (w *logWriter) gather() {
 	before := w.calls()
 	for range maxYields {
@@ -165,8 +166,8 @@ func (w *logWriter) gather() {
 }
 
 // If a sync takes slowSync or longer, it is worth waiting for callers whose commands were in the
-// last round and are being applied now. Otherwise they and the others alternate, each in every
-// other round. The wait is a fraction of the sync's duration.
+// last round and are now being applied. Otherwise they and the others would alternate, each in
+// every other round. The wait is a fraction of the sync's duration.
 const (
 	slowSync   = time.Millisecond
 	lingerPart = 5
@@ -209,7 +210,7 @@ func (w *logWriter) syncLate() error {
 	return w.sync()
 }
 
-// roundLocked writes everything queued, syncs it if it must be durable now, and then notifies.
+// roundLocked writes all queued updates, syncs them if they must be durable now, and then notifies.
 func (w *logWriter) roundLocked() error {
 	w.mu.Lock()
 	w.batch, w.pending = w.pending, w.batch[:0]
@@ -241,7 +242,7 @@ func (w *logWriter) sync() error {
 	return err
 }
 
-// write hands all updates of the batch to the log at once.
+// write passes all updates of the batch to the log at once.
 func (w *logWriter) write() (mustSync bool, err error) {
 	w.updates = w.updates[:0]
 	for _, a := range w.batch {
