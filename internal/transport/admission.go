@@ -13,7 +13,7 @@ import (
 )
 
 // Limits of the calls of clients and other nodes. Calls that wait for an event are counted
-// separately (engine.Lasting): each holds a goroutine and little else, and they never take the
+// separately (engine.Lasting). Each holds a goroutine and little else, and they never take the
 // places of other calls.
 const (
 	maxInFlight = 4096   // non-waiting calls of a stream
@@ -21,8 +21,8 @@ const (
 	maxAllWaits = engine.MaxWaiters
 	maxTaken    = 256 << 20 // bytes of the requests of a stream
 
-	// Messages beyond smallFrame take their memory from one pool for all streams, in which each
-	// address has a share: the largest message fits in it twice.
+	// Messages beyond smallFrame take their memory from one pool for all streams. Each address has
+	// a share of it, in which the largest message fits twice.
 	smallFrame = 32 << 10
 	shareOf    = 4 // of the pool
 
@@ -69,7 +69,7 @@ func (s *shares) remove(whose string, n int64) {
 }
 
 // latecomers returns how many connections beyond the limit are accepted only to receive the reason
-// of their refusal. Others are closed without an answer.
+// for their refusal. Others are closed without an answer.
 func latecomers(limit int) int { return max(limit/10, 16) }
 
 // tellShare logs, at most once a minute, that an address has used up its share of the connections.
@@ -82,8 +82,8 @@ func (p *Peer) tellShare(addr netip.Addr) {
 		p.limits.Connections)
 }
 
-// tally counts calls in flight. The calls of one namespace must leave at least a fourth of the
-// places to others, see budget.Fair.
+// tally counts calls in flight. The calls of one namespace must leave at least a quarter of the
+// places to others; see budget.Fair.
 type tally struct {
 	of           string // its subject, for messages
 	calls, waits int    // limits
@@ -109,7 +109,7 @@ type waitingCall struct {
 	taken chan struct{} // closed when the call has its place
 }
 
-// If there is no place, some calls wait a moment for one: refusing a call costs about as much as
+// If there is no place, some calls wait a moment for one. Refusing a call costs about as much as
 // serving it, so a port that refuses as many as it serves would serve fewer.
 const (
 	waitersOf = 7 // waiting calls per call in flight
@@ -266,7 +266,7 @@ func (p *Peer) Limits() []Limit {
 	}
 }
 
-// memory is a number of shared bytes. A reader that needs more than is left waits, and so does its
+// memory is a number of shared bytes. A reader that needs more than are free waits, and so does its
 // stream.
 type memory struct {
 	limit, share int64 // of all, and of an address
@@ -281,11 +281,11 @@ func newMemory(limit, share int64) *memory {
 	return &memory{limit: limit, share: share, by: make(map[string]int64), freed: make(chan struct{})}
 }
 
-// take waits until n bytes are free for an address. Errors: ctx's.
+// take waits until n bytes are free for an address. Errors: ctx's error.
 func (m *memory) take(ctx context.Context, addr string, n int64) error {
 	for {
 		m.mu.Lock()
-		// A single one fits, however large it is.
+		// A single message fits regardless of its size.
 		fits, freed := (m.used+n <= m.limit || m.used == 0) && (m.by[addr]+n <= m.share || m.by[addr] == 0), m.freed
 		if fits {
 			m.used += n

@@ -13,7 +13,7 @@ import (
 )
 
 // Client is the door to a node or a cluster from another process. It calls the leader of a shard if
-// it knows and can reach it, otherwise any node, which forwards the call.
+// the leader is known and reachable. Otherwise it calls any node, which forwards the call.
 type Client struct {
 	peer     *Peer
 	http     *http.Client
@@ -31,7 +31,7 @@ type Client struct {
 var _ engine.Door = (*Client)(nil)
 
 // Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with the reason
-// of each node; ctx's; ErrUnauthorized.
+// for each node; ctx's error; ErrUnauthorized.
 func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	p := New(c)
 	d := &Client{peer: p, http: newClient(c.TLS, c.dial, p.opened), links: make(map[string]*link), addrs: slices.Clone(addrs)}
@@ -47,10 +47,10 @@ func (d *Client) arrive(ctx context.Context) error {
 	return d.peer.untilLed(ctx, everyFailure, func(t *trip) error { return d.tryAll(ctx, t.by) })
 }
 
-// nextTry is how long an address may be silent before the next one is tried as well.
+// nextTry is how long an address may be silent before the next one is also tried.
 const nextTry = 250 * time.Millisecond
 
-// tryAll tries each address once those before it have failed or are silent, and uses the first
+// tryAll tries each address once the previous ones have failed or are silent, and uses the first
 // answer.
 func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 	type result struct {
@@ -213,7 +213,7 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	var lost *lostError
 	switch {
 	case errors.As(err, &lost):
-		// Another node may lead by now, and the next connection to this one may hang as well.
+		// Another node may lead by now, and the next connection to this one may also hang.
 		d.follow(id, 0)
 		if at == home {
 			d.leave(home)
@@ -228,7 +228,7 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 			return nil, err
 		}
 	case errors.As(err, &notSent):
-		// It cannot be reached from here, but perhaps from other nodes.
+		// It cannot be reached from here, but perhaps it can from other nodes.
 		d.follow(id, 0)
 		if at == home {
 			d.leave(home)
@@ -241,8 +241,8 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	return d.askOf(ctx, home, q)
 }
 
-// follow notes the leader of a shard. It reports whether to call it: not if it was recently
-// unreachable.
+// follow notes the leader of a shard. It reports whether to call the leader, which is false if it
+// was recently unreachable.
 func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,8 +257,8 @@ func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	return known
 }
 
-// leave makes the next address the home, if the failed one still is: the next one that is not known
-// to be down, if any.
+// leave makes the next address the home, if the failed one still is the home. It prefers one that
+// is not known to be down.
 func (d *Client) leave(home *link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -294,7 +294,7 @@ func (d *Client) askOf(ctx context.Context, home *link, q request) ([]byte, erro
 	return result, err
 }
 
-// judge leaves a home that is unreachable, or knows no leader.
+// judge leaves a home that is unreachable or has no leader.
 func (d *Client) judge(ctx context.Context, home *link, err error) {
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
@@ -314,7 +314,7 @@ func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
 	return stats, err
 }
 
-// StatsOf returns the statistics of a node, if the node that is called can reach it.
+// StatsOf returns the statistics of a node, if the called node can reach it.
 func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err error) {
 	err = d.untilAnswered(ctx, func(t *trip) error {
 		home := d.homeLink()
@@ -328,8 +328,8 @@ func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err er
 	return stats, err
 }
 
-// StaleDoor returns a Door whose queries are answered from the replica of any nearby node, however
-// far it lags.
+// StaleDoor returns a Door whose queries are answered from the replica of any reachable node, even
+// if it lags.
 func (d *Client) StaleDoor() engine.Door { return staleClient{d} }
 
 type staleClient struct{ *Client }

@@ -14,8 +14,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// crowd is a set of connections that can be closed together. An HTTP server does not track those
-// with clear-text HTTP/2, and an HTTP client does not close one on which a stream has just ended.
+// crowd is a set of connections that can be closed together. An HTTP server does not track
+// clear-text HTTP/2 connections, and an HTTP client does not close a connection on which a stream
+// has just ended.
 type crowd struct {
 	limit   int
 	silence time.Duration // after which a connection is closed
@@ -53,8 +54,8 @@ type guest struct {
 	look   *time.Timer
 }
 
-// looks is the number of checks of a connection during its silence. So a single check, late because
-// the process was suspended, closes none.
+// looks is the number of checks of a connection during its silence. So a single late check, after
+// the process was suspended, closes no connection.
 const looks = 4
 
 func newCrowd(limit int, silence time.Duration) *crowd {
@@ -84,8 +85,8 @@ func (c *crowd) isNode(at string) bool {
 	return err == nil && c.nodes[budget.Host(addr)]
 }
 
-// admit adds the connection to the crowd, or closes it and returns nil if there are too many or the
-// crowd is closed.
+// admit adds the connection to the crowd. If there are too many or the crowd is closed, it closes
+// the connection and returns nil.
 func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
 	addr := netip.Addr{}
@@ -147,7 +148,7 @@ func (g *guest) begins() {
 	g.strange.Stop()
 }
 
-// greeted notes the result of the handshake.
+// greeted records the result of the handshake.
 func (g *guest) greeted(welcome, node bool) {
 	if g == nil || g.strange == nil {
 		return

@@ -22,16 +22,16 @@ const (
 	maxRetry = 100 * time.Millisecond
 )
 
-// Door returns the node's door to all shards, whichever node leads them.
+// Door returns the node's door to all shards, regardless of which nodes lead them.
 func (p *Peer) Door() engine.Door { return (*nodeDoor)(p) }
 
-// StaleDoor returns a Door whose queries are answered by this node's replicas, however far they
-// lag.
+// StaleDoor returns a Door whose queries are answered by this node's replicas, even if they lag.
 func (p *Peer) StaleDoor() engine.Door { return staleDoor{(*nodeDoor)(p)} }
 
 type nodeDoor Peer
 
-// Shards waits for Attach, like all methods of the door: shards may call each other before.
+// Shards waits for Attach, like all methods of the door, because shards may call each other
+// earlier.
 func (d *nodeDoor) Shards() int {
 	select {
 	case <-d.ready:
@@ -41,7 +41,7 @@ func (d *nodeDoor) Shards() int {
 	}
 }
 
-// await returns when a host is attached. Errors: *notSentError; ctx's.
+// await returns when a host is attached. Errors: *notSentError; ctx's error.
 func (p *Peer) await(ctx context.Context) error {
 	select {
 	case <-p.ready:
@@ -68,7 +68,7 @@ func (d *nodeDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query)
 	return p.own(p.untilLed(ctx, everyFailure, func(t *trip) error { return p.query(ctx, t, id, q) }))
 }
 
-// own returns the error of a closed Peer for a call that failed because this end is being closed.
+// own returns the error of a closed Peer if a call failed because this end is being closed.
 func (p *Peer) own(err error) error {
 	var notSent *notSentError
 	if p.draining.Err() != nil && errors.As(err, &notSent) {
@@ -85,7 +85,7 @@ func (p *Peer) closedError() error {
 	return engine.Errorf(engine.ErrClosed, "node is closed")
 }
 
-// propose makes one attempt, here or where the leader is.
+// propose makes one attempt, here or at the leader.
 func (p *Peer) propose(ctx context.Context, t *trip, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if err := p.await(ctx); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (p *Peer) propose(ctx context.Context, t *trip, id engine.ShardID, cmd engi
 	return n.link.call(ctx, request{kind: askPropose, trip: t.brief(), flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
 }
 
-// query makes one attempt, here or where the leader is.
+// query makes one attempt, here or at the leader.
 func (p *Peer) query(ctx context.Context, t *trip, id engine.ShardID, q engine.Query) error {
 	if err := p.await(ctx); err != nil {
 		return err
@@ -116,8 +116,8 @@ func (p *Peer) query(ctx context.Context, t *trip, id engine.ShardID, q engine.Q
 	return engine.DecodeResults(q, results)
 }
 
-// leader returns the other node that leads the shard, or nil if this one does or the leader is
-// unknown: then the local shard reports it.
+// leader returns the other node that leads the shard. It returns nil if this node leads it or the
+// leader is unknown, which the local shard then reports.
 func (p *Peer) leader(id engine.ShardID) *node {
 	if p.host.Leads(id) {
 		return nil
@@ -131,9 +131,9 @@ type trip struct {
 	left time.Time // when it was passed to a node, this one or another; zero: not yet
 }
 
-// leaderPatience is how long a node waits for a connection to the supposed leader, before it checks
-// again which node leads. A silent leader may have been replaced meanwhile; the attempt to connect
-// continues.
+// leaderPatience is how long a node waits for a connection to the supposed leader before it checks
+// again which node leads. A silent leader may have been replaced in the meantime. The attempt to
+// connect continues.
 const leaderPatience = 500 * time.Millisecond
 
 // brief limits how long the attempt waits for a connection.
@@ -144,11 +144,12 @@ func (t *trip) brief() *trip {
 	return t
 }
 
-// stayed is how long an attempt must have been at a node for its failure to start a new series: a
-// query waited there.
+// stayed is the minimum time of an attempt at a node after which its failure starts a new series,
+// because a query waited there.
 const stayed = time.Second
 
-// endurance determines which failures to find or reach a leader use up the patience of a call.
+// endurance determines which failures to find or reach a leader count towards the patience of a
+// call.
 type endurance uint8
 
 const (
@@ -176,8 +177,8 @@ func (e endurance) counts(err error) bool {
 	return false
 }
 
-// untilLed makes attempts as long as they fail only because the leader was not found or not
-// reachable, and as long as ctx and endurance last.
+// untilLed repeats attempts that fail only because the leader was not found or not reachable, until
+// ctx ends or the endurance is exhausted.
 func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) error) error {
 	since := time.Now() // the first of a series of failures
 	last := since
@@ -206,8 +207,8 @@ func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) er
 	}
 }
 
-// ended returns the error of a call that may have failed because ctx has ended: then it is ctx's
-// error, whatever the call was doing.
+// ended returns the error of a call. If the call may have failed because ctx has ended, that is
+// ctx's error.
 func ended(ctx context.Context, err error) error {
 	var lost *lostError
 	switch cause := ctx.Err(); {
@@ -229,7 +230,7 @@ type overdueError struct{ cause, waited error }
 func (e *overdueError) Error() string { return fmt.Sprintf("%v: %v", e.cause, e.waited) }
 func (e *overdueError) Unwrap() error { return e.cause }
 
-// As finds what a reader of the error could do something about.
+// As finds the cause of the wait, so that callers can react to it.
 func (e *overdueError) As(target any) bool {
 	switch target.(type) {
 	case **os.SyscallError, **net.DNSError, **tls.CertificateVerificationError:
@@ -238,8 +239,8 @@ func (e *overdueError) As(target any) bool {
 	return false
 }
 
-// nowhere reports whether a call was certainly not carried out, because the called node could not
-// do it but another may.
+// nowhere reports whether a call was certainly not executed, because the called node could not
+// execute it but another node may.
 func nowhere(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError

@@ -24,10 +24,10 @@ import (
 //	-> proof       of a node, none of a client
 //	<- verdict     for a node: empty, or why not
 //
-// Between nodes both sides prove that they know the secret, by an HMAC-SHA256 over both hellos,
-// each with a nonce. It does not protect the frames behind it: against an attacker who can change
-// traffic, TLS is needed. The opener comes first, with an HMAC over its hello: so a stranger gets
-// no HMAC with which to test secrets, and does not learn the members.
+// Between nodes both sides prove knowledge of the secret, by an HMAC-SHA256 over both hellos, each
+// with a nonce. The proof does not protect the later frames: TLS is needed against an attacker who
+// can change traffic. The opener comes first, with an HMAC over its hello. So a stranger gets no
+// HMAC with which to test secrets, and does not learn the members.
 
 // Roles of the opener of a stream.
 const (
@@ -146,7 +146,7 @@ func decoded(what string, b []byte, code func(*codec.Coder)) error {
 	return nil
 }
 
-// prove returns the proof that a side knows the secret.
+// prove returns a side's proof of the secret.
 func prove(secret []byte, side string, h *hello, w *welcome) []byte {
 	m := hmac.New(sha256.New, secret)
 	for _, part := range [][]byte{[]byte(side), encoded(h.code), encoded(w.codeUnproved)} {
@@ -172,7 +172,7 @@ func (h *hello) sealed(secret []byte) []byte {
 	return m.Sum(nil)
 }
 
-// errSecret refuses a node that does not know the cluster's secret.
+// errSecret refuses a node with a wrong cluster secret.
 var errSecret = engine.Errorf(engine.ErrUnauthorized, "the other node does not have this cluster's secret")
 
 // wire is both directions of a stream.
@@ -215,7 +215,7 @@ func (s *wire) rest() {
 }
 
 // greet is the opener's side. It returns the listener's answer. If role is roleNode, the listener
-// is a node that knows the secret.
+// has proved the secret.
 func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
 	if role == roleClient {
@@ -281,7 +281,7 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	return w, nil
 }
 
-// refusedError is the refusal of this node by a node that knows the secret.
+// refusedError is the refusal of this node by a node that has proved the secret.
 type refusedError struct {
 	node   uint64
 	reason error
@@ -293,7 +293,7 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.reason }
 
-// foreignError reports a node that knows the secret but belongs to another cluster.
+// foreignError reports a node that has the secret but belongs to another cluster.
 type foreignError struct {
 	node         uint64
 	theirs, ours []uint64
@@ -329,8 +329,8 @@ var errUnproved = engine.Errorf(engine.ErrUnauthorized,
 	"it closed the connection without proving that it has the cluster's secret: it has another secret, or its log says why it "+
 		"refuses this node")
 
-// welcome is the listener's side. It returns the opener's hello, also with an error, if it was
-// received.
+// welcome is the listener's side. If it has received the opener's hello, it returns that even with
+// an error.
 func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
 	b, err := readFrame(s.r, nil, maxHello)
 	if err != nil {
@@ -400,7 +400,7 @@ func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.G
 	return grant, err
 }
 
-// receive checks a node that has proved to know the secret.
+// receive checks a node that has proved the secret.
 func (p *Peer) receive(h *hello) error {
 	if h.shards != uint64(p.host.Shards()) {
 		return unequal(h.identity.Node, h.shards, p)
@@ -417,14 +417,14 @@ func (p *Peer) receive(h *hello) error {
 	return nil
 }
 
-// unequal returns the refusal of a node with another number of shards: the shards of the two do not
-// correspond.
+// unequal returns the refusal of a node with a different number of shards, because the shards of
+// the two do not correspond.
 func unequal(node, shards uint64, p *Peer) error {
 	return engine.Errorf(engine.ErrInvalid, "node %d has %d shards and node %d has %d: all nodes of a cluster need the same number", node,
 		shards, p.cfg.Node, p.host.Shards())
 }
 
-// judge returns why an opener is refused before it has proved anything, or nil.
+// judge returns the reason if an opener is refused before it has sent a proof, or nil.
 func (p *Peer) judge(h *hello, nodesOnly, known bool) error {
 	self := p.cfg.Node
 	switch {

@@ -12,10 +12,10 @@ import (
 //
 //	length of the message u32 | message
 //
-// A small frame passes between two parts, so it never waits for a large message. Within a lane the
-// order is kept. The receiver confirms each part with a gotFrame. The sender keeps only as many
-// parts in flight as the connection carries without long queues. More would fill the buffers of the
-// operating system and of routers, and small frames would queue there behind them.
+// A small frame passes between two parts, so it never waits for a large message. Messages of a lane
+// stay in order. The receiver confirms each part with a gotFrame. The sender keeps only as many
+// parts in flight as the connection can carry without long queues. More would fill the buffers of
+// the operating system and of routers, where small frames would queue behind them.
 const (
 	minWindow   = 2 // parts
 	firstWindow = 4
@@ -34,7 +34,7 @@ type window struct {
 
 func (w *window) full() bool { return len(w.sent) >= w.size }
 
-// confirmed notes that the first part in flight has arrived. It reports whether there was one.
+// confirmed records that the first part in flight has arrived. It reports whether there was one.
 func (w *window) confirmed(now time.Time) bool {
 	if len(w.sent) == 0 {
 		return false
@@ -53,7 +53,7 @@ func (w *window) confirmed(now time.Time) bool {
 	return true
 }
 
-// isLarge reports whether a request or answer with a body of so many bytes travels in parts.
+// isLarge reports whether a request or answer with a body of the given size is sent in parts.
 func isLarge(body int) bool { return body+maxHead > smallFrame }
 
 // sizeBytes is the size of the length before a large message.
@@ -64,7 +64,7 @@ type inbox struct {
 	wire  *wire
 	out   *outbox // the other direction
 	limit int     // bytes of a message
-	// admit waits for the memory of a large message, which release gives back; nil: no limit.
+	// admit waits for the memory of a large message, which release returns; nil: no limit.
 	admit func(n int) (release func(), err error)
 
 	part    []byte // buffer
@@ -73,8 +73,8 @@ type inbox struct {
 	release func()
 }
 
-// next returns the next message, which the caller owns, and for a large one the function that gives
-// its memory back.
+// next returns the next message, which the caller owns, and for a large one the function that
+// returns its memory.
 func (i *inbox) next() (b []byte, large bool, release func(), err error) {
 	for {
 		var buf []byte
@@ -135,7 +135,7 @@ func (i *inbox) begin(part []byte) ([]byte, error) {
 	return part[sizeBytes:], nil
 }
 
-// end gives back the memory of an incomplete message.
+// end returns the memory of an incomplete message.
 func (i *inbox) end() {
 	if i.release != nil {
 		i.release()

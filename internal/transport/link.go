@@ -22,14 +22,14 @@ const (
 	maxPause    = time.Second
 )
 
-// A connection is closed when nothing arrives for two times pingAfter (the end that opened it) or
-// four times (the other end): see guest. Any byte counts, because the answer to a ping may be
+// A connection is closed when nothing arrives for two times pingAfter (at the end that opened it)
+// or four times (at the other end); see guest. Any byte counts, because the answer to a ping may be
 // queued behind other data on a slow connection. If that answer takes longer than pongTimeout, the
-// connection is closed although bytes arrive. The end that accepted a connection pings only after
-// the other end would have closed it: an earlier ping would be a sign of life on a connection that
-// works in one direction only.
+// connection is closed even if bytes arrive. The end that accepted a connection pings only after
+// the other end would have closed it, because an earlier ping would be a sign of life on a
+// connection that works in only one direction.
 
-// dataFrame is the largest frame of HTTP/2: a ping may have to wait for one.
+// dataFrame is the largest frame of HTTP/2, for which a ping may have to wait.
 const dataFrame = 64 << 10
 
 // newClient returns an HTTP client with its own single connection to each address.
@@ -84,8 +84,8 @@ type link struct {
 	opening chan struct{} // closed when the current attempt has ended
 }
 
-// get returns a session. It waits until by; zero: as long as opening one takes. Errors:
-// *notSentError; ctx's.
+// get returns a session. It waits until by; if that is zero, it waits until the session is open.
+// Errors: *notSentError; ctx's error.
 func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	for {
 		l.mu.Lock()
@@ -119,8 +119,8 @@ func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	}
 }
 
-// overdue returns why there is no session at a call's deadline: the reason of the last failed
-// attempt is more useful than the deadline.
+// overdue returns why there is no session at a call's deadline, because the reason for the last
+// failed attempt is more useful than the deadline.
 func (l *link) overdue(ctx context.Context, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,11 +147,11 @@ func awaitOpening(ctx context.Context, opening <-chan struct{}, by time.Time) er
 	}
 }
 
-// errSilent is why there is no session with an address that does not refuse connections, but sends
+// errSilent is the reason for having no session with an address that accepts connections but sends
 // nothing.
 var errSilent = errors.New("it does not answer")
 
-// shunned is how long an unreachable address is avoided if there is an alternative.
+// shunned is how long an unreachable address is avoided if there are alternatives.
 const shunned = 5 * time.Second
 
 // isDown reports whether the address was recently unreachable, or has become silent and has not
@@ -165,7 +165,7 @@ func (l *link) isDown() bool {
 	return l.session == nil && l.pacer.pause > 0 && time.Since(l.pacer.until) < shunned || time.Since(l.lostAt) < shunned
 }
 
-// noteLost notes that a session was lost with a call in flight: it takes seconds to find out
+// noteLost records that a session was lost with a call in flight. It takes seconds to find out
 // whether the next session answers.
 func (l *link) noteLost() {
 	l.mu.Lock()
@@ -173,7 +173,8 @@ func (l *link) noteLost() {
 	l.lostAt = time.Now()
 }
 
-// open makes one attempt. It does not depend on the first caller: others may wait for it as well.
+// open makes one attempt. It does not depend on the first caller, because others may also wait for
+// it.
 func (l *link) open() {
 	ctx, cancel := context.WithTimeout(l.peer.ctx, dialTimeout)
 	defer cancel()
@@ -196,8 +197,8 @@ func (l *link) open() {
 	l.opening = nil
 }
 
-// call asks. Errors: *notSentError also for what the other node refuses because of its own state;
-// *lostError; ctx's; what it refuses with.
+// call makes a call. Errors: *notSentError, including refusals by the other node because of its own
+// state; *lostError; ctx's error; the other node's refusal.
 func (l *link) call(ctx context.Context, q request) ([]byte, error) {
 	var by time.Time
 	if q.trip != nil {
@@ -218,8 +219,8 @@ func (l *link) call(ctx context.Context, q request) ([]byte, error) {
 	return result, err
 }
 
-// unfit reports whether a node has refused a call because it is stopping or has failed: another
-// node may accept it.
+// unfit reports whether a node has refused a call because it is stopping or has failed. Another
+// node may accept the call.
 func unfit(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var lost *lostError

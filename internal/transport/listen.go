@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// Listen listens on a TCP address. Closing the listener frees the address at once: a node may be
-// reopened in the same process.
+// Listen listens on a TCP address. Closing the listener frees the address at once, so that a node
+// can be reopened in the same process.
 //
-// Closing the socket alone does not free it while a child process starts, which holds copies of all
-// open files until it executes. So the socket is shut down first, which ends listening for all
-// copies.
+// Closing the socket alone does not free it while a child process starts, because the child holds
+// copies of all open files until it executes. So the socket is shut down first, which ends
+// listening for all copies.
 func Listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -36,7 +36,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error {
 	if l.closed.CompareAndSwap(false, true) {
 		if raw, err := l.SyscallConn(); err == nil {
-			// A failure leaves the address to the child for the moment that it needs to execute.
+			// If this fails, the child keeps the address for the moment until it executes.
 			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 		}
 	}

@@ -31,8 +31,8 @@ const (
 )
 
 // errClearText and errTLS are the errors of ends with different settings for TLS. ErrWebServer is
-// the error of a client that calls the port of the dashboard or of another HTTP server, and
-// errForeign of one that calls a server of another protocol.
+// the error of a client that calls the port of the dashboard or of another HTTP server. errForeign
+// is the error of a client that calls a server of another protocol.
 var (
 	errClearText = errors.New("it speaks clear text, TLS is expected")
 	errTLS       = errors.New("it speaks TLS, clear text is expected")
@@ -40,7 +40,7 @@ var (
 	errForeign   = errors.New("it is no floe node: it speaks another protocol")
 )
 
-// webVersion is the version of the protocol on ports that do not speak it.
+// webVersion is the version that ports without the protocol report.
 const webVersion = "none"
 
 // Unspoken returns a handler for a port that does not speak the protocol, so that clients and nodes
@@ -103,7 +103,7 @@ type explainer struct {
 	mismatches sync.Map // address → error of the newest connection
 }
 
-// note takes what is known of the newest connection to an address.
+// note stores the error of the newest connection to an address, or nil.
 func (e *explainer) note(addr string, err error) {
 	if err == nil {
 		e.mismatches.Delete(addr)
@@ -148,7 +148,7 @@ func dialer(secure bool, dial dialFunc, conns *crowd, note func(addr string, err
 	}
 }
 
-// Answers to a client that begins in another way than the port expects, for that client's sniffer.
+// Answers to a client that does not begin as the port expects, for that client's sniffer.
 const (
 	plainRefusal  = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nfloe: this port is in clear text\n"
 	secureRefusal = "\x15\x03\x03\x00\x02\x02\x46" // a fatal alert, protocol_version
@@ -168,7 +168,7 @@ func (d *doorman) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// plain returns why a connection failed, without the address, which is known.
+// plain returns why a connection failed, without the address, which the caller already shows.
 func plain(err error) error {
 	var asked *url.Error
 	if errors.As(err, &asked) {

@@ -23,7 +23,7 @@ import (
 type Host interface {
 	engine.Door
 	shard.Receiver
-	// QueryStale answers from the local replica, however far it lags.
+	// QueryStale answers from the local replica, even if it lags.
 	QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error
 	// Leader returns the node that leads the shard, or 0 if unknown.
 	Leader(id engine.ShardID) uint64
@@ -33,18 +33,18 @@ type Host interface {
 	MaxValue() int
 	// Identity returns the identity of this node.
 	Identity() shard.Identity
-	// Introduce returns this node's introduction to another node; Confirmed notes that the other
+	// Introduce returns this node's introduction to another node. Confirmed records that the other
 	// node remembers it.
 	Introduce(to uint64) (shard.Introduction, error)
 	Confirmed(node uint64)
 	// ReadOnly reports whether the node's disk is full.
 	ReadOnly() bool
-	// Wall returns the node's wall clock in ms since the epoch; ObserveClock notes that of another
-	// node, with its uncertainty.
+	// Wall returns the node's wall clock in ms since the epoch. ObserveClock records that of
+	// another node, with its uncertainty.
 	Wall() int64
 	ObserveClock(node uint64, wall, uncertain int64)
-	// Meet checks the introduction of a node that knows the secret: ErrConflict if it differs from
-	// the node met before, ErrInvalid if the two do not belong together.
+	// Meet checks the introduction of a node that has proved the secret. Errors: ErrConflict if it
+	// differs from the node met before, ErrInvalid if the two do not belong together.
 	Meet(other shard.Introduction) error
 	// Fail stops the node permanently.
 	Fail(err error)
@@ -72,9 +72,9 @@ type Config struct {
 	dial dialFunc // nil: the operating system's
 }
 
-// Peer is one end of the traffic between nodes and clients. For a node it is the transport of its
-// shards, the door to shards that other nodes lead, and the handler of its port. For a client it is
-// the door to all shards.
+// Peer is one end of the connections between nodes and clients. For a node it is the transport of
+// its shards, the door to shards that other nodes lead, and the handler of its port. For a client
+// it is the door to all shards.
 type Peer struct {
 	cfg   Config
 	log   *slog.Logger
@@ -181,7 +181,8 @@ func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
 // Traffic returns the traffic of accepted connections.
 func (p *Peer) Traffic() shard.Traffic { return p.accepted.traffic() }
 
-// Drain makes the Peer reject further calls. Callers learn which of their calls were not accepted.
+// Drain makes the Peer reject new calls. It reports to callers which of their calls were not
+// accepted.
 func (p *Peer) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +200,7 @@ func (p *Peer) enter() bool {
 	return true
 }
 
-// farewell is how long Close waits for the answers to calls that have been taken to be sent.
+// farewell is how long Close waits until the answers to accepted calls have been sent.
 const farewell = time.Second
 
 // Close ends all streams and returns when all goroutines have ended. The host must be closed first,
@@ -257,8 +258,9 @@ func (p *Peer) member(id uint64) *Member {
 	return &p.cfg.Members[i]
 }
 
-// disowned fails the node if the error of a stream says that the other node's cluster refuses it,
-// or if so many others are in a cluster of other nodes that there is no quorum without them.
+// disowned fails the node if the error of a stream shows that the other node's cluster refuses it.
+// It also fails the node if so many others are in a cluster of other nodes that there is no quorum
+// without them.
 func (p *Peer) disowned(n *node, err error) {
 	var refused *refusedError
 	if errors.As(err, &refused) && errors.Is(err, engine.ErrConflict) {
@@ -280,7 +282,7 @@ func (p *Peer) disowned(n *node, err error) {
 	}
 }
 
-// node is another node of the cluster, as this one reaches it.
+// node is the connection to another node of the cluster.
 type node struct {
 	peer   *Peer
 	member Member
@@ -302,7 +304,8 @@ type node struct {
 	transfer transfer
 }
 
-// snapshotsAtOnce bounds the snapshots in flight to one node: each takes disk and memory there.
+// snapshotsAtOnce bounds the snapshots in flight to one node, because each takes disk and memory
+// there.
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
@@ -315,7 +318,7 @@ func (p *Peer) newNode(m Member) *node {
 	return n
 }
 
-// enter notes a stream opened by a run of the node, until leave is called.
+// enter records a stream opened by a run of the node, until leave is called.
 func (n *node) enter(run string) (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -350,11 +353,11 @@ func (n *node) seen() {
 	}
 }
 
-// aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
+// aliveTime is how long a node counts as alive after a sign of life. It may miss one beat.
 const aliveTime = 3 * time.Second
 
-// beatInterval is the interval of a node's signs of life, besides raft messages: two followers send
-// each other none.
+// beatInterval is the interval of a node's signs of life, in addition to raft messages, which two
+// followers do not send to each other.
 const beatInterval = time.Second
 
 // beat sends signs of life to the other nodes until this one has failed or the Peer is closed.
@@ -396,7 +399,7 @@ func (p *Peer) Full(id uint64) bool {
 	return n.full
 }
 
-// lives notes a sign of life, and whether the node's disk is full.
+// lives records a sign of life, and whether the node's disk is full.
 func (n *node) lives(full bool) {
 	n.seen()
 	n.mu.Lock()
@@ -404,7 +407,7 @@ func (n *node) lives(full bool) {
 	n.full = full
 }
 
-// leaves notes that the node has announced leaving.
+// leaves records that the node has announced that it will stop.
 func (n *node) leaves() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 const Version = 3
 
 // versionHeader holds the node's version in each response. The paths contain it too, so that no
-// version reads the frames of another one.
+// version reads the frames of another.
 const versionHeader = "Floe-Protocol"
 
 // Paths of the streams.
@@ -33,21 +33,21 @@ const (
 //	kind u8 | length u32 | CRC-32C of the payload u32 | CRC-32C of the head up to here u32 | payload
 //
 // with integers in little-endian. The checksum of TCP misses about one in ten thousand damaged
-// packets, and raft relies on every bit of a message. The head has a checksum of its own: with a
-// damaged length the receiver would wait for bytes that do not come.
+// packets, and raft relies on every bit of a message. The head has its own checksum, because with a
+// damaged length the receiver would wait for bytes that never arrive.
 //
-// At a door a message of more than smallFrame bytes travels in parts, between which small frames
+// At a door a message of more than smallFrame bytes is sent in parts, between which small frames
 // pass; see lane.go.
 const (
 	frameHead = 13
 
-	// maxRequest bounds the rest of a frame besides a value or a transaction: key, namespace,
+	// maxRequest bounds the rest of a frame other than a value or a transaction: key, namespace,
 	// conditions.
 	maxRequest = 8 << 20
-	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, what has no pages is
-	// within engine.MaxAnswerBytes, the result of a command within engine.MaxCommandBytes.
+	// maxAnswer bounds an answer. A page has 4 MiB of values and one more, an answer without pages
+	// is limited by engine.MaxAnswerBytes, and the result of a command by engine.MaxCommandBytes.
 	maxAnswer = 160 << 20
-	// maxHello is a handshake with many members.
+	// maxHello has room for a handshake with many members.
 	maxHello = 64 << 10
 	// maxRaft bounds a raft message: the limit of raft's batches, and one large command.
 	maxRaft = 64 << 20
@@ -116,8 +116,8 @@ func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error)
 // readStep is the number of bytes of a frame for which memory is allocated at a time.
 const readStep = 64 << 10
 
-// grow makes b longer by more bytes. Its capacity grows with its length up to n, the length that it
-// will have: n is not trusted before the bytes have arrived.
+// grow makes b longer by more bytes. Its capacity grows with its length up to n, the claimed final
+// length, which is not trusted before the bytes have arrived.
 func grow(b []byte, more, n int) []byte {
 	if cap(b)-len(b) < more {
 		b = append(make([]byte, 0, min(max(2*cap(b), len(b)+more), n)), b...)
@@ -125,7 +125,7 @@ func grow(b []byte, more, n int) []byte {
 	return b[:len(b)+more]
 }
 
-// appendFrame appends a frame whose payload is what payload appends.
+// appendFrame appends a frame with the payload that payload appends.
 func appendFrame(dst []byte, kind byte, payload func([]byte) []byte) []byte {
 	at := len(dst)
 	dst = payload(append(dst, make([]byte, frameHead)...))
@@ -188,7 +188,7 @@ func decodeRequest(b []byte) (q request, err error) {
 }
 
 // namespace returns the hash of the name of a request's namespace, if it can be found before
-// decoding: most queries begin with it.
+// decoding. Most queries begin with it.
 func (q *request) namespace() uint64 {
 	r := codec.NewReader(q.body)
 	head := 4 // of a command, before the name

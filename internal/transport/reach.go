@@ -20,8 +20,8 @@ type reach struct {
 	lines   lines
 }
 
-// lines limits the log lines about one node, or about strangers, per minute: the state between two
-// nodes may change with each attempt.
+// lines limits the log lines about one node, or about strangers, per minute, because the state
+// between two nodes may change with each attempt.
 type lines struct {
 	began  time.Time // the minute
 	count  int       // in it
@@ -30,7 +30,7 @@ type lines struct {
 
 const maxLines = 4
 
-// next reports whether a line may be logged, and how many changes before it were not.
+// next reports whether a line may be logged, and how many earlier changes were not.
 func (l *lines) next(now time.Time) (unsaid int, ok bool) {
 	if now.Sub(l.began) >= time.Minute {
 		l.began, l.count = now, 0
@@ -44,7 +44,7 @@ func (l *lines) next(now time.Time) (unsaid int, ok bool) {
 	return unsaid, true
 }
 
-// opened notes that a stream to the node is open.
+// opened records that a stream to the node is open.
 func (n *node) opened(s *raftStream) {
 	n.foreign.Store(false)
 	n.mu.Lock()
@@ -57,7 +57,7 @@ func (n *node) opened(s *raftStream) {
 	n.mu.Unlock()
 }
 
-// cut notes why a stream to the node is not open. It logs that once if it will last or the stream
+// cut records why a stream to the node is not open. It logs that once if it will last or the stream
 // was open.
 func (n *node) cut(s *raftStream, err error, lasting bool) {
 	why := reason(err)
@@ -83,7 +83,7 @@ func (n *node) cut(s *raftStream, err error, lasting bool) {
 	}
 }
 
-// refuses notes why a stream of the node is refused, and logs it once.
+// refuses records why a stream of the node is refused, and logs it once.
 func (n *node) refuses(from string, err error) {
 	why := reason(err)
 	n.mu.Lock()
@@ -100,11 +100,11 @@ func (n *node) refuses(from string, err error) {
 	}
 }
 
-// silent is why a node counts as not alive although its stream is open: it may not know how to
-// reach this one.
+// silent is why a node counts as not alive although its stream is open. It may be unable to reach
+// this one.
 const silent = "no heartbeat from it"
 
-// listen logs once if a reachable node is silent, and once when it is well again.
+// listen logs once if a reachable node is silent, and once when it has recovered.
 func (n *node) listen() {
 	n.mu.Lock()
 	r := &n.reach

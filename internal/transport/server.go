@@ -69,8 +69,8 @@ func (p *Peer) Serve(l net.Listener) {
 	}
 }
 
-// modern returns a copy of a configuration that requires TLS 1.3, whatever the original allows:
-// both ends are floe.
+// modern returns a copy of a configuration that requires TLS 1.3, even if the original allows
+// others, because both ends are floe.
 func modern(conf *tls.Config) *tls.Config {
 	if conf == nil {
 		return nil
@@ -86,8 +86,8 @@ func modern(conf *tls.Config) *tls.Config {
 	return conf
 }
 
-// ofBrowser reports whether a page in a browser sent the request: floe never does, and a foreign
-// page could use the port through its reader's browser.
+// ofBrowser reports whether a page in a browser sent the request. Floe's own clients are not
+// browsers, and a foreign page could otherwise use the port through its visitor's browser.
 func ofBrowser(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {
@@ -128,7 +128,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.running.Done()
 	if r.URL.Path == pathDoor {
-		// A welcomed client may have sent calls: from then on Close waits until it has received
+		// A welcomed client may have sent calls. From then on Close waits until it has received
 		// their results.
 		if !p.enter() {
 			http.Error(w, "closing", http.StatusServiceUnavailable)
@@ -143,8 +143,8 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	s.near = isNear(r.RemoteAddr, local)
-	// The writer must not be used once the stream has been served, which the aborting goroutine
-	// does not know.
+	// The writer must not be used once the stream has been served, so the aborting goroutine must
+	// check that.
 	var mu sync.Mutex
 	served := false
 	s.abort = func() {
@@ -184,7 +184,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// greetOnce is welcome within the limit of concurrent handshakes; others wait their turn.
+// greetOnce is welcome within the limit of concurrent handshakes. Others wait their turn.
 func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
 	if !p.accepted.isNode(s.from) {
 		waiting, cancel := context.WithTimeout(ctx, greetTimeout)
@@ -197,8 +197,8 @@ func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, 
 	return p.welcome(ctx, s, nodesOnly)
 }
 
-// isNear reports whether a connection comes from this machine: from a loopback address, or from the
-// same address that it goes to, as when a process connects to an address of its own machine.
+// isNear reports whether a connection comes from this machine: from a loopback address, or from its
+// own destination address, as when a process connects to an address of its own machine.
 func isNear(remote string, local net.Addr) bool {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -212,8 +212,8 @@ func isNear(remote string, local net.Addr) bool {
 	return ok && tcp.AddrPort().Addr().Unmap() == addr
 }
 
-// crowded returns why a client is refused: too many connections. Nodes are accepted, on all paths
-// that only nodes use.
+// crowded returns an error if a client is refused because there are too many connections. Nodes are
+// accepted, on all paths that only nodes use.
 func (p *Peer) crowded(path string) error {
 	n, limit := p.accepted.traffic().Connections, p.limits.Connections
 	if path != pathDoor || n <= limit {
@@ -222,8 +222,8 @@ func (p *Peer) crowded(path string) error {
 	return engine.Errorf(engine.ErrBusy, "%d connections are open to this node, the limit is %d", n, limit)
 }
 
-// tellRefusal logs a refused opener and the reason; for a cluster node that keeps retrying only
-// once.
+// tellRefusal logs a refused opener and the reason, but only once for a cluster node that keeps
+// retrying.
 func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 	if h != nil && h.role == roleNode {
 		if n := p.nodes[h.identity.Node]; n != nil {
@@ -234,8 +234,8 @@ func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 	p.warnOf("refused a stream", r, err)
 }
 
-// warnOf logs the end of a stream, unless there were too many such lines in the last minute:
-// strangers can cause any number of them.
+// warnOf logs the end of a stream, unless there were too many such lines in the last minute,
+// because strangers can cause any number of them.
 func (p *Peer) warnOf(what string, r *http.Request, err error) {
 	p.strangers.Lock()
 	unsaid, ok := p.strangers.next(time.Now())
@@ -253,7 +253,7 @@ func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
 }
 
 func (p *Peer) serveSnapshot(_ context.Context, s *wire, h *hello) error {
-	// The host does not close while it reads a snapshot. The sender retries later.
+	// The host cannot close while it reads a snapshot, so stop reading. The sender retries later.
 	stop := context.AfterFunc(p.draining, s.abort)
 	defer stop()
 	return p.receiveSnapshot(s, h.identity.Node)
@@ -277,8 +277,8 @@ type visitor struct {
 	leaving bool      // the good-bye was sent
 }
 
-// serveDoor answers calls until the stream ends or the node stops: then it sends a good-bye, and
-// answers the accepted requests.
+// serveDoor answers calls until the stream ends or the node stops. When the node stops, it sends a
+// good-bye and answers the accepted requests.
 func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -316,8 +316,8 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	return err
 }
 
-// goodBye reports which requests are still answered. The other side ends the stream when it has all
-// answers.
+// goodBye reports which requests will still be answered. The other side ends the stream when it has
+// all answers.
 func (v *visitor) goodBye() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -335,7 +335,7 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 		admit: func(n int) (func(), error) { return v.admitLarge(ctx, s, n) }}
 	defer in.end()
 	for {
-		// The command is kept until it has been carried out.
+		// The command is kept until it has been executed.
 		b, large, release, err := in.next()
 		if err != nil {
 			return err
@@ -403,7 +403,7 @@ func (v *visitor) admitLarge(ctx context.Context, s *wire, n int) (release func(
 	return func() { pool.giveBack(s.from, int64(n)) }, nil
 }
 
-// begin admits a call whose request has size bytes, and arrived in parts if large.
+// begin admits a call whose request has size bytes. If large is set, it arrived in parts.
 func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (_ context.Context, err error) {
 	last := &v.last[0]
 	if large {
@@ -452,7 +452,7 @@ func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (
 }
 
 // roomFor returns ErrBusy if the requests of all clients exceed their limit. Requests of other
-// nodes come from clients too, and were counted there.
+// nodes also come from clients, and were counted there.
 func (v *visitor) roomFor(q *request, size int) error {
 	p := v.peer
 	if used := p.requests.used.Load() + int64(size); !v.node && used > p.requests.limit && used > int64(size) {
@@ -465,7 +465,7 @@ func (v *visitor) roomFor(q *request, size int) error {
 	return nil
 }
 
-// bound returns the context of a call. Waits and reads end with the grant; proposals still get
+// bound returns the context of a call. Waits and reads end with the grant, but proposals still get
 // their outcome.
 func (v *visitor) bound(ctx context.Context, q *request) (context.Context, context.CancelFunc) {
 	if v.grant == nil || q.kind == askPropose {
@@ -474,8 +474,8 @@ func (v *visitor) bound(ctx context.Context, q *request) (context.Context, conte
 	return v.grant.While(ctx)
 }
 
-// cancel cancels a call. It counts until it ends: a proposed command continues until it is
-// committed.
+// cancel cancels a call. The call counts until it ends, because a proposed command continues until
+// it is committed.
 func (v *visitor) cancel(id uint64) {
 	v.mu.Lock()
 	cancel := v.calls[id]
@@ -520,8 +520,8 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 // maxHead is the maximum size of an answer's head.
 const maxHead = 32
 
-// carryOut carries out a request. Requests of clients are not trusted. It calls release once the
-// frame of the request is no longer needed, if that is before the end: a query may wait for hours.
+// carryOut executes a request. Requests of clients are not trusted. It calls release once the frame
+// of the request is no longer needed, even before the end, because a query may wait for hours.
 func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]byte, error) {
 	p := v.peer
 	if q.kind == askStats {
@@ -534,7 +534,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]b
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", q.shard, p.host.Shards())
 	}
 	id := engine.ShardID(q.shard)
-	// The caller does the waiting, also for a leader.
+	// The caller does the waiting, including that for a leader.
 	here := v.node || q.flags&flagDirect != 0
 	if q.kind == askPropose {
 		cmd, err := engine.DecodeCommand(q.body)
@@ -588,15 +588,15 @@ func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]b
 	return engine.AppendResults(nil, query), nil
 }
 
-// mayLook reports whether a client may get a stale answer while it is unknown whether there are
-// keys: one that would be accepted if there are none.
+// mayLook reports whether a client may get a stale answer while it is unknown whether keys exist.
+// It may if it would be accepted without keys.
 func (v *visitor) mayLook(query engine.Query) bool {
 	p := v.peer
 	return p.cfg.Gate.MayLook() && (v.near || p.cfg.Insecure) && query.Machine() != engine.MachineKeys
 }
 
 // changed reports a change that a client with a key made or attempted. The old permissions of a
-// changed key end before the answer, or, if that fails, a moment later.
+// changed key end before the answer, or a moment later if that fails.
 func (v *visitor) changed(ctx context.Context, cmd engine.Command, err error) {
 	if v.grant == nil {
 		return

@@ -40,12 +40,12 @@ type call struct {
 }
 
 // maxWaiting bounds the bytes waiting to be sent on a stream. Once half of it is in flight, large
-// commands wait their turn before they are copied: a refused command costs as much as an accepted
-// one, and is retried.
+// commands wait their turn before they are copied, because a refused command costs as much as an
+// accepted one, and is retried.
 const maxWaiting = 64 << 20
 
-// open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the
-// handshake only; the stream ends with end.
+// open opens a stream of a path, does the handshake, and returns both directions. ctx bounds only
+// the handshake; the stream ends with end.
 func (p *Peer) open(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (s *wire, w *welcome,
 	end context.CancelFunc, err error) {
 	life, cancel := context.WithCancel(p.ctx)
@@ -62,7 +62,7 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 		}
 	}()
 	in, out := io.Pipe()
-	// While waiting for more to send, the transport does not check the context.
+	// The transport does not check the context while it waits for more to send.
 	context.AfterFunc(life, func() { out.CloseWithError(errEnded) })
 	req, err := http.NewRequestWithContext(life, http.MethodPost, url, in)
 	if err != nil {
@@ -150,8 +150,8 @@ func (s *session) receive(stream *wire) error {
 // errStops is the error of calls not accepted by a node that sent a good-bye.
 var errStops = errors.New("the node is stopping")
 
-// goodBye notes that no calls are accepted after the last ones of each lane. Answers to earlier
-// calls still follow, unless over.
+// goodBye records that no calls are accepted after the last ones of each lane. Answers to earlier
+// calls still follow, unless the session is over.
 func (s *session) goodBye(b []byte) (over bool, err error) {
 	r := codec.NewReader(b)
 	small, large := r.Uvarint(), r.Uvarint()
@@ -170,8 +170,8 @@ func (s *session) goodBye(b []byte) (over bool, err error) {
 	return len(s.calls) == 0, nil
 }
 
-// mute notes that no further calls can be sent. The remaining input is read before the end, such as
-// a good-bye with the calls not accepted.
+// mute records that no more calls can be sent. The remaining input is still read, such as a
+// good-bye with the calls not accepted.
 func (s *session) mute() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,15 +196,15 @@ func (s *session) fail(err error) {
 	}
 }
 
-// lostError reports that the session ended while a call was in flight: it is unknown whether it was
-// carried out.
+// lostError reports that the session ended while a call was in flight. It is unknown whether the
+// call was executed.
 type lostError struct{ reason error }
 
 func (e *lostError) Error() string   { return fmt.Sprintf("no answer: %v", e.reason) }
 func (e *lostError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// notSentError reports that a call was not sent, or was refused by a node because of its own state:
-// it was certainly not carried out.
+// notSentError reports that a call was not sent, or was refused by a node because of the node's own
+// state. The call was certainly not executed.
 type notSentError struct {
 	reason   error
 	answered bool // a node has refused it
@@ -213,8 +213,9 @@ type notSentError struct {
 func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
 func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's, and then
-// it may be carried out; ErrBusy if too much waits to be sent; the other side's refusal.
+// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's error,
+// after which it may be executed; ErrBusy if too many bytes wait to be sent; the other side's
+// refusal.
 func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	}
 }
 
-// linger waits for the answer to a cancelled take: it may have taken something before.
+// linger waits for the answer to a cancelled take, which may already have taken an item.
 func (s *session) linger(ctx context.Context, c call) ([]byte, error) {
 	t := time.NewTimer(engine.LingerTime)
 	defer t.Stop()
@@ -303,8 +304,8 @@ func (s *session) send(q *request, large bool) error {
 	return s.out.send(q.appendTo)
 }
 
-// sendCancel cancels a call, in the lane of its request is large: it would have no effect before
-// the request has arrived.
+// sendCancel cancels a call. If the request is large, the cancellation uses the same lane, because
+// it would have no effect before the request has arrived.
 func (s *session) sendCancel(id uint64, large bool) {
 	cancel := (&request{kind: askCancel, id: id}).appendTo
 	// An error means that the stream has ended, and the call with it.

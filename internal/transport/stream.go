@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// outbox gathers the frames of one direction of a stream. One goroutine at a time writes what has
-// gathered, so more frames share a write under load, and senders do not wait.
+// outbox gathers the frames of one direction of a stream. One goroutine at a time writes the
+// gathered frames, so more frames share a write under load, and senders do not wait.
 type outbox struct {
 	limit int           // bytes that may wait
 	all   *atomic.Int64 // unwritten bytes in this and other outboxes; nil: not counted
@@ -43,8 +43,8 @@ const keepBuffer = 1 << 20
 // errEnded is returned by an outbox that has been closed.
 var errEnded = errors.New("the stream has ended")
 
-// send queues a frame. Errors: ErrBusy if too much is queued already; the error that ended the
-// stream.
+// send queues a frame. Errors: ErrBusy if too many bytes are already queued; the error that ended
+// the stream.
 func (o *outbox) send(payload func([]byte) []byte) error { return o.put(payload, o.limit) }
 
 // sendSmall is send for rare small frames that must not be dropped: it never returns ErrBusy.
@@ -93,7 +93,7 @@ func (o *outbox) sendConfirmation() {
 	o.poke()
 }
 
-// confirmed notes that the first part in flight has arrived. It reports whether there was one.
+// confirmed records that the first part in flight has arrived. It reports whether there was one.
 func (o *outbox) confirmed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,7 +141,7 @@ func (o *outbox) poke() {
 	}
 }
 
-// end makes run return once it has written all queued frames; no more are accepted. With an error
+// end makes run return once it has written all queued frames. No more are accepted. With an error,
 // run returns at once.
 func (o *outbox) end(err error) {
 	o.mu.Lock()
@@ -153,7 +153,7 @@ func (o *outbox) end(err error) {
 	o.poke()
 }
 
-// A stream whose other end reads less than a part in this time is aborted: its connection may be
+// A stream whose other end reads less than a part in this time is aborted. Its connection may be
 // healthy, so nothing else would end it.
 const (
 	writePart    = 64 << 10
@@ -200,7 +200,7 @@ func (o *outbox) begin(abort func()) {
 	o.late.Stop()
 }
 
-// discard drops the frames that will not be written: no more are accepted.
+// discard drops the frames that will not be written. No more are accepted.
 func (o *outbox) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -16,10 +16,10 @@ func appendTake(dst []byte, t engine.Take) []byte {
 	return t.Command.AppendTo(dst)
 }
 
-// maxTakeWait bounds the times in a take of another process: no call waits longer.
+// maxTakeWait bounds the times in a take from another process. No call waits longer.
 const maxTakeWait = 100 * 365 * 24 * time.Hour
 
-// decodeTake reads what appendTake wrote. Errors: ErrInvalid.
+// decodeTake decodes the output of appendTake. Errors: ErrInvalid.
 func decodeTake(b []byte) (t engine.Take, err error) {
 	r := codec.NewReader(b)
 	wait, waited := r.Uvarint(), r.Uvarint()
@@ -33,9 +33,9 @@ func decodeTake(b []byte) (t engine.Take, err error) {
 	return t, nil
 }
 
-// untilTaken makes attempts at a take until its time is over. A waiting take is repeated when its
-// answer was lost, perhaps at the next leader, and keeps its turn. Anything taken by the lost
-// attempt has no owner, and becomes available again when its time is over. If that cannot happen,
+// untilTaken makes attempts at a take until its time is over. If the answer of a waiting take was
+// lost, the take is repeated, perhaps at the next leader, and keeps its turn. Items taken by the
+// lost attempt have no owner, and become available again when their leases expire. If they cannot,
 // the outcome is unknown.
 func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attempt func(engine.Take, *trip) ([]byte, error)) (result []byte,
 	err error) {
@@ -56,7 +56,7 @@ func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attem
 	return result, ambiguous(p.own(err))
 }
 
-// repeatableTake is repeatable for a take that waits: the node that passed it on, or led, may not
+// repeatableTake is repeatable for a take that waits. The node that forwarded it, or led, may not
 // know its outcome either.
 func repeatableTake(err error) error {
 	if errors.Is(err, engine.ErrUnknownOutcome) {
@@ -77,7 +77,7 @@ func (d *nodeDoor) Take(ctx context.Context, id engine.ShardID, t engine.Take) (
 	return p.untilTaken(ctx, everyFailure, t, func(t engine.Take, trip *trip) ([]byte, error) { return p.take(ctx, trip, id, t) })
 }
 
-// take makes one attempt, here or where the leader is.
+// take makes one attempt, here or at the leader.
 func (p *Peer) take(ctx context.Context, trip *trip, id engine.ShardID, t engine.Take) ([]byte, error) {
 	if err := p.await(ctx); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (p *Peer) take(ctx context.Context, trip *trip, id engine.ShardID, t engine
 	return n.link.call(ctx, request{kind: askTake, trip: trip.brief(), flags: flagDirect, shard: uint64(id), body: appendTake(nil, t)})
 }
 
-// carryOutTake is carryOut for a take, which waits where the leader is, if that is here or the
-// caller does not know it.
+// carryOutTake is carryOut for a take. The take waits here if this node leads, and at the leader if
+// the caller does not know it.
 func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *request, here bool) ([]byte, error) {
 	t, err := decodeTake(q.body)
 	if err != nil {

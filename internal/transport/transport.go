@@ -31,7 +31,7 @@ const (
 	framePassed       // the answer: the large message has arrived
 )
 
-// raftStream carries raft messages and a node's other notices to another node:
+// raftStream carries raft messages and other notices to another node:
 //
 //	message u8 | shard uvarint | message (protobuf)
 //	life u8    | when it was sent, by the sender's own time, uvarint ns | whether the sender's disk is full, u8
@@ -40,7 +40,7 @@ const (
 //	mark u8    | number of the message, uvarint
 //	passed u8  | the same
 //
-// Messages that cannot be sent are dropped. Entries have their own stream and connection: on a slow
+// Messages that cannot be sent are dropped. Entries have their own stream and connection. On a slow
 // path, or one that drops large packets, a heartbeat must not wait behind the entries of any shard.
 type raftStream struct {
 	node   *node
@@ -51,8 +51,8 @@ type raftStream struct {
 }
 
 // transfer tracks the large messages in flight to another node, guarded by node.mu. As long as raft
-// does not know what a follower has, it sends the same entries with each answer to a heartbeat. On
-// a path slower than that, nothing else would ever arrive.
+// does not know a follower's position, it sends the same entries with each answer to a heartbeat.
+// On a path slower than that, nothing else would ever arrive.
 type transfer struct {
 	sent     uint64    // messages
 	arrived  uint64    // last arrived one
@@ -70,11 +70,11 @@ type largeAppend struct {
 // largeMessage is the minimum size of a message that is not repeated before it has arrived.
 const largeMessage = 16 << 10
 
-// largeAnswer is how long raft's answer to a large message may take after its arrival: its entries
-// are synced first.
+// largeAnswer is how long raft's answer to a large message may take after its arrival, because its
+// entries are synced first.
 const largeAnswer = 500 * time.Millisecond
 
-// Send queues messages on the streams of the nodes they are for.
+// Send queues messages on the streams of their target nodes.
 func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		n := p.nodes[m.GetTo()]
@@ -145,7 +145,7 @@ func mark(number uint64) func([]byte) []byte {
 	return func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameMark), number) }
 }
 
-// passed notes that a large message has arrived.
+// passed records that a large message has arrived.
 func (n *node) passed(number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *raftStream) tellTime(sent uint64) {
 	})
 }
 
-// compareTime processes the answer: the other clock was read at some moment of the round trip.
+// compareTime processes the answer. The other clock was read at some moment of the round trip.
 func (n *node) compareTime(sent uint64, wall int64) {
 	trip := time.Since(n.peer.began) - time.Duration(min(sent, math.MaxInt64))
 	if trip < 0 {
@@ -214,7 +214,7 @@ func (s *raftStream) run() {
 }
 
 // once opens a stream and writes to it until it ends. The other side sends nothing after the
-// handshake, so anything read is the end. It returns how long the stream was open.
+// handshake, so any result of a read is the end. It returns how long the stream was open.
 func (s *raftStream) once() (lasted time.Duration, err error) {
 	p := s.node.peer
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
@@ -346,14 +346,14 @@ func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err
 	return uint16(wide), m, nil
 }
 
-// wellFormed reports whether the message may be passed to raft: raft would panic on messages that
+// wellFormed reports whether the message may be passed to raft, which would panic on messages that
 // it only accepts from itself, or that lack required fields.
 func wellFormed(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgReadIndex:
 		return true
 	case raftpb.MsgHeartbeatResp:
-		// It returns the number of a read, if there was one.
+		// It contains the number of a read, if there was one.
 		if n := len(m.GetContext()); n != 0 && n != 8 {
 			return false
 		}
