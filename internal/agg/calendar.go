@@ -9,8 +9,8 @@ import (
 	_ "time/tzdata" // so that every machine has the same time zones, or any at all
 )
 
-// Zone returns the time zone with a name of the IANA database. Only query planning needs it: the
-// resulting windows are sent as bounds.
+// Zone returns the time zone with a name of the IANA database. Only query planning needs it,
+// because the resulting windows are sent as bounds.
 func Zone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New("the local time zone differs between machines")
@@ -19,7 +19,7 @@ func Zone(name string) (*time.Location, error) {
 }
 
 // calendar computes where windows of a time zone begin. A step of months begins on the first of a
-// month, a step of days at midnight, a shorter one at a time of day.
+// month, a step of days at midnight, and a shorter step at a time of day.
 //
 // A wall is the time that the zone's clocks show, in ms as if it were UTC. Boundaries are multiples
 // of the step in walls, counted from 1970-01-01 00:00 (weeks from the Monday before). Each becomes
@@ -27,8 +27,8 @@ func Zone(name string) (*time.Location, error) {
 //
 //   - A wall that clocks skip begins at the first instant after the gap. A day that a zone skips
 //     whole (Apia, 2011-12-30) has no window.
-//   - A wall that clocks show twice counts when they show it first. The second time counts if a
-//     whole step lies between it and the boundary before it: so the day on which summer time ends
+//   - A wall that clocks show twice counts when they show it first. The second time also counts if
+//     a whole step lies between it and the boundary before it. So the day on which summer time ends
 //     has 25 windows of 1h, but 4 of 6h.
 type calendar struct {
 	every Step
@@ -66,7 +66,7 @@ func (c *calendar) wall(k int64) int64 {
 	return origin(c.every.Millis) + k*c.every.Millis
 }
 
-// addMonths adds months to a wall. A day that the resulting month lacks runs over into the next
+// addMonths adds months to a wall. A day that the resulting month lacks becomes a day of the next
 // month, as in time.AddDate.
 func addMonths(wall, months int64) int64 {
 	return time.UnixMilli(wall).UTC().AddDate(0, int(months), 0).UnixMilli()

@@ -19,7 +19,8 @@ func newExtreme(f Func, _ float64) column { return &extreme{f: f} }
 func (e *extreme) add(i int, _ string, _ []int64, values []float64) {
 	least, greatest := values[0], values[0]
 	for _, v := range values[1:] {
-		// Comparisons first: they nearly always decide, and the functions of math handle -0.
+		// Comparisons come first, because they nearly always decide. The functions of math handle
+		// -0.
 		if v <= least {
 			least = math.Min(least, v)
 		}

@@ -37,8 +37,8 @@ type column interface {
 	final(i int) (float64, bool)
 	// code codes a state that is not empty.
 	code(i int, c *codec.Coder)
-	// bytes is the memory of a state beyond the fixed size of the column: the part that grows with
-	// its points.
+	// bytes is the part of a state's memory that grows with its points, in addition to the fixed
+	// size of the column.
 	bytes(i int) int64
 }
 
@@ -79,7 +79,7 @@ type block struct {
 type group struct {
 	blocks []block // sorted by number, unless there is an index
 	latest int     // the block used last
-	// index maps block numbers to places. It exists once a block has arrived out of order:
+	// index maps block numbers to places. It exists once a block has arrived out of order, because
 	// inserting each at its sorted place would take quadratic time.
 	index map[int64]int
 }
@@ -104,7 +104,7 @@ func (g *group) find(number int64) (int, bool) {
 
 func (b block) compare(number int64) int { return cmp.Compare(b.number, number) }
 
-// add adds a block that find did not find, and returns its place.
+// add adds a block that does not exist yet, and returns its place.
 func (g *group) add(b block) int {
 	g.latest = len(g.blocks)
 	if g.index == nil && g.latest > 0 && g.blocks[g.latest-1].number > b.number {

@@ -100,7 +100,7 @@ func (t *Table) Groups() ([]string, error) {
 }
 
 // Merge adds the encoding of another table of the same plan, perhaps from another process. A
-// refused encoding may have been added in part. valid, unless nil, reports whether a group ID is
+// refused encoding may have been added in part. valid, if not nil, reports whether a group ID is
 // possible.
 //
 // Errors: LimitError; codec.ErrCorrupt if Encode cannot have written the encoding.
@@ -230,9 +230,9 @@ func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
 	return t.grow(to.bytes(i) - before)
 }
 
-// Finish computes the buckets of one of the Groups, in order: when each begins and its value, which
-// may be infinite. Buckets with too few points are left out. The windows must have the panes of the
-// plan, perhaps shifted. stop is called from time to time, and its error is returned.
+// Finish computes the buckets of one of the Groups, in order: the start of each and its value,
+// which may be infinite. Buckets with too few points are omitted. The windows must have the panes
+// of the plan, possibly shifted. stop is called from time to time, and its error is returned.
 //
 // Errors: LimitError.
 func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []int64, values []float64, err error) {

@@ -15,7 +15,7 @@ const (
 // A difference belongs to the pane of its later point. A value below its predecessor is a reset:
 // the counter started at 0 again, and its new value is the difference. The very first point has no
 // difference. So the increase of a pane is its last value, minus the value before its first, plus
-// all values right before a reset. That is summed exactly and rounded once.
+// all values immediately before a reset. It is summed exactly and rounded once.
 //
 // A pane is covered from its beginning, or from the very first point if that lies in it, to its
 // end, within the range of the query. A pane without differences has no increase.
@@ -46,7 +46,7 @@ func (c *counter) add(values []float64) {
 	c.open = true
 }
 
-// enter begins a pane; from is where it can be covered.
+// enter begins a pane, of which the part starting at from can be covered.
 func (c *counter) enter(pane, from int64) {
 	c.pane, c.open, c.covered, c.start = pane, false, from, c.latest
 	if c.reset {
@@ -54,7 +54,7 @@ func (c *counter) enter(pane, from int64) {
 	}
 }
 
-// begin takes the very first point.
+// begin processes the very first point.
 func (c *counter) begin(pane, time int64, value float64) {
 	c.any, c.latest = true, value
 	c.enter(pane, time)

@@ -45,7 +45,7 @@ func (s *sample) empty(i int) bool { return len(s.values[i]) == 0 }
 // sortRun is the number of values sorted between two calls of stop: a few ms.
 const sortRun = 1 << 15
 
-// sort sorts a state, as final and code require. It ends early with the error of stop.
+// sort sorts a state, as final and code require. It ends early if stop returns an error.
 func (s *sample) sort(i int, stop func() error) error {
 	v := s.values[i]
 	for run := range slices.Chunk(v, sortRun) {

@@ -51,8 +51,8 @@ func (s *Sum) addChunk(values []float64) {
 			continue
 		}
 		m := b&mantissa | hiddenBit
-		// Shifts by 64 or more, which negative differences are here, give 0. So each word is right
-		// for every shift from 0 to 127.
+		// Shifts by 64 or more, which include negative differences here, give 0. So each word is
+		// right for every shift from 0 to 127.
 		x0 := m << shift
 		x1 := m<<(shift-64) | m>>(64-shift)
 		x2 := m >> (128 - shift)
@@ -148,8 +148,8 @@ func (s *Sum) Mean(n uint64) float64 {
 // it. The exact sum of the parts is the sum. The first part of a finite sum equals Float; few sums
 // need more than two.
 //
-// If the parts do not suffice, the least significant rest is dropped. Only sums of some dozens of
-// the greatest float64 need that many.
+// If the parts do not suffice, the least significant rest is dropped. Only sums of dozens of the
+// greatest float64 need that many.
 func (s *Sum) Parts(dst []float64, most int) []float64 {
 	for ; most > 0; most-- {
 		v := s.Float()

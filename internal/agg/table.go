@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Plan is what a Table computes, the same for all parts of a query.
+// Plan is the computation of a Table. It is the same for all parts of a query.
 type Plan struct {
 	Func     Func
 	P        float64 // for Percentile, 0 to 100
@@ -168,7 +168,7 @@ func (s *Series) Pass(points int, bytes int64) error {
 	return t.grow(bytes)
 }
 
-// enter finds the pane of a time, mostly that of the previous run or the next one.
+// enter finds the pane of a time, which is usually that of the previous run or the next one.
 func (s *Series) enter(time int64) {
 	p := &s.t.plan.Panes
 	if step := s.end - s.start; p.bounds == nil && time >= s.end && time < s.end+step {
@@ -181,7 +181,7 @@ func (s *Series) enter(time int64) {
 	}
 }
 
-// runOf returns the number of times before end; the first one always is. Points arrive at regular
+// runOf returns the number of times before end, at least 1. Points usually arrive at regular
 // intervals, so it tries the length of the previous run.
 func (s *Series) runOf(times []int64, end int64) int {
 	n := s.run
@@ -282,8 +282,8 @@ type Rollup struct {
 	FirstTime, LastTime int64 // ms, or Start
 }
 
-// TakesRollups reports whether the plan can be answered with rollups of buckets of every ms, as far
-// as they end within its range.
+// TakesRollups reports whether rollups with buckets of every ms that end within the plan's range
+// can answer the plan.
 func (p *Plan) TakesRollups(every int64) bool {
 	return p.Pre == Points && p.Func != Stddev && p.Func != Percentile && p.Panes.Aligned(every) && p.From%every == 0
 }

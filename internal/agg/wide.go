@@ -13,8 +13,8 @@ import (
 // holds the exact sum of any values, or squares of values, and is as long as they need. The square
 // of the least float64 is 2^-2148; the sum of 2^64 squares of the greatest is below 2^2112.
 //
-// The highest word is kept within ±2^62, so that adding a number whose words all lie below it
-// cannot overflow. The zero value is 0.
+// The highest word is kept within ±2^62, so that adding a number whose words are all lower cannot
+// overflow. The zero value is 0.
 type wide struct {
 	base int
 	w    []uint64

@@ -20,8 +20,8 @@ const (
 	week = 7 * day
 )
 
-// Step is the length of a window or the distance between two: a number of months or of ms, the
-// other being 0.
+// Step is the length of a window or the distance between two. It is a number of months or of ms;
+// the other is 0.
 type Step struct {
 	Months int64
 	Millis int64
@@ -34,7 +34,7 @@ type Panes struct {
 }
 
 // Index returns the pane of a time. With explicit bounds it is -1 before the first bound, and the
-// number of bounds minus one from the last bound on; neither is a pane.
+// number of bounds minus one at or after the last bound. Neither is a pane.
 func (p *Panes) Index(t int64) int64 {
 	if p.bounds == nil {
 		return floorDiv(t-p.origin, p.step)
@@ -46,7 +46,7 @@ func (p *Panes) Index(t int64) int64 {
 	return int64(i)
 }
 
-// Start returns the first ms of a pane, which is one after the last ms of the previous pane.
+// Start returns the first ms of a pane, which follows the last ms of the previous pane.
 func (p *Panes) Start(i int64) int64 {
 	if p.bounds == nil {
 		return p.origin + i*p.step
@@ -120,9 +120,9 @@ func Whole(from, to int64) Windows {
 }
 
 // Layout describes windows: their size, their distance (every), and a time zone, or nil for
-// multiples of ms since the epoch. Windows begin at multiples of every, those of weeks on Mondays.
-// Steps of months, and all steps if there is a zone, follow the calendar (UTC without a zone), see
-// calendar.
+// multiples of ms since the epoch. Windows begin at multiples of every; windows of weeks begin on
+// Mondays. Steps of months, and all steps if there is a zone, follow the calendar (UTC without a
+// zone), see calendar.
 type Layout struct {
 	Size, Every Step
 	Zone        *time.Location
@@ -143,8 +143,8 @@ func (l *Layout) zone() *time.Location {
 // beginning of the range. So parts of the first and the last bucket may lie outside the range. stop
 // is called from time to time, and its error is returned.
 //
-// Errors: ErrWindows if a calendar, whose windows are listed, has more than max; others if the
-// steps do not suit a calendar.
+// Errors: ErrWindows if a calendar, whose windows are listed, has more than max; other errors if a
+// calendar cannot have the steps.
 func (l *Layout) Windows(r Range, max int64, stop func() error) (Windows, error) {
 	if !l.byCalendar() {
 		return fixed(l.Size.Millis, l.Every.Millis, r), nil
@@ -160,7 +160,7 @@ func fixed(size, every int64, r Range) Windows {
 	return Windows{Panes: Panes{step: step, origin: origin(every)}, from: r.From, to: r.To, stride: every / step, size: size / step}
 }
 
-// origin is where buckets are counted from: the epoch, or for weeks the Monday before it.
+// origin is the start from which buckets are counted: the epoch, or for weeks the Monday before it.
 func origin(every int64) int64 {
 	if every%week == 0 {
 		return -3 * day
@@ -236,7 +236,7 @@ func (w *Windows) Tumbling() bool {
 	return w.spans != nil || w.size == 1 && w.stride == 1
 }
 
-// Starts returns windows of one pane each that begin where these do. Points at the beginnings of
+// Starts returns windows of one pane each with the same starts, so that points at the starts of
 // buckets fall into the same buckets again.
 func (w *Windows) Starts() Windows {
 	if w.Tumbling() {

@@ -159,8 +159,7 @@ func signer(secret []byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// fits reports whether the secret matches p, in a time that does not depend on how much of it
-// matches.
+// fits reports whether the secret matches p, in constant time.
 func (p *proof) fits(secret []byte) bool {
 	hash := sha256.Sum256(secret)
 	return subtle.ConstantTimeCompare(hash[:], p.hash[:]) == 1

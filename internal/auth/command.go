@@ -19,8 +19,8 @@ const (
 	kindMake // records which namespaces a key is about to create
 )
 
-// The commands of keys. Ending a session is allowed on a full disk: it writes a few rows and has
-// the effect of a revocation.
+// The commands of keys. Ending a session is allowed on a full disk, because it writes few rows and
+// has the effect of a revocation.
 var (
 	bootstrap = &engine.CommandRow[*change, storedKey, engine.Nothing]{
 		Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check,

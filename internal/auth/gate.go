@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Gate authenticates callers by the keys known to a process. It is safe for concurrent use.
+// Gate authenticates callers by their keys. It is safe for concurrent use.
 type Gate struct {
 	ask    engine.Door // door to the leader of the shard
 	follow engine.Door // door to a nearby replica
@@ -56,7 +56,7 @@ type checked struct {
 // maxSessions is the maximum number of cached tokens whose signatures have been verified.
 const maxSessions = 10_000
 
-// NewGate returns a Gate of a node, 0 for none. It knows no keys until it is attached and runs.
+// NewGate returns a Gate of a node, 0 for none. It has no keys until it is attached and runs.
 func NewGate(node uint64) *Gate {
 	waiting := newGrant(storedKey{})
 	waiting.unknown = &engine.NotLeaderError{Shard: engine.GlobalShard, Node: node}
@@ -68,18 +68,17 @@ func NewGate(node uint64) *Gate {
 // before any request.
 func (g *Gate) Attach(ask, follow engine.Door) { g.ask, g.follow = ask, follow }
 
-// Known reports whether the Gate has a state: whether there is a key store is known.
+// Known reports whether the Gate has a state, and so whether it is known if there is a key store.
 func (g *Gate) Known() bool { return g.state.Load() != nil }
 
 // askPause is the pause after a failed query.
 const askPause = 50 * time.Millisecond
 
 // Run keeps the state of the Gate up to date until ctx is done or the shard is closed. The first
-// state comes from the leader: a replica that has just started may not have the keys yet, and must
-// not admit callers without a key.
+// state comes from the leader, because a replica that has just started may not have the keys yet,
+// and must not admit callers without a key.
 //
-// If a replica has a key store, its answer is used at once: it may be behind, but the key store
-// exists.
+// If a replica has a key store, its answer is used at once. It may lag, but the key store exists.
 func (g *Gate) Run(ctx context.Context) {
 	defer close(g.over)
 	defer g.waiting.end(engine.ErrClosed)
@@ -187,7 +186,8 @@ var (
 	errToken    = engine.Errorf(engine.ErrUnauthorized, "missing, invalid or expired session token")
 )
 
-// knowTime is how long a caller waits for the first state: as long as any call waits for a leader.
+// knowTime is how long a caller waits for the first state, which is as long as any call waits for a
+// leader.
 const knowTime = 5 * time.Second
 
 // await waits for the first state and returns the current one.
@@ -247,9 +247,9 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*
 	return grant, err
 }
 
-// holder returns the grant of a key, and its secret. A correct key is accepted no matter how many
-// wrong ones came from the address: a process that keeps using a revoked key must not lock out
-// others.
+// holder returns the grant of a key, and its secret. A correct key is accepted regardless of the
+// number of wrong ones from the address, because a process that keeps using a revoked key must not
+// lock out others.
 func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []byte, error) {
 	tooMany := g.failed.check(from, g.Now())
 	wanted := g.Now()
@@ -315,7 +315,7 @@ func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, e
 }
 
 // Session returns a session token for a key, and when it expires. Errors: those of Enter;
-// ErrUnauthorized also without a key store.
+// ErrUnauthorized if there is no key store.
 func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, time.Time, error) {
 	s, err := g.await(ctx)
 	if err != nil {
@@ -370,9 +370,9 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 	return grant, t.ends, c.valid(g.Now())
 }
 
-// EndSession ends a session before it expires: on this node before EndSession returns, on other
-// nodes when they receive the change. Errors: those of Holder; ErrBusy if the key has MaxEnded
-// ended sessions that have not expired.
+// EndSession ends a session before it expires. It ends on this node before EndSession returns, and
+// on other nodes when they receive the change. Errors: those of Holder; ErrBusy if the key has
+// MaxEnded ended sessions that have not expired.
 func (g *Gate) EndSession(ctx context.Context, s Secret) error {
 	grant, ends, err := g.Holder(ctx, s)
 	if err != nil || grant.open {
@@ -479,9 +479,10 @@ func (g *Gate) add(ctx context.Context, row *engine.CommandRow[*change, storedKe
 	return k, spell(k.ID, secret), nil
 }
 
-// Revoke revokes a key and ends everything begun with it: on this node before Revoke returns, on
-// other nodes when they receive the change. id is the key's ID or the complete key. Errors:
-// ErrNotFound; ErrConflict for the last admin key; ErrInvalid for a malformed ID.
+// Revoke revokes a key and ends all connections and sessions opened with it. They end on this node
+// before Revoke returns, and on other nodes when they receive the change. id is the key's ID or the
+// complete key. Errors: ErrNotFound; ErrConflict for the last admin key; ErrInvalid for a malformed
+// ID.
 func (g *Gate) Revoke(ctx context.Context, id string) error {
 	if whole, _, ok := Secret(id).parse(); ok { // use the ID of a complete key: its secret must not reach the log
 		id = whole

@@ -51,7 +51,7 @@ func (g *Grant) use() {
 // Key returns the key. The key of an open grant has no ID.
 func (g *Grant) Key() Key { return g.key.Key }
 
-// IsOpen reports whether the grant is open: there is no key store.
+// IsOpen reports whether the grant is open, because there is no key store.
 func (g *Grant) IsOpen() bool { return g.open }
 
 // Done is closed when the grant has ended.
@@ -60,7 +60,7 @@ func (g *Grant) Done() <-chan struct{} { return g.ctx.Done() }
 // Err returns why the grant has ended, an ErrUnauthorized, or nil if it has not.
 func (g *Grant) Err() error { return context.Cause(g.ctx) }
 
-// AfterEnd calls f when the grant has ended, unless stop is called before.
+// AfterEnd calls f when the grant has ended, unless stop is called first.
 func (g *Grant) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(g.ctx, f) }
 
 // While returns a context that ends with ctx or the grant. Its cause is the reason.
@@ -127,8 +127,8 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 }
 
 // Introduce counts the namespaces that a command is the first to name, before it is sent. A key
-// creates up to MaxMade of them. Keys limited to some namespaces are bounded anyway, and admin keys
-// have no such limit. Errors: ErrUnauthorized; ErrUnavailable.
+// creates up to MaxMade of them. Keys restricted to some namespaces are bounded by these, and admin
+// keys have no such limit. Errors: ErrUnauthorized; ErrUnavailable.
 func (g *Grant) Introduce(ctx context.Context, wire *engine.Wire, cmd engine.Command) error {
 	if g.gate == nil || g.open || g.restricted() || g.key.Role == Admin {
 		return nil
@@ -166,7 +166,7 @@ func (g *Grant) Query(q engine.Query) error {
 	return nil
 }
 
-// finder is a query for one thing by its ID. Without a namespace it searches all of them.
+// finder is a query for one object by its ID. Without a namespace it searches all of them.
 type finder interface {
 	engine.Query
 	SearchIn(namespace string) // "": all
@@ -191,7 +191,7 @@ func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	if g.restricted() {
 		return g.askEach(list, ask)
 	}
-	// Filtering other namespaces out would shorten a page, and a short page means the last one. So
+	// Filtering out other namespaces would shorten a page, and a short page means the last one. So
 	// a page may take several queries.
 	var seen []engine.NamespaceInfo
 	page := *list
@@ -232,8 +232,8 @@ func (g *Grant) askEach(list *engine.NamespacesQuery, ask func(engine.Query) err
 	return nil
 }
 
-// find searches the key's namespaces one after the other. It does not disclose whether the thing
-// exists in another one.
+// find searches the key's namespaces one after the other. It does not disclose whether the object
+// exists in another namespace.
 func (g *Grant) find(f finder, ask func(engine.Query) error) error {
 	for _, name := range g.key.Namespaces {
 		f.SearchIn(name)
@@ -301,7 +301,7 @@ func (d *grantedDoor) allowed(err error) error {
 	return err
 }
 
-// Explain replaces an error that the end of the grant caused by the reason for the end.
+// Explain replaces an error caused by the end of the grant with the reason for the end.
 func (g *Grant) Explain(err error) error {
 	if ended := g.Err(); err != nil && ended != nil {
 		return ended

@@ -20,8 +20,8 @@ import (
 //	'n' | id | name    a namespace that the key has created, or was about to; empty
 //	'x' | id | hash    session of a key that was ended before its time, by the hash of its token: when it would have ended, ms uvarint
 //
-// The key store exists from the first key on. It is permanent and always has an admin key that
-// never expires, so that administrators cannot lock themselves out.
+// The key store exists once the first key has been created. It is permanent and always has an admin
+// key that never expires, so that administrators cannot lock themselves out.
 const (
 	rowStore = 's'
 	rowKeys  = 'k'
@@ -233,8 +233,8 @@ func (c *change) used(u *usedBody) error {
 	return nil
 }
 
-// makes records namespaces that a key is about to create, all or none. A namespace that was already
-// recorded does not count again, whether it was created or not.
+// makes records namespaces that a key is about to create, all or none. A namespace that is already
+// recorded does not count again, even if it was never created.
 func (c *change) makes(m *makeBody) error {
 	tx := c.tx
 	if _, there := tx.Get(keyRow(c.id)); !there {

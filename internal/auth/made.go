@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// namespaces is a set of namespaces that exist or have existed: names are not reused.
+// namespaces is a set of namespaces that exist or have existed. Names are not reused.
 type namespaces struct {
 	mu   sync.RWMutex // guards seen
 	seen map[string]bool

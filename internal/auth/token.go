@@ -21,7 +21,8 @@ const tokenPrefix = "floe_st_"
 //	version u8 (2) | id of the key, 8 bytes | random, 8 bytes | end of the session, uvarint ms since the epoch
 //
 // Sessions of a key that end at the same time have different tokens, so that one can be ended
-// alone. The signature is Ed25519 (RFC 8032), by the signer of the key, over context and payload.
+// without the others. The signature is Ed25519 (RFC 8032), by the signer of the key, over context
+// and payload.
 const (
 	tokenVersion = 2
 	nonceBytes   = 8

@@ -2,8 +2,8 @@ package budget
 
 import "net/netip"
 
-// Host returns the address by which a connection's end is counted. For IPv6 it is the /64 network,
-// since a customer owns all of it.
+// Host returns the address under which a peer's connections are counted. For IPv6 it is the /64
+// network, since one customer owns all of it.
 func Host(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() && !addr.IsLoopback() {
@@ -15,5 +15,5 @@ func Host(addr netip.Addr) netip.Addr {
 }
 
 // AddressShare returns how many of a number of connections one address may have: three quarters, so
-// that other addresses find room. At small numbers it may have all.
+// that other addresses find room. If the number is small, it may have all.
 func AddressShare(connections int) int { return max(connections/4*3, 16) }

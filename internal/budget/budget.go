@@ -80,7 +80,7 @@ func Divide(total int64, shards int) Limits {
 	return l
 }
 
-// Files of a process whose limit of open files is low.
+// Open files of a process with a low limit.
 const (
 	ownFiles   = 64     // the log, standard streams, connections to other nodes, and files opened now and then
 	mostTables = 1000   // maximum for the state database
@@ -88,9 +88,9 @@ const (
 	manyFiles  = 40_000 // from here on no limits need fitting
 )
 
-// FitFiles lowers the limits so that a process that may have the given number of open files, 0
-// meaning any number, never exceeds it. Connections count as files, and writes need some. FitFiles
-// reports whether it lowered a limit of connections.
+// FitFiles lowers the limits so that the process never exceeds the given number of open files, 0
+// meaning any number. Connections count as files, and writes need some. FitFiles reports whether it
+// lowered a limit of connections.
 func (l *Limits) FitFiles(files int) (lowered bool) {
 	if files == 0 || files >= manyFiles {
 		return false
@@ -158,7 +158,7 @@ func Size(n int64) string {
 }
 
 // Found returns the memory that the process may use, and the source of that limit: GOMEMLIMIT, or
-// nine tenths of its cgroup limit, as a cgroup's memory includes files that were read. It returns 0
+// nine tenths of its cgroup limit, because a cgroup's memory includes the page cache. It returns 0
 // if there is no limit.
 func Found() (total int64, from string) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {

@@ -2,5 +2,5 @@
 
 package budget
 
-// Files returns 0: the system does not report how many files a process may have open.
+// Files returns 0, because the system does not report how many files a process may have open.
 func Files() int { return 0 }

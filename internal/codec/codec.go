@@ -37,7 +37,7 @@ type Reader struct {
 	err error
 }
 
-// NewReader returns a Reader over b. The slices it hands out alias b.
+// NewReader returns a Reader over b. The slices it returns alias b.
 func NewReader(b []byte) Reader { return Reader{b: b} }
 
 func (r *Reader) fail(what string) {
@@ -124,7 +124,7 @@ func (r *Reader) Len() int { return len(r.b) }
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 
-// Done returns the first error, or one if bytes are left.
+// Done returns the first error, or an error if bytes are left.
 func (r *Reader) Done() error {
 	if r.err == nil && len(r.b) > 0 {
 		r.fail(fmt.Sprintf("%d bytes left over", len(r.b)))

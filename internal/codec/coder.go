@@ -29,8 +29,8 @@ func NewEncoder(dst []byte) Coder { return Coder{dst: dst} }
 // NewDecoder returns a Coder that reads src.
 func NewDecoder(src []byte) Coder { return Coder{src: NewReader(src), reading: true} }
 
-// coders pools the Coders of Encode and Decode. They are passed to a function value, so each would
-// escape to the heap.
+// coders pools the Coders of Encode and Decode. They are passed to a function value, so otherwise
+// each would escape to the heap.
 var coders = sync.Pool{New: func() any { return new(Coder) }}
 
 // Encode appends the encoding of a record.
@@ -71,10 +71,10 @@ func (c *Coder) Left() int { return c.src.Len() }
 // Err returns the first error of a decoder.
 func (c *Coder) Err() error { return c.src.Err() }
 
-// Done returns the first error of a decoder, or one if bytes are left.
+// Done returns the first error of a decoder, or an error if bytes are left.
 func (c *Coder) Done() error { return c.src.Done() }
 
-// Fail makes a decoder fail because of an invalid value, which what describes.
+// Fail makes a decoder fail because of an invalid value, described by what.
 func (c *Coder) Fail(what string) { c.src.fail(what) }
 
 // Uvarint codes an unsigned integer.

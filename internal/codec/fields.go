@@ -60,7 +60,8 @@ func DecodeFields[T any](b []byte, v *T, code func(*T, *Fields)) error {
 	return err
 }
 
-// borrowed pools Fields: they are passed to a function value, so each would escape to the heap.
+// borrowed pools Fields. They are passed to a function value, so otherwise each would escape to the
+// heap.
 var borrowed = sync.Pool{New: func() any { return new(Fields) }}
 
 func borrow(c Coder) *Fields {
@@ -120,7 +121,7 @@ func (f *Fields) Binary() *Coder {
 func (f *Fields) Checking() bool { return f.checking }
 
 // Parsing reports whether fields are being read from JSON, or described. Absent fields keep their
-// values, so that is the place to set defaults.
+// values, so callers set defaults if it is true.
 func (f *Fields) Parsing() bool {
 	switch f.form.(type) {
 	case *jsonReader, *describer:
@@ -141,9 +142,9 @@ func (f *Fields) Require(name string) {
 	}
 }
 
-// Given reports whether an optional field is present: in the JSON that is being read, otherwise in
-// the record, which given reports. Binary forms of optional fields differ, so callers handle Binary
-// first.
+// Given reports whether an optional field is present in the JSON that is being read. In other forms
+// it returns given, which is whether the record has the field. Binary forms of optional fields
+// differ, so callers handle Binary first.
 func (f *Fields) Given(name string, given bool) bool {
 	if f.checking {
 		return given
@@ -152,9 +153,9 @@ func (f *Fields) Given(name string, given bool) bool {
 }
 
 // OnCopy calls code with a copy of *v, and stores the copy in *v if fields are being read from
-// JSON. Use it outside the binary form: variables that closures and interfaces refer to escape to
-// the heap, so without the copy every body would. Writing JSON must not change *v, since it may be
-// read concurrently.
+// JSON. Use it outside the binary form. Variables used by closures and interfaces escape to the
+// heap, so without the copy every body would. Writing JSON must not change *v, since it may be read
+// concurrently.
 func OnCopy[T any](f *Fields, v *T, code func(v *T)) {
 	own := *v
 	if code(&own); f.Parsing() {
@@ -425,7 +426,7 @@ func (f *Fields) Namespace(v *string) {
 	}
 }
 
-// More reports whether fields that a later layout added follow; see Coder.More. JSON has all
+// More reports whether fields follow that a later layout added; see Coder.More. JSON has all
 // fields.
 func (f *Fields) More(set bool) bool {
 	if c := f.Binary(); c != nil {

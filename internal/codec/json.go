@@ -15,7 +15,7 @@ import (
 )
 
 // AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64,
-// otherwise text in which U+FFFD replaces invalid UTF-8. lossy reports whether anything was
+// otherwise text in which U+FFFD replaces invalid UTF-8. lossy reports whether any bytes were
 // replaced.
 func AppendJSON(dst []byte, encode64 bool, code func(*Fields)) (_ []byte, lossy bool) {
 	w := &jsonWriter{dst: dst, encode64: encode64}
@@ -30,8 +30,8 @@ type jsonWriter struct {
 	object   bool // the current record is an object; its brace is open
 }
 
-// record writes an object, or a bare value if code names no field. A record that is always an
-// object may be empty.
+// record writes an object, or a bare value if code names no field. If the record is always an
+// object, it may be empty.
 func (w *jsonWriter) record(code func(), always bool) {
 	outer := w.object
 	if w.object = always; always {

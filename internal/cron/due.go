@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// CatchUp selects which missed ticks run: those that came due while the node was down or its shard
-// had no leader.
+// CatchUp selects which missed ticks run. Missed ticks are those that came due while the node was
+// down or its shard had no leader.
 type CatchUp uint8
 
 const (
-	// CatchUpOne runs the latest missed tick, however late: one run makes up for all.
+	// CatchUpOne runs the latest missed tick, regardless of its age. One run replaces all missed
+	// ones.
 	CatchUpOne CatchUp = iota
 	// CatchUpNone runs the latest missed tick only if it is not later than Grace.
 	CatchUpNone
-	// CatchUpAll runs each missed tick, from the oldest of the last n.
+	// CatchUpAll runs each of the last n missed ticks, oldest first.
 	CatchUpAll
 )
 
 // Limits of catching up.
 const (
-	// Grace is how late a tick may run without counting as missed. A shard changes its leader
-	// within seconds.
+	// Grace is how late a tick may run without counting as missed. A change of leaders takes a few
+	// seconds.
 	Grace = time.Minute
 	// MaxAll is the maximum number of ticks that CatchUpAll runs.
 	MaxAll = 1000

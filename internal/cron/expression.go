@@ -15,8 +15,8 @@ const day = 24 * 60 * 60 // in seconds
 // wildcard is the bit that the parser sets in a field of all values.
 const wildcard = 1 << 63
 
-// expression is a cron expression as the sets of values of its fields. It is about walls (see
-// zone), not time zones.
+// expression is a cron expression as the sets of values of its fields. It matches walls (see zone),
+// without time zones.
 type expression struct {
 	second, minute, hour uint64
 	dom, month, dow      uint64
@@ -26,8 +26,8 @@ type expression struct {
 	everyHour            bool
 }
 
-// fields reads five or six fields. The meaning of an expression with both days restricted is
-// defined here, because the parser has changed it before.
+// fields reads five or six fields. The meaning of an expression with both days restricted is fixed
+// here, because it has changed between versions of the parser.
 var fields = parser.MustNewParser(parser.SecondOptional | parser.Minute | parser.Hour | parser.Dom | parser.Month | parser.Dow |
 	parser.Descriptor | parser.DomL | parser.DowNth | parser.DowLast | parser.DowOrDom)
 
@@ -90,8 +90,8 @@ func checkText(text string) error {
 	return nil
 }
 
-// wraps reports whether an item is a range of weekdays beyond Saturday, with a step. The parser
-// counts eight days to a week there.
+// wraps reports whether an item is a range of weekdays beyond Saturday, with a step. For those the
+// parser counts eight days in a week.
 func wraps(part string) bool {
 	from, rest, isRange := strings.Cut(strings.ToLower(part), "-")
 	to, _, hasStep := strings.Cut(rest, "/")
@@ -106,7 +106,7 @@ func weekday(name string) int {
 }
 
 // next returns the first matching wall at or after another. Calendars repeat after 400 years, so a
-// wall that does not come within them never comes.
+// wall that does not occur within them never occurs.
 func (e *expression) next(wall int64) (int64, bool) {
 	date := time.Unix(wall, 0).UTC().Truncate(day * time.Second)
 	clock := wall - date.Unix()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Never is the time, in ms, of a tick that does not come.
+// Never is the time, in ms, of a tick that never comes due.
 const Never = math.MaxInt64
 
 // Ticks are the ticks to decide at a time. All times are Unix ms.
@@ -18,7 +18,7 @@ type Ticks struct {
 }
 
 // Ticks returns the ticks that came due after last, up to which ticks are already decided. At most
-// room of them run; the rest are left for the next time.
+// room of them run. The rest are left for the next call.
 func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	due := s.Due(time.UnixMilli(last), time.UnixMilli(now), rule, n)
 	t := Ticks{Missed: int64(due.Missed), Last: last, After: Never}

@@ -8,10 +8,10 @@ const farthest = 24 * 60 * 60
 // zone finds instants by wall clock times.
 //
 // A wall is the time that clocks show, in seconds as if it were UTC. As time passes, the greatest
-// wall shown so far never falls. It stands still while clocks repeat an hour, and jumps when they
-// skip one. So a wall is reached at exactly one instant: when clocks first show it, or the first
-// instant after the gap that contains it. Walls are reached in their own order, so the search for
-// the next one is a search among walls.
+// wall shown so far never decreases. It does not change while clocks repeat an hour, and jumps when
+// they skip one. So a wall is reached at exactly one instant: when clocks first show it, or the
+// first instant after the gap that contains it. Walls are reached in their own order, so the search
+// for the next one is a search among walls.
 type zone struct{ loc *time.Location }
 
 // next returns the first instant after another at which an expression is due, in Unix seconds.
@@ -26,8 +26,8 @@ func (z zone) next(e *expression, after int64) (int64, bool) {
 	return z.reached(wall), true
 }
 
-// nextShown goes from one offset of a zone to the next. Between changes, walls and instants advance
-// alike.
+// nextShown moves from one offset of a zone to the next. Between changes, walls and instants
+// advance equally.
 func (z zone) nextShown(e *expression, after int64) (int64, bool) {
 	for at := after + 1; ; {
 		offset, _, end := z.period(at)
@@ -66,7 +66,7 @@ func (z zone) reached(wall int64) int64 {
 }
 
 // period returns the offset from UTC at an instant, and a period with that offset around it. The
-// period may be shorter than it could be.
+// period may not be the longest possible.
 func (z zone) period(at int64) (offset, begin, end int64) {
 	t := time.Unix(at, 0).In(z.loc)
 	_, o := t.Zone()

@@ -127,7 +127,8 @@ func (s *Shop) charge(ctx context.Context, t *action.Task, tried *memory) (any, 
 	return map[string]any{"bank": "northbank", "cents": e.Cents}, nil
 }
 
-// memory holds the keys of earlier attempts: an attempt of a step has no state of the others.
+// memory holds the keys of earlier attempts, because an attempt of a step has no access to the
+// state of the others.
 type memory struct {
 	mu   sync.Mutex // guards keys
 	keys map[string]bool

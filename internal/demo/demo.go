@@ -53,7 +53,7 @@ func (s *Shop) Load(ctx context.Context) error {
 }
 
 // Run generates live traffic until ctx is done; it then returns nil. It skips everything that a
-// user has deleted, paused or disabled meanwhile.
+// user has since deleted, paused or disabled.
 func (s *Shop) Run(ctx context.Context) error {
 	stop := s.staff(ctx)
 	ticks := time.NewTicker(tickTime)
@@ -64,7 +64,7 @@ func (s *Shop) Run(ctx context.Context) error {
 			return stop()
 		case <-ticks.C:
 		}
-		// A user may have changed the shop: an operation that fails is skipped.
+		// A user may have changed the shop, so an operation that fails is skipped.
 		if err := s.tick(ctx, n); errors.Is(err, floe.ErrClosed) {
 			return errors.Join(err, stop())
 		}
@@ -107,8 +107,8 @@ func (s *Shop) tick(ctx context.Context, n int) error {
 	return errors.Join(errs...)
 }
 
-// The uses of random numbers. Each has a sequence of its own, so that more numbers for one do not
-// change those of another.
+// The uses of random numbers. Each has its own sequence, so that more numbers for one do not change
+// those of another.
 const (
 	keyStream = iota + 1
 	orderStream

@@ -69,7 +69,7 @@ func (s *Shop) newOrder(id int) order {
 // runOf returns the run id of an order.
 func runOf(id int) workflow.RunID { return workflow.RunID("order-" + strconv.Itoa(id)) }
 
-// hasRun reports whether an order has a run; the others are for pickup.
+// hasRun reports whether an order has a run. The other orders are for pickup.
 func hasRun(id int) bool { return id < firstOrder+len(ordered) || id%3 == 0 }
 
 // place creates n orders: records in the stream, and runs.
@@ -102,7 +102,7 @@ func (s *Shop) loadOrders(ctx context.Context) error {
 	return err
 }
 
-// tickOrders creates orders, one to three at a time: there are quiet and busy minutes.
+// tickOrders creates orders, one to three at a time, with quiet and busy minutes.
 func (s *Shop) tickOrders(ctx context.Context, r *rand.Rand, n int) error {
 	return s.place(ctx, 1+r.IntN(1+int(1.5*(1+wave(n, 240)))))
 }

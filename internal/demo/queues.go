@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// bounds are the settings of queues that Run fills: a user may pause their consumers.
+// bounds are the settings of queues that Run fills. They are bounded because a user may pause their
+// consumers.
 var bounds = queue.Settings{MaxLen: 2000, MaxAttempts: 3, DeadRetention: 6 * time.Hour}
 
 func (s *Shop) loadQueues(ctx context.Context) error {
@@ -24,8 +25,8 @@ func (s *Shop) loadQueues(ctx context.Context) error {
 	return errors.Join(append(errs, store.Configure(ctx, "exports", queue.Settings{MaxLen: 1000}), s.loadNewsletter(ctx))...)
 }
 
-// loadNewsletter creates a queue that was paused half-way. It has messages in every state, and they
-// stay.
+// loadNewsletter creates a queue that was paused halfway. It has messages in every state, which do
+// not change.
 func (s *Shop) loadNewsletter(ctx context.Context) error {
 	store := s.db.Queue(Main)
 	r := s.random(queueStream, 0)

@@ -42,7 +42,7 @@ func (s *Shop) loadStreams(ctx context.Context) error {
 }
 
 // loadImports creates a stream of a completed import. Its consumer, the catalogue, has stopped
-// half-way and left some records unacknowledged.
+// halfway and left some records unacknowledged.
 func (s *Shop) loadImports(ctx context.Context) error {
 	store := s.db.Stream(Main)
 	r := s.random(importStream, 0)
@@ -70,7 +70,7 @@ func (s *Shop) loadImports(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tickClicks generates clicks; their number rises and falls over 300 ticks.
+// tickClicks generates clicks, whose number rises and falls over 300 ticks.
 func (s *Shop) tickClicks(ctx context.Context, r *rand.Rand, n int) error {
 	var messages []stream.Message
 	for range 2 + r.IntN(4) + int(4*(1+wave(n, 300))) {

@@ -314,9 +314,9 @@ var (
 	infinite   = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
 )
 
-// plain returns the kind of a plain scalar. It follows JSON; of YAML's own forms it accepts only
-// the spellings of null and of booleans. Text with another meaning in some version of YAML is
-// ambiguous.
+// plain returns the kind of a plain scalar. It follows JSON, and of YAML's own forms it accepts
+// only the spellings of null and of booleans. Text that has another meaning in some version of YAML
+// is ambiguous.
 func plain(n *yaml.Node) (kind Kind, ambiguous string) {
 	if n.Kind != yaml.ScalarNode || n.Style&^yaml.FlowStyle != 0 {
 		return Text, ""

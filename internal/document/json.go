@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// isJSON reports whether a document is JSON. YAML is not quite a superset: tabs, surrogate pairs
-// and escaped slashes have other meanings there.
+// isJSON reports whether a document is JSON. YAML is not quite a superset: it treats tabs,
+// surrogate pairs and escaped slashes differently.
 func isJSON(src []byte) bool {
 	i := rawjson.SkipSpace(src, 0)
 	return i < len(src) && src[i] == '{' && rawjson.Valid(src)
@@ -30,8 +30,8 @@ func readJSON(src []byte, r *Report) *Node {
 	return n
 }
 
-// ReadText parses the JSON in a text node, nil if it is invalid. Problems have the line of the
-// text.
+// ReadText parses the JSON in a text node. It returns nil if the JSON is invalid. Problems have the
+// line of the text.
 func ReadText(n *Node, r *Report) *Node {
 	if !rawjson.Valid([]byte(n.Text)) {
 		return nil

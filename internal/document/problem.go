@@ -64,7 +64,7 @@ func (r *Report) Warn(line int, code, format string, args ...any) {
 	r.add(line, Warning, code, format, args...)
 }
 
-// Sorted returns the problems ordered by line. If there are too many, warnings are left out first.
+// Sorted returns the problems ordered by line. If there are too many, it drops warnings first.
 func (r *Report) Sorted() []Problem {
 	byLine := func(a, b Problem) int { return a.Line - b.Line }
 	slices.SortStableFunc(r.Problems, func(a, b Problem) int { return byLine(a, b) })

@@ -55,8 +55,8 @@ func (r *run) apply(t *term) (value, error) {
 		return r.slice(args)
 	}
 	if t.op == opMatches && x.kind == isString {
-		// A step costs about as much as scanning 8 bytes. At the end of the text all steps are
-		// tried once more.
+		// A step costs about as much as scanning 8 bytes. All steps are tried once more at the end
+		// of the text.
 		if err := r.pay(8 * t.steps * (len(x.text) + 1)); err != nil {
 			return value{}, err
 		}

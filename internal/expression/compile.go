@@ -438,8 +438,8 @@ func instructions(re *syntax.Regexp) int {
 	return min(n, maxPattern+1)
 }
 
-// stepsOf returns the maximum number of steps of a pattern per byte: the number of its program's
-// instructions, since each may be tried. Plain text needs none.
+// stepsOf returns the maximum number of steps of a pattern per byte, which is the number of its
+// program's instructions, since each may be tried. Plain text needs none.
 func stepsOf(re *regexp.Regexp) int {
 	if _, complete := re.LiteralPrefix(); complete {
 		return 0

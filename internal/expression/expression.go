@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Env is the record that an expression is evaluated on.
+// Env is the record for which an expression is evaluated.
 type Env interface {
 	// JSON returns the record's value. It fails if the value is not JSON.
 	JSON() (string, error)
@@ -91,7 +91,7 @@ func (e *Expr) Bool(env Env, m *Meter) (bool, error) {
 	return r.holds(e)
 }
 
-// AppendJSON appends the result of the expression as JSON; m as for Bool.
+// AppendJSON appends the result of the expression as JSON. m is the same as for Bool.
 func (e *Expr) AppendJSON(dst []byte, env Env, m *Meter) ([]byte, error) {
 	r := begin(env, m)
 	defer r.end()
@@ -198,7 +198,8 @@ type run struct {
 	index []int64
 }
 
-// runs pools evaluations: terms are called through functions, so each would escape to the heap.
+// runs pools evaluations. Terms are called through functions, so otherwise each would escape to the
+// heap.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
 func begin(env Env, m *Meter) *run {

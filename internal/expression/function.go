@@ -21,7 +21,7 @@ type function struct {
 }
 
 // functions lists all functions without predicates; those with predicates are loops. None depends
-// on a clock. Arrays and objects are read in the order in which they are written.
+// on a clock. Arrays and objects are read in the order of the text.
 var functions = []function{
 	{"len", 1, 1, isInt, "x", func(r *run, a []value) (value, error) {
 		if a[0].kind == isObject && r.last {
@@ -259,7 +259,7 @@ func total(v value) (sum value, n int64, err error) {
 	return sum, n, err
 }
 
-// parts returns the keys or values of an object, in the order in which they are written.
+// parts returns the keys or values of an object, in the order of the text.
 func parts(r *run, v value, keys bool) (value, error) {
 	if v.kind != isObject {
 		return value{}, wrong(v, "an object")

@@ -6,8 +6,8 @@ import (
 
 // Pause returns the pause in ms after an attempt, counted from 1: Initial, Initial times the
 // attempt, or Initial doubled with each attempt, up to Max. random determines the jitter and must
-// be the same on all replicas. Jitter is the maximum that is added or subtracted. Exponential
-// jitter without it yields between half of the pause and all of it.
+// be the same on all replicas. Jitter is the maximum that is added or subtracted. If Jitter is 0,
+// exponential jitter yields between half of the pause and all of it.
 func (b *Backoff) Pause(attempt int64, random uint64) int64 {
 	attempt = max(attempt, 1)
 	limit := int64(document.MaxMillis)

@@ -38,7 +38,7 @@ func (r *reader) checkPlans(doc *document.Node) {
 	}
 }
 
-// checkReach reports steps that no transition leads to.
+// checkReach reports steps that no transition reaches.
 func (r *reader) checkReach() {
 	reached := make([]bool, len(r.d.Steps))
 	reached[0] = true
@@ -60,7 +60,7 @@ func (r *reader) checkReach() {
 }
 
 // checkLoops reports steps that can follow each other forever without waiting for a signal or a
-// time. Such a loop would retry immediate failures without a pause.
+// time. After immediate failures, such a loop would retry without a pause.
 func (r *reader) checkLoops() {
 	l := loops{d: r.d, seen: make([]int, len(r.d.Steps)), low: make([]int, len(r.d.Steps)), on: make([]bool, len(r.d.Steps))}
 	for i := range r.d.Steps {

@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Code codes the compiled form. A machine can run whatever a decoder accepts without further
-// checks: places, plans and kinds exist, lists are within the limits of definitions, and times and
-// counts are not negative.
+// Code codes the compiled form. A machine can run a decoded form without further checks: places,
+// plans and kinds exist, lists are within the limits of definitions, and times and counts are not
+// negative.
 func (d *Definition) Code(c *codec.Coder) {
 	c.String(&d.Name)
 	c.String(&d.Version)
@@ -36,7 +36,7 @@ func (d *Definition) Code(c *codec.Coder) {
 	}
 }
 
-// refer fails the decoder if a step or call refers to something that does not exist.
+// refer fails the decoder if a step or call refers to a missing step, terminal or plan.
 func (d *Definition) refer(c *codec.Coder) {
 	if len(d.Steps) == 0 || d.Steps[0].Name != StartStep {
 		c.Fail("no step to start with")

@@ -97,7 +97,7 @@ type Call struct {
 	Timeout int64 // of an attempt, from its request on; 0: the target's timeout
 }
 
-// Target is the kind of thing that a Call runs.
+// Target is the kind of a call's target.
 type Target uint8
 
 // The targets of calls.
@@ -175,7 +175,7 @@ type Transition struct {
 	To      Place
 }
 
-// Place is the target of a transition: a step, or for a negative n terminal ^n.
+// Place is the target of a transition: a step, or, for a negative n, terminal ^n.
 type Place int
 
 // The terminals that every definition has. They precede its own.
@@ -278,7 +278,7 @@ const (
 	SelectHealth
 )
 
-// Executor is one option for carrying out a plan.
+// Executor is one of the executors of a plan.
 type Executor struct {
 	Name     string
 	Call     Call // of an action or a workflow

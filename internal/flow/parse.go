@@ -90,7 +90,7 @@ func (r *reader) definition(doc *document.Node) *Definition {
 	return d
 }
 
-// version reads a version. A number is taken as written.
+// version reads a version. A number keeps its spelling.
 func (r *reader) version(n *document.Node, at string) {
 	if n.Kind == document.Number {
 		n = &document.Node{Kind: document.Text, Line: n.Line, Text: n.Text}

@@ -232,7 +232,7 @@ func (s *Step) leads(outcome string) bool {
 	return slices.ContainsFunc(s.Transitions, func(t Transition) bool { return t.Outcome == outcome })
 }
 
-// bad lists the outcomes of failures: to continue, a step needs a transition for another one.
+// bad lists the outcomes of failures. To continue, a step needs a transition for another outcome.
 var bad = []string{
 	OutcomeFailure, OutcomeTimeout, "pending", "target_not_found", "target_disabled", "execution_failure", "output_too_large", "failed",
 	"cancelled", "timed_out", "exhausted",
@@ -261,8 +261,8 @@ func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 }
 
 // timeout sets the transition for a signal's timeout. onTimeout names an outcome, a step or a
-// terminal; the default outcome is timeout. Without a transition for that, the run is timed out,
-// however the step handles other failures.
+// terminal; the default outcome is timeout. Without a transition for that, the run times out,
+// regardless of how the step handles other failures.
 func (r *reader) timeout(s *Step, n *document.Node, at string) {
 	w := &s.Wait
 	named := w.OnTimeout

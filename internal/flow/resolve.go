@@ -6,7 +6,7 @@ import (
 )
 
 // resolver finds the values of many paths. It scans each root once, regardless of the number of
-// paths into it: otherwise a hostile definition with hundreds of paths could block a shard.
+// paths into it. Otherwise a hostile definition with hundreds of paths could block a shard.
 type resolver struct {
 	source Source
 	paths  []*Path

@@ -61,8 +61,8 @@ const (
 	typeEnd
 )
 
-// violation describes an invalid part of a value. The path is built on the way back, because most
-// values are valid.
+// violation describes an invalid part of a value. The path is built only after a violation is
+// found, because most values are valid.
 type violation struct{ at, text string }
 
 func violates(format string, args ...any) *violation {
@@ -231,8 +231,8 @@ func (s *Schema) checkObject(raw []byte) (v *violation) {
 	return v
 }
 
-// memberAt returns a step of a path. Plain names are recognised without tables of Unicode, which
-// may differ between builds.
+// memberAt returns a step of a path. Plain names are recognised without Unicode tables, which may
+// differ between builds.
 func memberAt(name string) string {
 	name = document.Clip(name)
 	plain := name != ""

@@ -18,15 +18,15 @@ type templatePart struct {
 // MaxRendered is the maximum output of a Template in bytes. Longer output is truncated.
 const MaxRendered = 1 << 20
 
-// maxPaths is the maximum number of paths in a Template, a KeyTemplate or an Expr: each may scan a
+// maxPaths is the maximum number of paths in a Template, a KeyTemplate or an Expr. Each may scan a
 // whole input.
 const maxPaths = 256
 
 // maxKey is the maximum length of a cache key in bytes.
 const maxKey = 1 << 10
 
-// Append appends the JSON of the template; missing values are null. Output beyond MaxRendered bytes
-// is dropped, and the appended bytes are then not valid JSON.
+// Append appends the JSON of the template; missing values are null. It drops output beyond
+// MaxRendered bytes, and the appended bytes are then not valid JSON.
 func (t *Template) Append(dst []byte, s Source) []byte {
 	start := len(dst)
 	r := newResolver(s, pathsOf(t.parts))

@@ -20,8 +20,9 @@ func AppendString(dst, s []byte) []byte {
 	}
 }
 
-// CutString reads a component written by AppendString from the front of b. It returns the component
-// (a copy only if it held zero bytes) and the rest, and false if b has no such encoding.
+// CutString reads a component written by AppendString from the front of b. It returns the
+// component, which is a copy only if it contains zero bytes, and the rest. It returns false if b
+// has no such encoding.
 func CutString(b []byte) (s, rest []byte, ok bool) {
 	var unescaped []byte
 	for start := 0; ; {
@@ -58,8 +59,8 @@ func AppendInt64(dst []byte, v int64) []byte { return AppendUint64(dst, uint64(v
 // Int64 reads a number written by AppendInt64; b must hold at least eight bytes.
 func Int64(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ (1 << 63)) }
 
-// Behind returns the range of the keys that begin with prefix and come after another key: lower <=
-// key < upper. It returns false if no such key is possible.
+// Behind returns the range lower <= key < upper of the keys that begin with prefix and come after
+// another key. It returns false if no such key is possible.
 func Behind(prefix, after []byte) (lower, upper []byte, ok bool) {
 	lower, upper = prefix, PrefixEnd(prefix)
 	if bytes.Compare(after, prefix) >= 0 {

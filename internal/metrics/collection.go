@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// patience is how long a scrape waits for background gathering. The timeout of a whole scrape
-	// in Prometheus is ten seconds by default.
+	// patience is how long a scrape waits for background gathering. The default timeout of a whole
+	// scrape in Prometheus is ten seconds.
 	patience = time.Second
 	// gatherTime is the timeout of a gathering. After a timeout the previous results stay.
 	gatherTime = 30 * time.Second
-	// A gathering that took longer than cheap is followed by a rest of rests times its duration. So
-	// the listings use at most a tenth of one core, regardless of the rate of scrapes and the
+	// A gathering that took longer than cheap is followed by a pause of rests times its duration.
+	// So the listings use at most a tenth of one core, regardless of the rate of scrapes and the
 	// contents of the node.
 	cheap = 50 * time.Millisecond
 	rests = 9
@@ -23,7 +23,7 @@ const (
 
 // collection is a set of metrics that are gathered in the background, because that may take long or
 // block on a busy node. A scrape starts a gathering, waits for a moment, and uses the latest
-// results; without scrapes nothing is gathered. At most one gathering runs at a time, so one that
+// results. Without scrapes there is no gathering. At most one gathering runs at a time, so one that
 // hangs costs only its goroutine.
 type collection struct {
 	name   string

@@ -5,12 +5,12 @@
 // no other node. In a cluster each node reports the same contents: a query uses max by (namespace,
 // queue), not sum.
 //
-// A scrape does not wait for anything that writes can hold up. Listings and the metrics of Pebble
-// are gathered in the background (see collection). A scrape uses the new results if they arrive
-// within a moment, otherwise the previous ones; floe_metrics_age_seconds is their age.
+// A scrape does not wait for anything that writes can delay. Listings and the metrics of Pebble are
+// gathered in the background (see collection). A scrape uses the new results if they arrive within
+// a moment, otherwise the previous ones; floe_metrics_age_seconds is their age.
 //
-// The number of series is bounded, however much a node holds. Of each kind of objects, the first
-// ones by namespace and name have their own series, up to a limit. The rest are added up in one
-// series with the namespace "_other", which is not a valid name of a namespace. Their number is
-// floe_metrics_objects_left_out.
+// The number of series is bounded, regardless of the contents of the node. Of each kind of objects,
+// the first ones by namespace and name have their own series, up to a limit. The rest are added up
+// in one series with the namespace "_other", which is not a valid name of a namespace. Their number
+// is floe_metrics_objects_left_out.
 package metrics

@@ -16,8 +16,8 @@ import (
 // directory can be opened, and its log replayed, without modifying it. Use it as a pointer.
 //
 // Changes are kept in memory, in pages. A few bytes written to a large file cost a few pages, and
-// filling a new file with zeros costs nothing. A file that was opened once keeps its node from then
-// on, even when it is renamed. Nothing survives the FS, so syncing and locking do nothing.
+// filling a new file with zeros costs nothing. Once opened, a file keeps its node, even when it is
+// renamed. Changes do not outlive the FS, so syncing and locking do nothing.
 type FS struct {
 	base vfs.FS
 
@@ -191,7 +191,7 @@ func (o *FS) RemoveAll(name string) error {
 	return nil
 }
 
-// Rename renames a file. Directories cannot be renamed: nothing in floe does that.
+// Rename renames a file. Directories cannot be renamed, which floe never does.
 func (o *FS) Rename(oldname, newname string) error {
 	oldname, newname = o.clean(oldname), o.clean(newname)
 	o.mu.Lock()
@@ -248,7 +248,7 @@ func (o *FS) mkdirLocked(dir string) error {
 	return nil
 }
 
-// Lock does nothing: changes are invisible to other processes.
+// Lock does nothing, because changes are invisible to other processes.
 func (o *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // List returns the names in a directory, sorted.
@@ -298,7 +298,7 @@ func (o *FS) Stat(name string) (vfs.FileInfo, error) {
 	return n.info(o.PathBase(name)), nil
 }
 
-// PathBase is that of the file system below, like all methods for names.
+// PathBase, like all methods for names, is that of the file system below.
 func (o *FS) PathBase(path string) string { return o.base.PathBase(path) }
 
 // PathJoin joins names.
@@ -307,7 +307,7 @@ func (o *FS) PathJoin(elem ...string) string { return o.base.PathJoin(elem...) }
 // PathDir returns the directory of a name.
 func (o *FS) PathDir(path string) string { return o.base.PathDir(path) }
 
-// GetDiskUsage reports enough space, since nothing is written to a disk.
+// GetDiskUsage reports enough space, because no data is written to a disk.
 func (o *FS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	const plenty = 1 << 50
 	return vfs.DiskUsage{AvailBytes: plenty, TotalBytes: plenty}, nil

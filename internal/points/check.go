@@ -10,8 +10,8 @@ type Info struct {
 }
 
 // Check decodes all of data and describes it, if an Encoder could have written it within the limits
-// of the package. Use it for untrusted encodings. r keeps the allocated memory, and afterwards
-// reads data. Errors: ErrCorrupt.
+// of the package. Use it for untrusted encodings. Afterwards r reads data. It keeps the allocated
+// memory. Errors: ErrCorrupt.
 func (r *Reader) Check(data []byte) (info Info, err error) {
 	if err := r.Open(data); err != nil {
 		return Info{}, err
@@ -113,7 +113,7 @@ func (c *Cursor) checkShape() error {
 	return nil
 }
 
-// checkParts checks the sequences of values. The cursor is behind the last run and restarts.
+// checkParts checks the sequences of values. The cursor, which is after the last run, restarts.
 func (c *Cursor) checkParts() error {
 	var counts [2][]int
 	for i := range c.runs {

@@ -17,7 +17,7 @@ type Chunk struct {
 }
 
 // maxChunkPoints bounds the work between two checks for cancellation, and the points that a query
-// of one series skips.
+// of a single series skips.
 const maxChunkPoints = 1 << 18
 
 // Chunks returns all points, by series and time, as encodings of up to about size bytes each. If a

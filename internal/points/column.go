@@ -100,7 +100,7 @@ func (s *scanner) varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// packed reads n packed integers. It returns the data from the first of them on.
+// packed reads n packed integers. It returns the data starting at the first of them.
 func (s *scanner) packed(what string, n int, width uint) []byte {
 	size := bytesOf(n, width)
 	if size > len(s.b) {

@@ -31,8 +31,8 @@ func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) 
 	}
 }
 
-// fewestDecimals is the minimum number of consecutive decimals for a run of their own among other
-// values: from there on it saves more than its description takes.
+// fewestDecimals is the minimum number of consecutive decimals among other values that form a
+// separate run. Such a run saves more than its description takes.
 const fewestDecimals = 64
 
 // rowOf finds the first sufficiently long row of decimals among points that have no common number
@@ -121,7 +121,7 @@ func mantissas(dst []int64, points []point, exponent uint8) (bad int) {
 	return -1
 }
 
-// placesOf returns the fewest decimal places, from least on, with which v is exact.
+// placesOf returns the fewest decimal places, at least least, with which v is exact.
 func placesOf(v float64, least, guess uint8) (exponent uint8, ok bool) {
 	if v == 0 || least > MaxExponent {
 		return 0, false
@@ -130,7 +130,7 @@ func placesOf(v float64, least, guess uint8) (exponent uint8, ok bool) {
 		return guess, true
 	}
 	// With the most decimal places for which the mantissa has at most 15 digits, the product is off
-	// by less than a half. If v needs fewer, it is exact there too.
+	// by less than a half. If v needs fewer places, it is exact with these too.
 	binary := math.Ilogb(v)
 	most := (49 - binary) * 30103 / 100000
 	most = min(most, MaxExponent)

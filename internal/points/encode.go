@@ -58,8 +58,8 @@ func (e *Encoder) Reset() {
 	e.used = 0
 }
 
-// Len returns the number of points added since Reset. Of points with the same series, field and
-// time only the last one is encoded.
+// Len returns the number of points added since Reset. If points have the same series, field and
+// time, only the last one is encoded.
 func (e *Encoder) Len() (n int) {
 	for i := range e.used {
 		n += len(e.buckets[i].points)
@@ -189,7 +189,7 @@ func (e *Encoder) bySeries(points []point) {
 	}
 }
 
-// endOfSeries returns the index behind the points of the series of points[from].
+// endOfSeries returns the index after the points of the series of points[from].
 func endOfSeries(points []point, from int) int {
 	to := from + 1
 	for to < len(points) && points[to].series == points[from].series {

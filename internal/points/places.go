@@ -10,7 +10,7 @@ func Places(all []*Encoder) int {
 			different = append(different, e.places())
 		}
 	}
-	// Merge in pairs, so that a thousand fields take ten rounds instead of a thousand.
+	// Merge pairs, so that a thousand fields take ten rounds instead of a thousand.
 	for len(different) > 1 {
 		half := (len(different) + 1) / 2
 		for i := range len(different) / 2 {

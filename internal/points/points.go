@@ -14,8 +14,8 @@ const (
 	// it, because identical points take no space.
 	MaxPoints = 1 << 20
 
-	// MinTime and MaxTime bound times, in ms since the epoch: more than 8,000 years before and
-	// after it.
+	// MinTime and MaxTime bound times, in ms since the epoch. They are more than 8,000 years before
+	// and after it.
 	MinTime = -(1 << 48)
 	MaxTime = 1 << 48
 

@@ -7,7 +7,7 @@ import (
 
 // Reader reads an encoding. The zero value is empty until Open. A reused Reader keeps its memory.
 //
-// A Reader does not panic on any input. But its results are meaningful only for encodings that pass
+// A Reader does not panic on any input, but its results are meaningful only for encodings that pass
 // Check.
 type Reader struct {
 	sections []section

@@ -43,8 +43,8 @@ func (s *sequencesBuilder) add(xs []int64) {
 	s.exceptions = append(s.exceptions, uint32(len(s.places)-before))
 }
 
-// fewest is the minimum length of a sequence with exceptions. In a shorter one they take more than
-// they save.
+// fewest is the minimum length of a sequence with exceptions. In a shorter one, exceptions take
+// more space than they save.
 const fewest = 16
 
 // frame chooses the base and width of a sequence's differences that take the fewest bits, including
@@ -64,8 +64,8 @@ func frame(xs []int64) (base int64, width uint) {
 		return base, width
 	}
 	best := n * int(width)
-	// Steps may lie around a mean, as in a random walk, or be equal except for a few, as in regular
-	// times with gaps.
+	// Steps may be spread around a mean, as in a random walk, or be equal with few exceptions, as
+	// in regular times with gaps.
 	for _, center := range [2]int64{middle(least, most, xs), xs[n/2] - xs[n/2-1]} {
 		if b, w, size := centered(xs, center); size < best {
 			base, width, best = b, w, size

@@ -1,6 +1,6 @@
-// Package protocol holds what machines ask of each other: the commands that one machine runs in
-// another, and the reads of another machine's rows. It only defines the messages; the machine that
-// receives a command carries it out.
+// Package protocol defines the messages between machines: the commands that one machine runs in
+// another, and the reads of another machine's rows. The machine that receives a command executes
+// it.
 //
 // Package action runs actions for other machines (run.go):
 //
@@ -17,8 +17,8 @@
 //	Subscriber.Command, Batch <-- takes a batch
 //	KindBatchEnd, End       -->   has room for another one    -->   a grant
 //
-// A subscriber in another namespace does not know whether that of the stream is spread. It sends
-// KindRelaySubscription to the namespace's home.
+// A subscriber in another namespace does not know whether the stream's namespace is spread, so it
+// sends KindRelaySubscription to that namespace's home.
 //
-// Duties read streams, queues, keys and time series of their shard (read.go).
+// Duties read the streams, queues, keys and time series of their shard (read.go).
 package protocol

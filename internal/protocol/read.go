@@ -16,8 +16,8 @@ type Stream struct {
 	reader     RecordReader
 }
 
-// Partition is the state of a partition: it has the records with offsets First to Last without
-// gaps, none if First is Last + 1.
+// Partition is the state of a partition. It has the records with offsets First to Last without
+// gaps, or none if First is Last + 1.
 type Partition struct {
 	Here        bool // in this shard; else the other fields are not set
 	First, Last uint64
@@ -56,8 +56,9 @@ type RecordReader interface {
 	// Read calls f with the records of a partition in this shard, starting at an existing offset,
 	// until f returns false. f must not keep the pointer.
 	Read(partition int, from uint64, f func(*Record) bool) error
-	// Find returns the offset of the first record for which behind is true, else Last + 1. behind
-	// must be false for all records before that one. Its record has no key, headers or payload.
+	// Find returns the offset of the first record for which behind is true, or Last + 1. behind
+	// must be false for all earlier records. The record passed to it has no key, headers or
+	// payload.
 	Find(partition int, behind func(*Record) bool) (uint64, error)
 }
 
@@ -77,7 +78,7 @@ type StreamOpener interface {
 	OpenStream(v *engine.View, namespace, name string) (*Stream, RecordReader, error)
 }
 
-// OpenStream returns a stream, nil if it does not exist. v is a view of another machine and has to
+// OpenStream returns a stream, nil if it does not exist. v is a view of another machine and must
 // outlive the stream.
 func OpenStream(v *engine.View, namespace, name string) (*Stream, error) {
 	beside, m := v.Beside(engine.MachineStream)
@@ -108,8 +109,8 @@ type RoomReader interface {
 	ReadRoom(v *engine.View, namespace, name string) (QueueRoom, error)
 }
 
-// QueueRoom is how many messages and bytes a queue accepts: math.MaxInt64 if it has no bounds or
-// does not exist.
+// QueueRoom is the number of messages and bytes that a queue accepts, math.MaxInt64 if it has no
+// bounds or does not exist.
 type QueueRoom struct {
 	Messages, Bytes       int64 // until it is full
 	MaxMessages, MaxBytes int64 // when it is empty
@@ -184,8 +185,8 @@ func (s *Samples) Read(v *engine.View) (found []Sample, more bool, err error) {
 	return samples.ReadSamples(beside, s)
 }
 
-// Late counts the points before From that were written after the LSN since, at which the caller has
-// read: they are late for it. Sealed points are not counted.
+// Late counts the points before From that were written after since, the LSN of the caller's last
+// read, and are therefore late. Sealed points are not counted.
 func (s *Samples) Late(v *engine.View, since uint64) (int64, error) {
 	beside, samples, err := sampler(v)
 	if err != nil {

@@ -23,13 +23,13 @@ type Invoke struct {
 	Expires        int64  // ms after which the run fails if no worker has begun it; 0: never
 }
 
-// Takers returns the topic that contains the topics of all takes of runs in a namespace.
+// Takers returns the parent topic of the topics of all takes of runs in a namespace.
 func Takers(namespace string) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, []byte("t"))
 }
 
-// Notify names the receiver of a run's end. Command of Machine is run with an End as its body,
-// in the entry of the command that ends the run. It must not refuse, because then the run could
+// Notify names the receiver of a run's end. Command of Machine is run with an End as its body, in
+// the entry of the command that ends the run. It must not refuse, because otherwise the run could
 // not end.
 type Notify struct {
 	Machine engine.MachineID // 0: no receiver
@@ -79,7 +79,7 @@ type Ref struct {
 	Tag    uint16 // differs from that of another run that got the same numbers after the end of a log was lost
 }
 
-// Code codes the three numbers. The tag has two bytes, so that the length of an id does not depend
+// Code codes the three numbers. The tag has two bytes so that the length of an id does not depend
 // on it.
 func (r *Ref) Code(c *codec.Coder) {
 	c.Uvarint(&r.Action)
@@ -121,7 +121,7 @@ type End struct {
 	Code    string // of the error
 	Message string
 	Output  []byte
-	// a handler of the cancelled or timed-out run, or of its children, may still be running:
+	// a handler of the cancelled or timed-out run, or of its children, may still be running;
 	// another End follows when it returns
 	Held    bool
 	Suspect bool // an earlier attempt timed out or was lost and may have had an effect; of a child: it was cut off

@@ -8,18 +8,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// StatusAgain is the status of an End that is not final: the run was resumed, and another End
-// follows.
+// StatusAgain is the status of an End that is not final, because the run was resumed and another
+// End follows.
 const StatusAgain uint8 = 255
 
 // MaxBatchBytes bounds the keys, headers and payloads of a batch of more than one record.
 const MaxBatchBytes = 1 << 20
 
 // Subscriber is the receiver of batches: Command of Machine is run with a Batch as its body. It
-// runs in the shard of the records if the subscriber has their namespace, else in the shard of
-// Name or, if the subscriber's namespace is spread, in that of Batch.Route. A shard that does not
-// know the subscriber yet forwards the batch to the home of Name. If the command refuses a batch,
-// its records become dead letters of the stream, with the reason.
+// runs in the shard of the records if the subscriber is in their namespace. Otherwise it runs in
+// the shard of Name or, if the subscriber's namespace is spread, of Batch.Route. A shard that does
+// not have the subscriber yet forwards the batch to the home of Name. If the command refuses a
+// batch, its records become dead letters of the stream, with the reason.
 type Subscriber struct {
 	Machine   engine.MachineID
 	Command   uint8
@@ -103,7 +103,7 @@ func (b *Batch) Key() string {
 }
 
 // Route returns the route of the batch in a spread namespace of the subscriber. A repeated batch
-// has the same one, so the shard recognizes it.
+// has the same route, so the shard recognises it.
 func (b *Batch) Route() string { return BatchRoute(b.Name, b.Key()) }
 
 // BatchRoute returns the route of key within name, such as that of a workflow started with an
@@ -163,7 +163,7 @@ func (t *BatchResult) Code(c *codec.Coder) {
 	}
 }
 
-// BatchToken is the token of an End of KindBatchEnd: it identifies the batch.
+// BatchToken is the token of an End of KindBatchEnd, which identifies the batch.
 type BatchToken struct {
 	Namespace string // of the stream
 	Spread    bool

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Precision is the unit of timestamps. They are converted to ms: finer ones are rounded down.
+// Precision is the unit of timestamps. They are converted to ms, and finer ones are rounded down.
 type Precision uint8
 
 // The units of timestamps.
@@ -67,8 +67,8 @@ const (
 type Field struct {
 	Key  []byte // unescaped, valid until the next line
 	Kind Kind
-	// Decimal means that the value is exactly what Mantissa / 10^Exponent rounds to, with
-	// |Mantissa| < 2^53 and Exponent up to 22. Value is not set in that case.
+	// Decimal means that the value is exactly Mantissa / 10^Exponent, rounded once, with |Mantissa|
+	// < 2^53 and Exponent up to 22. Value is not set in that case.
 	Decimal  bool
 	Exponent uint8
 	Mantissa int64

@@ -96,9 +96,9 @@ func nameEnd(b []byte) (end int, escaped bool) {
 	return -1, escaped
 }
 
-// skipEscaped returns the index of the character that the backslash at i may escape. As in InfluxDB
-// a backslash does not escape a backslash: both are literal, and the second may escape the next
-// character.
+// skipEscaped returns the index of the character that the backslash at i may escape. As in
+// InfluxDB, a backslash does not escape a backslash. Both are literal, and the second may escape
+// the next character.
 func skipEscaped(b []byte, i int) int {
 	if i+1 < len(b) && b[i+1] == '\\' {
 		return i

@@ -10,7 +10,8 @@ const (
 	// MaxLineBytes is the maximum length of a line, including further lines of its strings.
 	MaxLineBytes = 1 << 20
 	readBytes    = 64 << 10
-	// maxEmptyReads is how often a reader may return no data and no error, as in bufio.
+	// maxEmptyReads is how many times in a row a reader may return no data and no error, as in
+	// bufio.
 	maxEmptyReads = 100
 )
 
@@ -59,7 +60,7 @@ func (s *Scanner) Next() (*Line, error) {
 	}
 }
 
-// fail returns why there is no further line, and skips a line that is too long.
+// fail returns why there are no more lines, and skips a line that is too long.
 func (s *Scanner) fail(err error) error {
 	if !errors.Is(err, errLong) {
 		return err
@@ -129,8 +130,8 @@ func (s *Scanner) passLong() {
 	}
 }
 
-// parseFrom reads a line whose text begins after a number of blanks at s.from, and moves s.from
-// behind it. The line ends at end, unless a string continues there.
+// parseFrom reads a line whose text begins after a number of blanks at s.from, and moves s.from to
+// its end. The line ends at end, unless a string continues there.
 func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	number := s.number
 	s.line = Line{Number: number, Fields: s.line.Fields[:0]}
@@ -147,8 +148,8 @@ func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	return &s.line, nil
 }
 
-// parseLong reads a line with a string that continues in the next ones. It returns the total
-// length, from s.from on.
+// parseLong reads a line with a string that continues in the next lines. It returns the total
+// length, starting at s.from.
 func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 	length, lines, err := s.extent(blanks, first)
 	if err == nil {
