@@ -2,11 +2,11 @@ package arena
 
 import "bytes"
 
-// Arena hands out copies that stay valid until Reset, or indefinitely if the Arena is dropped
-// instead. The zero value is ready for use.
+// Arena makes copies that stay valid until Reset, or indefinitely if the Arena is dropped instead.
+// The zero value is ready for use.
 type Arena struct {
-	// Chunk is the number of bytes allocated at a time. A copy that is kept keeps its whole chunk.
-	// 0 starts with 4 KiB, for small uses, and grows up to 256 KiB.
+	// Chunk is the number of bytes allocated at a time. A retained copy retains its whole chunk. 0
+	// starts with 4 KiB, for small uses, and grows up to 256 KiB.
 	Chunk int
 
 	chunks [][]byte // chunks[:used] are in use, the last of them is being filled
@@ -20,8 +20,7 @@ const (
 	kept       = 2 << 20 // bytes of chunks that Reset keeps
 )
 
-// Copy returns a copy of b, never nil. A copy larger than a quarter of a chunk gets memory of its
-// own.
+// Copy returns a copy of b, never nil. A copy larger than a quarter of a chunk gets its own memory.
 func (a *Arena) Copy(b []byte) []byte {
 	if len(b) == 0 {
 		return []byte{}

@@ -1,3 +1,3 @@
-// Package lint tests the rules of this project that no general tool checks. Each failure gives the
+// Package lint tests rules of this project that no general tool checks. Each failure gives the
 // reason for the rule.
 package lint

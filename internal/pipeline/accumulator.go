@@ -225,7 +225,7 @@ func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 }
 
 // sample returns a record's sample for a measure; timed means that the record's time matters. ok is
-// false for a dropped record, and for a failed one, which is counted and recorded.
+// false for a dropped record, and for a failed record, which is counted and recorded.
 func (t *Tick) sample(s *instance, m *measure, it *item, timed bool) (one sample, ok bool) {
 	one, err := t.sampleOf(m, it)
 	switch {
@@ -293,8 +293,8 @@ func partOf(m *measure, it *item) (s sample, err error) {
 	return s, nil
 }
 
-// canonical returns a unique representation of a value: different spellings of a number are the
-// same.
+// canonical returns a unique representation of a value, so that different spellings of a number are
+// equal.
 func canonical(r gjson.Result) string {
 	switch r.Type {
 	case gjson.String:

@@ -9,7 +9,7 @@ import (
 
 // dedup drops records with a key seen before. Its clock is the time of the record IDs: a key
 // expires when its first record is older than the newest record by the TTL. Records made by an
-// operator have no IDs; behind such an operator all records use the event time.
+// operator have no IDs, so after such an operator all records use the event time.
 type dedup struct {
 	key    *valueExpr
 	ttl    int64 // ms; 0: forever

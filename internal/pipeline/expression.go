@@ -89,7 +89,7 @@ func (e *valueExpr) appendObject(dst []byte, it *item, m *expression.Meter) (_ [
 	return append(dst, '}'), nil
 }
 
-// text returns the value as text; false if it has none.
+// text returns the value as text. ok is false if there is no value.
 func (e *valueExpr) text(it *item, m *expression.Meter) (string, bool, error) {
 	switch {
 	case e.path != nil:

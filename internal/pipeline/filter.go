@@ -98,7 +98,7 @@ func readClassify(r *reader, o *Operator, n *document.Node, at string) {
 	o.private.spec = &c
 }
 
-// given reads a tag that an operator adds.
+// given reads the name of a tag that an operator adds.
 func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		tag := ""

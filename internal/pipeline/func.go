@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Func is a function of the host program that serves as an operator. It may keep and change its
-// arguments, but must not keep or change its results. Only keys, values and headers of returned
+// Func is a function of the host program that serves as an operator. It may keep and modify its
+// arguments, but must not keep or modify its results. Only keys, values and headers of returned
 // records are used; headers must be sorted by name.
 type Func func(ctx context.Context, rec Record, tags []string) ([]Record, error)
 
@@ -72,8 +72,8 @@ func (c *call) apply(w *worker, i int, it *item) error {
 
 var errExit = errors.New("it called runtime.Goexit")
 
-// guarded calls the function in a goroutine of its own. A panic is an error, and so is
-// runtime.Goexit. The text of an error is formatted there, too, because its methods are the user's.
+// guarded calls the function in a separate goroutine. A panic is an error, and so is
+// runtime.Goexit. The text of an error is also formatted there, because its methods are user code.
 func (c *call) guarded(ctx context.Context, rec Record, tags []string) (made []Record, err error) {
 	rec.Key, rec.Value, rec.Headers = slices.Clone(rec.Key), slices.Clone(rec.Value), slices.Clone(rec.Headers)
 	err = errExit

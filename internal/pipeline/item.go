@@ -58,7 +58,7 @@ func (it *item) Header(name string) (string, bool) {
 	return "", false
 }
 
-// at returns the part of the value at a path; nothing if the value is not JSON.
+// at returns the part of the value at a path, or nothing if the value is not JSON.
 func (it *item) at(p *expression.Path) gjson.Result {
 	json, err := it.JSON()
 	if err != nil {
@@ -67,8 +67,8 @@ func (it *item) at(p *expression.Path) gjson.Result {
 	return p.Of(json)
 }
 
-// paidAt is at with a cost limit: a definition may have a thousand paths. It fails if the total
-// work on the record takes too long.
+// paidAt is at with a cost limit, because a definition may have a thousand paths. It fails if the
+// total work on the record takes too long.
 func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, error) {
 	if err := m.Pay(len(it.Value)); err != nil {
 		return gjson.Result{}, err
@@ -76,7 +76,7 @@ func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, e
 	return it.at(p), nil
 }
 
-// set replaces the record's value by one that is JSON.
+// set replaces the record's value with a JSON value.
 func (it *item) set(value []byte) { it.Value, it.json = value, jsonValid }
 
 // textOf returns a part of a value as text: the content of a string, other values as written. ok is
@@ -91,7 +91,7 @@ func textOf(r gjson.Result) (string, bool) {
 	return r.Raw, true
 }
 
-// stringOf and bytesOf return views. They are safe because the bytes of records are not changed.
+// stringOf and bytesOf return views. They are safe because the bytes of records never change.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

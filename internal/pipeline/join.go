@@ -234,8 +234,8 @@ func (j *join) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) {
 					return nil, err
 				}
 				if !w.matched {
-					// The record now certainly has no partner. Event time behind a left join lags
-					// by the bound, so the record is not late.
+					// The record now certainly has no partner. Event time after a left join lags by
+					// the bound, so the record is not late.
 					made = append(made, item{Record: w.rec, from: -1})
 				}
 			}

@@ -60,8 +60,8 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	o.Looks, o.Lookup, o.private.spec = l.key.text, l.namespace, l
 }
 
-// enriches reports whether on_missing has a value that requires enrichment. Without mode, and
-// without a field for the value, a lookup filters.
+// enriches reports whether on_missing has a value that requires enrichment. Without a mode and a
+// field for the value, a lookup filters.
 func enriches(n *document.Node) bool {
 	return n != nil && hasWord("pass keep null", n.Text)
 }

@@ -20,7 +20,7 @@ func readMap(r *reader, o *Operator, n *document.Node, at string) {
 	o.private.spec = &mapper{r.object(pairs, at, r.value)}
 }
 
-// unique rejects a member that is both in fields and beside it.
+// unique rejects a member that is both in fields and next to it.
 func (r *reader) unique(pairs []document.Pair, at string) {
 	seen := make(map[string]bool)
 	for _, p := range pairs {

@@ -29,8 +29,8 @@ type stateful interface {
 
 // timed is a stateful operator that acts when the watermark passes a time.
 type timed interface {
-	// fire does the work that is due up to a watermark. It starts where an earlier tick stopped,
-	// and returns where it stops. nil is the beginning, and the end.
+	// fire does the work that is due up to a watermark. It starts at the position where an earlier
+	// tick stopped, and returns the position where it stops. nil is both the beginning and the end.
 	fire(t *Tick, s *instance, to int64, at []byte) (next []byte, err error)
 	// due returns the earliest watermark for which fire has work, if there is any.
 	due(state State, s *instance) (at int64, there bool, err error)
@@ -39,7 +39,7 @@ type timed interface {
 // operatorSpec describes an operator type.
 type operatorSpec struct {
 	name string
-	// read reads the keys of the operator besides name and type. It sets private.spec, and Shape
+	// read reads the keys of the operator other than name and type. It sets private.spec, and Shape
 	// and Keyed if the operator has state.
 	read func(r *reader, o *Operator, n *document.Node, at string)
 }
@@ -151,8 +151,8 @@ func (r *reader) common(o *Operator) []document.Field {
 	}
 }
 
-// others returns the keys other than those known: the members of an object to create. They include
-// a description, unless the object has a key of its own.
+// others returns the keys other than the known ones: the members of an object to create. They
+// include a description, unless the object has its own key.
 func (r *reader) others(o *Operator, n *document.Node, at, known string) (rest []document.Pair) {
 	own := &document.Node{Kind: document.Table, Line: n.Line}
 	for _, p := range n.Pairs {

@@ -11,13 +11,12 @@ import (
 // pane.
 //
 // The rows of panes are ordered by (end, key) and serve as their own timers. A window fires by
-// scanning its panes by key. Panes that no window needs any more are deleted as a range. A late
-// record that changes a fired window leaves a row, and the window fires again at the end of the
-// tick.
+// scanning its panes by key. Panes that no window needs are deleted as a range. A late record that
+// changes a fired window leaves a row, and the window fires again at the end of the tick.
 //
-// Windows of many panes also have blocks, which are sums of some panes. A block is written when the
-// window with the same end fires, and later changes with its panes. So a window of P panes is
-// computed from about 3 * sqrt(P) rows. State of an earlier version of floe has blocks only behind
+// Windows of many panes also have blocks, which are sums of several panes. A block is written when
+// the window with the same end fires, and later changes with its panes. So a window of P panes is
+// computed from about 3 * sqrt(P) rows. State of an earlier version of floe has blocks only after
 // the last window that it fired.
 type panes struct {
 	aggregate
@@ -183,7 +182,7 @@ func (p *panes) dirty(t *Tick, s *instance, pane int64, key []byte) error {
 	if t.mark(s) < pane {
 		return nil
 	}
-	// Windows of the pane that are over are not waited for.
+	// Windows of the pane that are over need no timer.
 	if err := p.setFired(t, s, t.mark(s)); err != nil {
 		return err
 	}
@@ -288,7 +287,7 @@ func (p *panes) purge(t *Tick, s *instance, to int64, fired bool) error {
 		t.state.DeleteRange(blocks, end)
 		t.rows++
 	}
-	// The row is needed only while there are panes.
+	// The row is only needed while there are panes.
 	if !left {
 		t.remove(s.row(rowMark))
 		return nil
@@ -335,7 +334,7 @@ type pieces struct {
 	from, to int64
 }
 
-// piecesOf returns the pieces of a window: blocks as far as they exist, and panes before and after
+// piecesOf returns the pieces of a window: the existing blocks, and the panes before and after
 // them.
 func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) {
 	panes := func(from, to int64) pieces { return pieces{rowPane, from + p.pane, to} }
@@ -347,7 +346,7 @@ func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) 
 	if err != nil {
 		return nil, err
 	}
-	// The window itself writes the block that ends with it.
+	// Firing the window writes the block that ends with it.
 	first, last := p.blockFrom(max(start, f.blocks)), p.blockFrom(end)-p.block
 	if first >= last {
 		return []pieces{panes(start, end)}, nil
@@ -425,8 +424,7 @@ func (p *panes) next(state State, s *instance, after int64) (end int64, there bo
 	return max(earliest, p.windowFrom(pane)), true, err
 }
 
-// fireWindow fires a window for the keys after a given one. It scans all of the panes at once, by
-// key.
+// fireWindow fires a window for the keys after a given one. It scans all panes in parallel, by key.
 func (p *panes) fireWindow(t *Tick, s *instance, end int64, after []byte) (last []byte, done bool, err error) {
 	whole, err := p.piecesOf(t.state, s, end)
 	if err != nil {

@@ -37,8 +37,8 @@ const (
 // is nil if one of them is not a warning.
 func Parse(src []byte) (*Job, []Problem) { return parse(src, false) }
 
-// Stored parses a definition that was accepted when it was submitted. It accepts what later
-// versions reject.
+// Stored parses a definition that was accepted when it was submitted. It accepts constructs that
+// later versions reject.
 func Stored(src []byte) (*Job, []Problem) { return parse(src, true) }
 
 func parse(src []byte, stored bool) (*Job, []Problem) {
@@ -140,7 +140,7 @@ func (r *reader) stopAt(n *document.Node, at string) {
 	document.Word(&r.Reader, &r.job.StopAtEnd, document.Is("latest", true), document.Is("never", false))(n, at)
 }
 
-// called checks that a name is unique among its kind.
+// called checks that a name is unique within its kind.
 func called[T any](r *reader, n *document.Node, at, name string, all []T, nameOf func(*T) string) {
 	if name != "" && slices.ContainsFunc(all, func(other T) bool { return nameOf(&other) == name }) {
 		r.Fail(n.Line, "duplicate-name", "%s has the name %s, which is already used", at, document.Quote(name))
@@ -177,7 +177,7 @@ func (r *reader) check(doc *document.Node) {
 			key = k.text
 		}
 		if o.Keyed {
-			// State by one key is useless for another.
+			// State by one key is useless with another key.
 			o.Shape += " by " + key
 		}
 		if d, ok := o.private.spec.(*dedup); ok {
@@ -205,7 +205,7 @@ func (r *reader) check(doc *document.Node) {
 	}
 }
 
-// makesRecords reports whether an operator creates its records, rather than passing on those of a
+// makesRecords reports whether an operator creates records, rather than passing on those of a
 // source.
 func makesRecords(o Operator) bool {
 	switch o.private.spec.(type) {
@@ -316,7 +316,7 @@ func (r *reader) number(v *float64, least, most float64) func(*document.Node, st
 // hasWord reports whether a space-separated list contains a word.
 func hasWord(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
-// anyText reads text, or a number or boolean as written.
+// anyText reads text, or a number or boolean with its spelling.
 func (r *reader) anyText(v *string) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		switch n.Kind {

@@ -36,7 +36,7 @@ type instance struct {
 }
 
 // lags returns how long an operator keeps records before it passes them on with their original
-// event times. Those records are not late behind it.
+// event times. Later operators do not treat those records as late.
 func (s *instance) lags() int64 {
 	if j, ok := s.stateful.(*join); ok && j.left {
 		return j.within
@@ -78,7 +78,7 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 	}
 	next := len(p.instances)
 	for i := len(p.instances) - 1; i >= 0; i-- {
-		// Records enter at a join, so the operators before it must not run on into it.
+		// Records enter at a join, so a run of the operators before it must end there.
 		if p.instances[i].stateful != nil {
 			next = i
 			continue
@@ -109,9 +109,9 @@ func timeOf(r gjson.Result) (int64, error) {
 	return ms, nil
 }
 
-// EventTime returns the event time of a record from a source; rec has everything else. It caches in
-// rec what it learns about the value. It fails if the event time is missing, or too far after the
-// append.
+// EventTime returns the event time of a record from a source. All other fields of rec are set. It
+// caches in rec whether the value is JSON. It fails if the event time is missing, or too far after
+// the append.
 func (p *Program) EventTime(rec *Record) (int64, error) {
 	s := &p.job.Sources[rec.Origin.Source]
 	if s.private.time == nil {

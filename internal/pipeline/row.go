@@ -97,7 +97,7 @@ func first(state State, lower, upper []byte) (row pair, there bool, err error) {
 	return rows[0], true, nil
 }
 
-// put and remove change state and count the change.
+// put and remove change the state and count the change.
 func (t *Tick) put(k, v []byte) {
 	t.state.Put(k, v)
 	t.bytes += len(k) + len(v)
@@ -132,7 +132,7 @@ func (t *Tick) fail(s *instance, err error, it *item) {
 	t.fails(fail(s.name, err, it, t.batch))
 }
 
-// emit passes an operator's output to the operators behind it.
+// emit passes an operator's output to the next operators.
 func (t *Tick) emit(s *instance, made []item) error {
 	t.counts[s.index].Out += int64(len(made))
 	return t.run(s.index+1, made, nil)

@@ -83,13 +83,13 @@ type TSSource struct {
 // Tag is a name with a value: a tag of a series or a header of a record.
 type Tag struct{ Name, Value string }
 
-// Operator is a step of a job, as far as the keepers of its state need it.
+// Operator is a step of a job. Its fields are those needed to manage its state.
 type Operator struct {
 	Name  string // given or generated, and unique in the job
 	Named bool   // Name was given; only then can a changed definition find the state
 	Type  string // filter, map ...
 	// Shape identifies the layout of the state: another definition can use the state of an operator
-	// with the same name and Shape. It is "" if there is no state.
+	// with the same name and Shape. It is "" if the operator has no state.
 	Shape  string
 	Keyed  bool   // state is by key
 	Source string // of a join: the source that enters here
@@ -210,8 +210,8 @@ type Failure struct {
 type Counts struct{ In, Out, Errors, Late, Dropped int64 }
 
 // State is the keyed state of a job as a tick reads and changes it: a sorted map of bytes. The
-// first two bytes of a key are the number of the operator that was passed to Compile, big endian.
-// So the state of one operator can be dropped. Keys have at most 4 KiB.
+// first two bytes of a key are the number of the operator that was passed to Compile, big endian,
+// so that the state of one operator can be dropped. Keys have at most 4 KiB.
 type State interface {
 	// Get returns a value, nil if none exists. It must not be changed and is valid until the end
 	// of the tick.
@@ -227,7 +227,7 @@ type State interface {
 }
 
 // Lookup reads the values of kv_lookup, one per key, nil for a missing one. An error stops the
-// tick, and none of it takes effect.
+// tick, which then has no effect.
 type Lookup func(ctx context.Context, namespace string, keys []string) ([][]byte, error)
 
 // Limits bound the output of a tick. A tick checks them before it fires a window. A batch of

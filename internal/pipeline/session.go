@@ -9,14 +9,14 @@ import (
 // sessions implements windows that end when a key has had no record for the gap. A session lasts
 // from its first record to the gap after its last one.
 //
-// Its row is found by key and end. Timers are rows by time and key, and only request a check of the
+// Its row is found by key and end. Timers are rows by time and key, and only trigger a check of the
 // key's sessions. Each session that has not fired has a timer within its span, so a record that
 // extends a session moves no timer. A fired session is kept for the lateness, with a timer at the
-// end of that. If a record extends it meanwhile, it fires again at the end of the tick. If the
-// watermark has not passed its new end, a timer fires it instead.
+// end of that. If a record extends it in the meantime, it fires again at the end of the tick, or by
+// a timer if the watermark has not passed its new end.
 //
 // The sessions of a key do not touch and are ordered by time. So a record or a timer concerns only
-// a few of them, whatever their number.
+// a few of them, regardless of their number.
 type sessions struct{ aggregate }
 
 // session is a row.
@@ -98,7 +98,7 @@ func (a *sessions) extend(t *Tick, s *instance, it *item, one *sample) (late boo
 	}
 	timed := false
 	if touched > 0 {
-		// The record is the last one: records with the same time came before it.
+		// The record is the last one, because records with the same time came before it.
 		whole := list[0].acc
 		for i := range list {
 			merged.start, merged.end = min(merged.start, list[i].start), max(merged.end, list[i].end)
@@ -160,7 +160,7 @@ func (a *sessions) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, erro
 	}
 }
 
-// look processes timers, until one sets another that is before the rest.
+// look processes timers, until one sets a new timer that is before the rest.
 func (a *sessions) look(t *Tick, s *instance, rows []pair, to int64) error {
 	var made []item
 	last, _, err := timeOfRow(rows[len(rows)-1].k)

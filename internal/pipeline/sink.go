@@ -64,7 +64,7 @@ func (r *reader) is(s *Sink, kind SinkKind, n *document.Node, at string) {
 	s.Kind = kind
 }
 
-// match reads the tags that a record must have, all of them.
+// match reads the tags, all of which a record must have.
 func (r *reader) match(s *Sink) func(*document.Node, string) {
 	one := func(n *document.Node, at string) {
 		tag := ""

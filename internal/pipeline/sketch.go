@@ -22,8 +22,8 @@ const (
 
 func hash(s string) uint64 { return xxhash.Sum64String(s) }
 
-// distinct counts distinct values: with sorted hashes, or with HyperLogLog registers (Flajolet et
-// al., 2007) when there are many.
+// distinct counts distinct values, with sorted hashes or, if there are many, with HyperLogLog
+// registers (Flajolet et al., 2007).
 type distinct struct {
 	hashes    []uint64
 	registers []byte

@@ -1,8 +1,8 @@
 package pipeline
 
 // Stage is a sequence of operators that records pass through in one place. An undivided program is
-// one stage. A divided program has a further stage from each operator on that has keyed state or
-// looks up keys. Records are passed to it at the place of the key. Records of a second source are
+// one stage. In a divided program, each operator that has keyed state or looks up keys begins
+// another stage. Records are passed to it at the place of the key. Records of a second source are
 // passed to their join.
 type Stage struct {
 	Number  uint16 // of the stage's first operator; 0 for the first stage
@@ -14,8 +14,8 @@ type Stage struct {
 
 // keyed is an operator with state by key, or one that looks up a key.
 type keyed interface {
-	// place returns the key of a record. ok is false if it has none: then the record changes no
-	// state.
+	// place returns the key of a record. ok is false if it has none, in which case the record
+	// changes no state.
 	place(it *item) (key string, ok bool)
 }
 
@@ -52,8 +52,7 @@ func (s *Stage) First() int { return s.from }
 // Namespace returns the namespace of the keys that place records, "" for the job's.
 func (s *Stage) Namespace() string { return s.program.job.Operators[s.from].Lookup }
 
-// Lag returns how far event time behind the stage lags the time before it, in ms; see
-// instance.lags.
+// Lag returns how far event time after the stage lags the time before it, in ms; see instance.lags.
 func (s *Stage) Lag() int64 {
 	if s.from == s.until {
 		return 0
@@ -112,7 +111,7 @@ func (s *Stage) NewTick(state State, lookup Lookup, limits Limits, watermark int
 }
 
 // Next returns the earliest watermark for which Advance has work. waits is false if none exists.
-// Advance need not be called before that.
+// Advance need not be called for an earlier one.
 func (s *Stage) Next(state State) (at int64, waits bool, err error) {
 	at = EndOfTime
 	for i := s.from; i < s.until; i++ {

@@ -56,7 +56,7 @@ func parseTemplate(text string) (*template, error) {
 	return t, nil
 }
 
-// cutBrace cuts at the } that ends a path. Quoted names in the path may contain others.
+// cutBrace cuts at the } that ends a path. Quoted names in the path may contain other braces.
 func cutBrace(s string) (path, after string, found bool) {
 	quote := byte(0)
 	for i := 0; i < len(s); i++ {
@@ -75,7 +75,7 @@ func cutBrace(s string) (path, after string, found bool) {
 }
 
 // maxTemplateKey is the maximum length of a key made of several parts. It exceeds the limit of any
-// key, so that the consumer of the key reports one that is slightly too long.
+// key, so that the user of the key reports one that is slightly too long.
 const maxTemplateKey = 64 << 10
 
 var errTemplateKey = fmt.Errorf("the key is longer than %d bytes", maxTemplateKey)

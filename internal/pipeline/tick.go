@@ -25,8 +25,8 @@ const (
 	maxGrowth = 16 << 20
 	// maxBatch is maxGrowth for a batch of several records.
 	maxBatch = 24 << 20
-	// maxEffort is the maximum number of steps of a record's expressions together, and of those of
-	// a batch of several records: about 80 ms.
+	// maxEffort is the maximum total number of steps of a record's expressions, and of a batch of
+	// several records: about 80 ms.
 	maxEffort = 8 * expression.Budget
 	// perWorker is the number of records that justifies a goroutine.
 	perWorker = 64
@@ -91,8 +91,8 @@ func (p *Program) Spent(writes []Write) {
 	p.spent.Put(&writes)
 }
 
-// fails records a failure, one per operator or sink and record. Sinks take turns, so failures of
-// one sink and record are not adjacent.
+// fails records a failure, at most one per operator or sink and record. Sinks take turns, so
+// failures of one sink and record are not adjacent.
 func (t *Tick) fails(f failure) {
 	at := failedAt{f.Operator, f.from}
 	if f.from >= 0 && t.failed[at] {
@@ -123,10 +123,10 @@ func (t *Tick) Failures() []Failure {
 // Counts returns the operators' counts, indexed as in Job.Operators.
 func (t *Tick) Counts() []Counts { return t.counts }
 
-// Add runs records through the operators, in order. It may be called several times. After it,
-// Advance must be called before the tick ends, even if the watermark has not moved, to emit the
-// windows that late records changed. Errors: those of state, lookup and ctx, and ErrBatch. After an
-// error the tick must be discarded.
+// Add runs records through the operators, in order. It may be called several times. Advance must be
+// called after it, even if the watermark has not moved, to emit the windows that late records
+// changed. Errors: those of state, lookup and ctx, and ErrBatch. After an error the tick must be
+// discarded.
 func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	t.ctx, t.batch, t.grown, t.failed = ctx, batch, 0, nil
 	t.done, t.effort = t.done+t.effort, 0
@@ -177,8 +177,8 @@ func (t *Tick) end() {
 	t.batch, t.lent = nil, nil
 }
 
-// run takes records through the operators from i on, and to the sinks. The records of side enter at
-// later operators.
+// run takes records through the operators, starting at i, and to the sinks. The records of side
+// enter at later operators.
 func (t *Tick) run(i int, in []item, side map[int][]item) error {
 	for i < t.stage.until {
 		s := &t.program.instances[i]
@@ -247,7 +247,7 @@ func (t *Tick) tooMuch() error {
 	return nil
 }
 
-// Tired reports whether expressions have used so much time that the tick should end, to let other
+// Tired reports whether expressions have used so much time that the tick should end to let other
 // jobs run.
 func (t *Tick) Tired() bool { return t.done+t.effort > maxEffort }
 
@@ -268,7 +268,7 @@ type worker struct {
 }
 
 // stateless runs records through the operators from <= i < until. Several goroutines share the
-// records; the result does not depend on their number.
+// records, and the result does not depend on their number.
 func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	n := max(1, min(t.program.job.Parallelism, len(in)/perWorker))
 	workers := make([]worker, n)
@@ -336,7 +336,7 @@ func (w *worker) all(from int, in []item) {
 	}
 }
 
-// enter runs a record, which it may change, through an operator and those behind it.
+// enter runs a record, which it may change, through an operator and the following ones.
 func (w *worker) enter(i int, it *item) {
 	if i == w.until {
 		w.out = append(w.out, *it)
@@ -358,8 +358,8 @@ func (w *worker) fails(i int, err error, it *item) {
 	w.failures = noted(w.failures, fail(w.program.instances[i].name, err, it, w.batch))
 }
 
-// noted appends a failure, unless the operator has already failed on a part of the same record:
-// both failures would report the same bytes.
+// noted appends a failure, unless the operator has already failed on a part of the same record,
+// because both failures would report the same bytes.
 func noted(all []failure, f failure) []failure {
 	for i := len(all) - 1; i >= 0 && f.from >= 0 && all[i].from == f.from; i-- {
 		if all[i].Operator == f.Operator {
@@ -418,8 +418,8 @@ const (
 
 var errWrites = fmt.Errorf("more than %d records, or %d MiB of them, would go to sinks", maxWrites, maxWriteBytes>>20)
 
-// sink creates the writes of records for all sinks whose tags match. If one record yields too many,
-// it has none and fails; if several together do, the error is ErrBatch.
+// sink creates the writes of records for all sinks whose tags match. If a single record yields too
+// many, it fails and has none. If several together do, the error is ErrBatch.
 func (t *Tick) sink(in []item) error {
 	sinks := t.program.job.Sinks
 	t.writes = slices.Grow(t.writes, len(in))
@@ -464,7 +464,7 @@ const (
 )
 
 // part returns an empty slice for a value of up to n bytes. Memory is allocated in growing blocks,
-// so that thousands of small values do not allocate one each.
+// so that thousands of small values do not each need an allocation.
 func (t *Tick) part(n int) []byte {
 	if cap(t.parts)-len(t.parts) < n {
 		t.parts = make([]byte, 0, max(n, min(max(2*cap(t.parts), minPart), maxPart)))
@@ -485,11 +485,11 @@ func (t *Tick) slice() int {
 	return min(perScan, max(t.limits.Rows-t.rows, 1))
 }
 
-// Advance fires the windows, sessions and joins due up to a watermark. at is where an earlier tick
-// stopped on the way to the same watermark, nil at first. next is where the next tick must
-// continue, nil when all is done. Advance does at least one step, unless the records brought the
-// tick to a limit. EndOfTime is the watermark of a job that has read all its input. No records may
-// be added until next is nil.
+// Advance fires the windows, sessions and joins due up to a watermark. at is the position at which
+// an earlier tick stopped on the way to the same watermark, nil at first. next is the position at
+// which the next tick must continue, nil when all work is done. Advance does at least one step,
+// unless the records brought the tick to a limit. EndOfTime is the watermark of a job that has read
+// all its input. No records may be added until next is nil.
 func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, err error) {
 	t.ctx = ctx
 	defer t.end()
@@ -531,8 +531,8 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 	return nil, nil
 }
 
-// position is where Advance continues. It refers to operators by number, so it is valid for another
-// definition with other operators or another order.
+// position is where Advance continues. It refers to operators by number, so it remains valid for
+// another definition with other operators or another order.
 type position struct {
 	done      []uint16 // completed operators
 	number    uint16   // current operator

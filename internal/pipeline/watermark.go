@@ -3,11 +3,11 @@ package pipeline
 // Watermark returns the watermark of partitions at a time. It is never less than before. idle
 // reports whether all are idle.
 //
-// It is the minimum of the partitions' progress without idle ones. An idle partition is
-// read to its end; its last record arrived longer ago than the timeout, or it never had one. When
-// all are idle, event time advances with the clock from the newest arrival on, so that the last
-// windows fire. The order in which partitions become idle makes no difference: the mark is the only
-// state.
+// It is the minimum of the partitions' progress without idle ones. An idle partition has been read
+// to its end, and its last record arrived longer ago than the timeout, or it never had one. When
+// all are idle, event time advances with the clock from the newest arrival, so that the last
+// windows fire. The order in which partitions become idle makes no difference, because the mark is
+// the only state.
 func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 	least, greatest, arrived := int64(EndOfTime), int64(MinTime), int64(MinTime)
 	idle = true
@@ -36,7 +36,7 @@ func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 }
 
 // Reached returns the maximum event time of the partitions, within their bound and not less than
-// before. Up to there event time need not advance with the clock.
+// before. Event time need not advance with the clock to reach it.
 func Reached(inputs []Progress, before int64) int64 {
 	greatest := int64(MinTime)
 	for i := range inputs {
@@ -58,8 +58,8 @@ func Bound(inputs []Progress) int64 {
 	return bound
 }
 
-// Sum combines partitions into one Progress, to be combined with others: their progress, or that
-// all are idle, since when, and how far event time may advance then.
+// Sum combines partitions into one Progress, which can be combined with others. It has their
+// progress or, if all are idle, since when they are and how far event time may advance.
 func Sum(inputs []Progress, now, before int64) Progress {
 	mark, idle := Watermark(inputs, now, before)
 	if !idle {

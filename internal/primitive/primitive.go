@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// All returns the tables of all primitives: every node has them.
+// All returns the tables of all primitives, which every node has.
 func All() []engine.Primitive {
 	return []engine.Primitive{
 		engine.TableOf[kv.Store](), engine.TableOf[stream.Store](), engine.TableOf[queue.Store](), engine.TableOf[ts.Store](),

@@ -6,19 +6,19 @@ import (
 )
 
 var (
-	// ErrClosed is returned by every write to a log that was closed.
+	// ErrClosed is returned by every write to a closed log.
 	ErrClosed = errors.New("ual: log is closed")
 
 	// ErrCorrupt matches every *CorruptionError: bytes that were once durable are damaged or gone.
 	ErrCorrupt = errors.New("ual: log is corrupt")
 
-	// ErrNewer is returned by Open for a log written by a newer version of floe. Nothing is
-	// changed.
+	// ErrNewer is returned by Open for a log written by a newer version of floe. Open then changes
+	// no file.
 	ErrNewer = errors.New("written by a newer version")
 )
 
 // CorruptionError reports where the log is damaged. It matches ErrCorrupt. The log never repairs or
-// removes what it reports as corrupt.
+// removes a file that it reports as corrupt.
 type CorruptionError struct {
 	File   string // path of the segment
 	Offset int64  // of the damaged record

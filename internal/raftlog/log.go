@@ -27,12 +27,12 @@ type Options struct {
 	Dir string
 
 	// SegmentSize is the number of bytes after which a new segment is started; 0 means 64 MiB. A
-	// segment holds at least one Write whatever its size. Negative is an error.
+	// segment holds at least one Write of any size. Negative is an error.
 	SegmentSize int64
 
 	// Spares is the number of files of dropped segments kept for reuse; 0 means 3, negative none.
-	// With none the log does not write ahead either, which is sensible only for a file system in
-	// memory.
+	// With none the log does not write ahead either, which only makes sense for an in-memory file
+	// system.
 	Spares int
 
 	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB,
@@ -42,7 +42,7 @@ type Options struct {
 	// Random is the source of a new log's record mark; nil means crypto/rand.
 	Random io.Reader
 
-	// Logger logs a line when a torn tail is cut; nil discards it.
+	// Logger logs a line when a torn tail is dropped; nil discards it.
 	Logger *slog.Logger
 }
 
@@ -97,7 +97,7 @@ type Log struct {
 	prepareMu sync.Mutex
 
 	// writeMu is held while appending and writing files. It is taken before syncMu, and syncMu
-	// before mu. Fields of shards that change only under writeMu and mu together may be read under
+	// before mu. Fields of shards that change only under both writeMu and mu may be read under
 	// either.
 	writeMu sync.Mutex
 	buf     []byte   // records of the current Write
@@ -145,12 +145,12 @@ type tail struct {
 	sealed  bool     // nothing more may be appended: a write failed, or a successor was begun
 }
 
-// Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded
-// memory, and returns when everything it found is durable. It removes spare files and leftovers of
-// dropped segments, and changes no other file.
+// Open opens the log in o.Dir, or begins an empty one. It reads all live segments in bounded
+// memory, and returns when all of their records are durable. It removes spare files and leftovers
+// of dropped segments, and changes no other file.
 //
 // Errors: ErrCorrupt (a *CorruptionError naming file and offset) if durable data is damaged or
-// missing, ErrNewer if a newer version wrote the log: in both cases no file is changed. Otherwise
+// missing, ErrNewer if a newer version wrote the log. In both cases no file is changed. Otherwise
 // an error of FS.
 func Open(o Options) (*Log, error) {
 	o, err := o.withDefaults()
@@ -181,7 +181,7 @@ func Open(o Options) (*Log, error) {
 }
 
 // Shard returns the log of a shard, always the same pointer for the same id. It cannot fail and
-// needs no Close: a shard without any records is an empty log that starts behind Position{0, 0}.
+// needs no Close: a shard without records is an empty log that starts after Position{0, 0}.
 func (l *Log) Shard(id uint16) *Shard {
 	l.mu.RLock()
 	s := l.shards[id]
@@ -203,7 +203,7 @@ func (l *Log) shardLocked(id uint16) *Shard {
 	return s
 }
 
-// Shards returns the ids of the shards that have any record, ascending.
+// Shards returns the ids of the shards that have records, ascending.
 func (l *Log) Shards() []uint16 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -230,10 +230,10 @@ func (l *Log) Size() int64 {
 }
 
 // Sync makes everything written before the call durable. It may run concurrently with Write and
-// reads. It does nothing if everything is durable already.
+// reads. It does nothing if everything is already durable.
 //
-// After an error the log is broken for good: it is unknown what the disk has kept, so every later
-// Write and Sync returns that first error. Errors: those of FS, ErrClosed.
+// After an error the log is permanently broken. It is unknown what the disk has kept, so every
+// later Write and Sync returns that first error. Errors: those of FS, ErrClosed.
 func (l *Log) Sync() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -268,7 +268,7 @@ func (l *Log) syncTail() error {
 	return nil
 }
 
-// fail marks the log as broken for good and returns the first error that did so.
+// fail marks the log as permanently broken and returns the first error that broke it.
 func (l *Log) fail(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,7 +320,7 @@ func (l *Log) Close() error {
 	return closeAfter(file, err)
 }
 
-// closeAfter closes file and returns err as it is, unless closing fails too.
+// closeAfter closes file and returns err, joined with the error of closing if that also fails.
 func closeAfter(file vfs.File, err error) error {
 	if closeErr := file.Close(); closeErr != nil {
 		return errors.Join(err, closeErr)
@@ -329,7 +329,7 @@ func closeAfter(file vfs.File, err error) error {
 }
 
 // writeEnd appends the end record and makes it durable. The record is written once everything
-// before it is durable, and says so. A log without writes since Open is left unchanged.
+// before it is durable, and records that. It does not change a log without writes since Open.
 func (l *Log) writeEnd() error {
 	if err := l.usable(); err != nil || l.tail.file == nil {
 		return err

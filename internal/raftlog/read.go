@@ -12,8 +12,8 @@ import (
 // readChunk is the largest span of records read with one system call, and so the memory of a read.
 const readChunk = 512 << 10
 
-// readEntries reads the entries from index lo on that lie at slots into es. Files are opened for
-// each call: this path is cold, and no open file prevents the removal of a segment.
+// readEntries reads the entries at slots, whose indexes start at lo, into es. It opens files for
+// each call, because this path is cold, and so that no open file prevents the removal of a segment.
 func (s *Shard) readEntries(lo uint64, slots []slot, es []*raftpb.Entry) error {
 	for i := 0; i < len(slots); {
 		n := runInSegment(slots[i:])
@@ -67,7 +67,7 @@ func readError(path string, base, n int64, err error) error {
 	return fmt.Errorf("ual: read %s at offset %d: %w", path, base, err)
 }
 
-// runInChunk returns how many of the first slots, all of one segment, are read together.
+// runInChunk returns how many of the first slots, which are all in one segment, to read together.
 func runInChunk(slots []slot) int {
 	n := 1
 	for n < len(slots) && slots[n].end()-slots[0].offset <= readChunk {

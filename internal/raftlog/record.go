@@ -6,7 +6,7 @@ import (
 )
 
 // formatVersion is written into the start record of every segment. A log with another version is
-// refused and not changed.
+// refused without changes.
 const formatVersion = 2
 
 // recordKind is the type of a record. The numbers are part of the format.
@@ -30,12 +30,12 @@ const (
 	headerSize = 40
 	alignment  = 8
 
-	// maxData bounds the data of a record. It is far above any raft entry, and low enough that a
-	// damaged length field is recognised as damage.
+	// maxData bounds the data of a record. It is far above the size of any raft entry, and low
+	// enough that a damaged length field is recognised as damage.
 	maxData = 256 << 20
 
-	// maxIndex bounds raft indexes, so that index arithmetic cannot overflow, whatever a file
-	// contains.
+	// maxIndex bounds raft indexes, so that index arithmetic cannot overflow for any contents of a
+	// file.
 	maxIndex = 1 << 62
 )
 
@@ -57,11 +57,11 @@ var (
 //	32 synced  u64  offset in this segment that was known durable when the record was written
 //	40 data, zero padded to a multiple of 8
 //
-// Segment and offset are under the checksum, so a record in another place is as bad as a flipped
-// bit. So is one left from an earlier life of the file. The mark is a random number that the log
-// draws when it is created and never reveals. So no client can put bytes into an entry that would
-// be taken for records when the file is reused. synced distinguishes a torn tail from corruption:
-// see [Log] and lookAhead.
+// The checksum covers the segment and the offset, so a record in another place, or from an earlier
+// use of the file, is as bad as a flipped bit. The mark is a random number that the log draws when
+// it is created and never reveals. So no client can put bytes into an entry that would be mistaken
+// for records when the file is reused. synced distinguishes a torn tail from corruption: see [Log]
+// and lookAhead.
 type header struct {
 	length uint32
 	mark   uint32
@@ -73,8 +73,8 @@ type header struct {
 	synced uint64
 }
 
-// place encodes a segment and an offset in one number. Of two records at the same offset of
-// different segments, otherwise equal, the checksums always differ.
+// place encodes a segment and an offset in one number. Two equal records at the same offset of
+// different segments always have different checksums.
 func place(segment uint32, off int64) uint64 {
 	return uint64(off) ^ uint64(segment)<<32
 }
@@ -88,7 +88,7 @@ func align(n int64) int64 {
 	return (n + alignment - 1) &^ (alignment - 1)
 }
 
-// appendHeader begins a record: the caller appends the data and calls sealRecord. Checksum and
+// appendHeader begins a record. The caller then appends the data and calls sealRecord. Checksum and
 // length are still zero.
 func appendHeader(b []byte, h header) []byte {
 	b = le.AppendUint64(b, 0)
@@ -128,8 +128,8 @@ func parseHeader(b []byte) (header, uint32) {
 	}, le.Uint32(b)
 }
 
-// finishChecksum folds the record's place into crc, which covers its bytes from 4 on. It allocates
-// nothing: the table is walked here, as a slice given to crc32 escapes.
+// finishChecksum folds the record's place into crc, which covers its bytes starting at 4. It uses
+// the table directly, so that it allocates nothing: a slice passed to crc32 would escape.
 func finishChecksum(crc uint32, at uint64) uint32 {
 	crc = ^crc
 	for range 8 {
@@ -182,7 +182,7 @@ func parseStart(b []byte) (s startInfo, ok bool) {
 	return s, s.oldest > 0 && s.prevEnd >= 0 && s.head >= 0
 }
 
-// hardState is raft's HardState by value: a Write must not allocate for it.
+// hardState is raft's HardState by value, so that a Write does not allocate for it.
 type hardState struct {
 	term, vote, commit uint64
 }

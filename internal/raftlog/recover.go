@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// recover reads the log from the directory. It changes nothing before all of the log was found
+// recover reads the log from the directory. It changes no file before it has found all of the log
 // valid.
 func (l *Log) recover() error {
 	numbers, spares, err := l.listFiles()
@@ -39,8 +39,8 @@ func (l *Log) recover() error {
 	return l.removeSegments(l.oldest)
 }
 
-// learnMark takes the mark of the log from the newest segment with a readable start: without it, a
-// segment that has lost its start could not be judged.
+// learnMark takes the mark of the log from the newest segment with a readable start. Without the
+// mark, a segment that has lost its start could not be checked.
 func (l *Log) learnMark(numbers []uint32) error {
 	for _, n := range slices.Backward(numbers) {
 		err := l.withSegment(n, func(file vfs.File, size int64) error {
@@ -76,7 +76,7 @@ func (v *survey) complete() bool {
 }
 
 // findLast surveys the last segment of the log. That is the newest file, or its predecessor if the
-// creation of the newest was interrupted. The zero survey stands for an empty log.
+// creation of the newest was interrupted. The zero survey means an empty log.
 func (l *Log) findLast(numbers []uint32) (survey, error) {
 	newest := numbers[len(numbers)-1]
 	v, err := l.survey(newest)
@@ -197,7 +197,8 @@ func (s *scanner) startInfo() (startInfo, error) {
 	return info, nil
 }
 
-// refuse returns the error for the current record, which is valid but makes no sense.
+// refuse returns the error for the current record, which has a valid checksum but inconsistent
+// contents.
 func (s *scanner) refuse(format string, args ...any) error {
 	return &CorruptionError{File: s.path, Offset: s.offset, Reason: fmt.Sprintf(format, args...)}
 }
@@ -260,8 +261,8 @@ func (l *Log) replaySegment(number uint32, end int64) error {
 
 // replay applies the records of one segment to the shards.
 //
-// In the oldest live segment the checkpoint is the shards' initial state. In every later one the
-// shards are rebuilt already, and the checkpoint must agree, which proves that no segments were
+// In the oldest live segment the checkpoint is the shards' initial state. In every later segment
+// the shards are already rebuilt, and the checkpoint must agree, which proves that no segments were
 // mixed up.
 type replay struct {
 	*scanner
@@ -389,7 +390,7 @@ func (r *replay) applyCompact(s *Shard) error {
 	return nil
 }
 
-// checkGaps makes sure that each shard's entries begin behind its compacted position.
+// checkGaps checks that each shard's entries begin right after its compacted position.
 func (l *Log) checkGaps() error {
 	for _, id := range l.Shards() {
 		if s := l.shards[id]; s.first != s.compacted.Index+1 {
@@ -402,8 +403,9 @@ func (l *Log) checkGaps() error {
 	return nil
 }
 
-// settle makes what was read durable and adopts it as the state of the log. A killed process may
-// have left it in the page cache, and a later power cut must not undo it once it was served.
+// settle makes the records read durable and adopts them as the state of the log. A killed process
+// may have left them in the page cache, and a later power failure must not undo them once they have
+// been used.
 func (l *Log) settle(last survey) error {
 	if last.torn {
 		l.logger.Warn("log: torn tail cut", "file", l.path(last.number), "offset", last.end, "reason", last.bad)

@@ -9,11 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// scanBuffer is the memory for reading a segment, however large its records are.
+// scanBuffer is the memory for reading a segment, regardless of the size of its records.
 const scanBuffer = 256 << 10
 
 // scanner reads the records of a segment in order and stops at the first bad one. Records of an
-// earlier life of the file are bad, and so are bytes not written yet.
+// earlier use of the file are bad, and so are bytes not written yet.
 type scanner struct {
 	file   vfs.File
 	path   string
@@ -35,7 +35,7 @@ type scanner struct {
 // shortData is the most data a scanner returns: more than the largest of the fixed layouts.
 const shortData = 64
 
-// blank is the reason for a place of zeros: written ahead and not used yet.
+// blank is the reason for zeros, which were written ahead and are not used yet.
 const blank = "no record was written"
 
 func (l *Log) newScanner(file vfs.File, number uint32, limit int64) *scanner {
@@ -51,8 +51,8 @@ func (s *scanner) seek(off int64) {
 	s.r.Reset(io.NewSectionReader(s.file, off, max(0, s.limit-off)))
 }
 
-// scan moves to the next record and reports whether there is one. If not, bad is the reason, or
-// empty at the limit.
+// scan moves to the next record and reports whether there is one. If there is none, bad is the
+// reason, or empty at the limit.
 //
 // Errors: those of the file, ErrNewer for a valid record of unknown kind.
 func (s *scanner) scan() (bool, error) {
@@ -89,8 +89,8 @@ func (s *scanner) scan() (bool, error) {
 	}
 	if finishChecksum(crc, place(s.number, s.next)) != sum {
 		if s.next == 0 && h.kind == kindStart && finishChecksum(crc, 0) == sum {
-			// Version 1 had the segment's number in place of the mark, so its checksums covered
-			// only the offset.
+			// Version 1 had the segment's number instead of the mark, so its checksums covered only
+			// the offset.
 			return false, fmt.Errorf("ual: %s: format version 1 is no longer read, this version knows %d", s.path, formatVersion)
 		}
 		s.bad = "checksum does not match"
@@ -125,7 +125,7 @@ func (s *scanner) scanData(h header, crc uint32) (uint32, error) {
 	return crc, nil
 }
 
-// accept takes a record whose checksum is right.
+// accept processes a record whose checksum is right.
 func (s *scanner) accept(h header) (bool, error) {
 	if h.kind == 0 || h.kind > kindMax {
 		return false, fmt.Errorf("ual: %s: offset %d: record of kind %d: %w", s.path, s.next, h.kind, ErrNewer)
@@ -149,19 +149,19 @@ func (s *scanner) corrupt() error {
 	return &CorruptionError{File: s.path, Offset: s.next, Reason: reason}
 }
 
-// trail describes the bytes behind a segment's valid records.
+// trail describes the bytes after a segment's valid records.
 type trail struct {
 	torn   bool // records of this segment
 	proof  bool // one of them proves that the first bad record was durable
 	record header
 }
 
-// lookAhead searches behind the bad record at which s has stopped for a valid one that proves
-// corruption. Such a record says that the bad one was durable before it was written, or that the
+// lookAhead searches for a valid record after the bad one at which s has stopped that proves
+// corruption. Such a record shows that the bad one was durable before it was written, or that the
 // segment has a successor. Without such proof the tail is torn.
 //
-// It tries every aligned offset, as the length of the bad record cannot be trusted. It reads each
-// record that bears the mark. Only records of this or an earlier life of the file bear it, so no
+// It tries every aligned offset, because the length of the bad record cannot be trusted. It reads
+// each record that has the mark. Only records of this or an earlier use of the file have it, so no
 // byte is read twice.
 func (s *scanner) lookAhead() (t trail, err error) {
 	bad := s.next
@@ -190,8 +190,8 @@ func (s *scanner) lookAhead() (t trail, err error) {
 	return t, nil
 }
 
-// recordAt returns the header of the valid record at off, if any; b is the file's content there, or
-// the beginning of it.
+// recordAt returns the header of the valid record at off, if any. b is at least the beginning of
+// the file's content there.
 func (s *scanner) recordAt(off int64, b []byte) (h header, ok bool, err error) {
 	h, sum := parseHeader(b)
 	if h.length <= maxData && recordSize(int(h.length)) <= int64(len(b)) {
@@ -208,8 +208,8 @@ func (s *scanner) recordAt(off int64, b []byte) (h header, ok bool, err error) {
 	return probe.header, ok, err
 }
 
-// proves reports whether a record with this header shows that the one at offset bad was durable
-// once.
+// proves reports whether a record with this header shows that the one at offset bad was once
+// durable.
 func (h header) proves(bad int64) bool {
 	return h.synced > uint64(bad) || h.kind == kindNext
 }

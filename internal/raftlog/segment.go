@@ -14,8 +14,7 @@ import (
 const (
 	fileSuffix = ".ual"
 
-	// writeCategory is the label under which file systems that count disk writes count those of the
-	// log.
+	// writeCategory is the category of the log's writes, for file systems that count disk writes.
 	writeCategory = vfs.DiskWriteCategory("floe-ual")
 )
 
@@ -89,8 +88,8 @@ func (l *Log) syncDir(name string) error {
 	return nil
 }
 
-// syncNames makes the names of the files durable. The directory stays open: a process without free
-// file descriptors could not open it.
+// syncNames makes the names of the files durable. The directory stays open, because a process
+// without free file descriptors could not open it.
 func (l *Log) syncNames() error {
 	if err := l.folder.Sync(); err != nil {
 		return fmt.Errorf("ual: sync %s: %w", l.dir, err)
@@ -109,8 +108,8 @@ func (l *Log) makeRoom(n int64) error {
 }
 
 // startSegment makes a new segment the tail. If it fails, the old tail stays sealed: the file of
-// the new segment may already contain a start record that names its end, so nothing more can be
-// appended. The next attempt begins the new segment afresh.
+// the new segment may already contain a start record that has the old tail's end, so no more
+// records can be appended. The next attempt recreates the new segment.
 func (l *Log) startSegment() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -173,7 +172,7 @@ func (l *Log) drawMark() error {
 	return nil
 }
 
-// knownShards returns the shards that have any record, ordered by id.
+// knownShards returns the shards that have records, ordered by id.
 func (l *Log) knownShards() []*Shard {
 	ids := l.Shards()
 	l.mu.RLock()
@@ -204,8 +203,8 @@ func (l *Log) createSegment(t *tail) error {
 	return nil
 }
 
-// openNew opens a file for segment t: a spare one if there is any. It replaces the file left by a
-// failed attempt at the same segment, whose records would be in a valid place.
+// openNew opens a file for segment t, a spare one if there is any. It replaces the file left by a
+// failed attempt at the same segment, whose records would otherwise be valid.
 func (l *Log) openNew(t *tail) (err error) {
 	path := l.path(t.number)
 	if n := len(l.spares); n > 0 {
@@ -237,9 +236,9 @@ func (l *Log) setTail(t tail) {
 }
 
 // retire closes the segment before the tail and adds the next record to it, which reveals the loss
-// of the tail's file. The record lies at the end that the tail's start record gives, so it changes
-// nothing else, and a log without it is complete. So it is not synced, and failing to write it is
-// no error.
+// of the tail's file. The record is at the end that the tail's start record gives, so it does not
+// affect the log, which is complete without it. So it is not synced, and a failure to write it is
+// not an error.
 func (l *Log) retire(old tail) error {
 	file := old.file
 	if file == nil {
@@ -257,7 +256,7 @@ func (l *Log) retire(old tail) error {
 }
 
 // removeSegments drops the segments below oldest, which is durably recorded, from memory. It
-// removes their files or keeps them as spares. Files that cannot be removed are retried the next
+// removes their files or keeps them as spares. It retries files that cannot be removed the next
 // time.
 func (l *Log) removeSegments(oldest uint32) error {
 	var errs []error

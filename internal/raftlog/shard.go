@@ -13,8 +13,8 @@ import (
 // and the pointer to it.
 const entryOverhead = 128
 
-// Shard is the log of one shard: the entries behind a compacted position, raft's hard state and a
-// reserved mark. Its reads follow the contract of raft.Storage and are safe at any time, also
+// Shard is the log of one shard: the entries after a compacted position, raft's hard state and a
+// reserved mark. Its reads follow the contract of raft.Storage and are safe at any time, even
 // during writes to the log.
 //
 //	compacted   first                          last
@@ -23,7 +23,7 @@ const entryOverhead = 128
 //	                             |-- cache -----|    the entries themselves, a suffix
 //
 // first is compacted.Index + 1, except while Open replays segments whose predecessors are gone.
-// Entries between the two were then in those segments, and a later record must compact them.
+// Entries in between were then in those segments, and a later record must compact them.
 type Shard struct {
 	log *Log
 	id  uint16
@@ -54,18 +54,18 @@ type slot struct {
 	length  uint32
 }
 
-// HardState returns raft's hard state, with all fields set; zero if none was written. The caller
+// HardState returns raft's hard state, with all fields set, or zero if none was written. The caller
 // owns the result.
 //
-// After an Open its term is at least that of the last entry, and its commit lies within the log,
-// even if a crash kept only some records of a Write.
+// After an Open its term is at least that of the last entry, and its commit index is within the
+// log, even if a crash kept only some records of a Write.
 func (s *Shard) HardState() *raftpb.HardState {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
 	return &raftpb.HardState{Term: new(s.hard.term), Vote: new(s.hard.vote), Commit: new(s.hard.commit)}
 }
 
-// FirstIndex returns the index behind the compacted position; 1 for an empty log.
+// FirstIndex returns the index after the compacted position, 1 for an empty log.
 func (s *Shard) FirstIndex() uint64 {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -79,8 +79,8 @@ func (s *Shard) LastIndex() uint64 {
 	return s.lastIndex()
 }
 
-// Durable returns the highest index up to which all entries survive a crash. It falls when entries
-// are replaced, and rises again with the next Sync.
+// Durable returns the highest index up to which all entries survive a crash. It decreases when
+// entries are replaced, and increases again with the next Sync.
 func (s *Shard) Durable() uint64 {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -111,11 +111,12 @@ func (s *Shard) Term(i uint64) (uint64, error) {
 	return s.slots[i-s.first].term, nil
 }
 
-// Entries returns the entries from lo to hi-1, cut where their encoded size would exceed maxSize,
-// but at least one. The caller owns the slice, but must not change the entries in it.
+// Entries returns the entries from lo to hi-1. It stops where their encoded size would exceed
+// maxSize, but returns at least one. The caller owns the slice, but must not modify the entries in
+// it.
 //
 // Entries that are not cached are read from their segment and verified. Errors: raft.ErrCompacted,
-// raft.ErrUnavailable, ErrCorrupt (a *CorruptionError) if an entry is not what was written, an
+// raft.ErrUnavailable, ErrCorrupt (a *CorruptionError) if an entry differs from the one written, an
 // error of FS.
 func (s *Shard) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	for {
@@ -132,8 +133,8 @@ func (s *Shard) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	}
 }
 
-// holds reports whether the entries from index lo on still lie at slots. If not, reading them may
-// have failed only because their segment was removed or used again.
+// holds reports whether the entries starting at index lo are still at slots. If they are not,
+// reading them may have failed only because their segment was removed or reused.
 func (s *Shard) holds(lo uint64, slots []slot) bool {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -166,7 +167,7 @@ func (s *Shard) lookUp(lo, hi, maxSize uint64) (es []*raftpb.Entry, cold []slot,
 	return es, slices.Clone(s.slots[from:max(from, min(to, cached))]), nil
 }
 
-// fit returns how many entries from index lo on have a total of at most maxSize bytes, at least
+// fit returns how many entries starting at index lo have a total of at most maxSize bytes, at least
 // one.
 func fit(lo uint64, slots []slot, maxSize uint64) int {
 	if maxSize == math.MaxUint64 {
@@ -207,7 +208,7 @@ func (s *Shard) lastTerm() uint64 {
 	return s.slots[len(s.slots)-1].term
 }
 
-// resetLocked drops every entry; the log continues behind p.
+// resetLocked drops every entry. The log continues after p.
 func (s *Shard) resetLocked(p Position) {
 	s.cutLocked(s.first)
 	s.compacted = p
@@ -216,8 +217,8 @@ func (s *Shard) resetLocked(p Position) {
 	s.pending = min(s.pending, p.Index)
 }
 
-// appendLocked replaces everything from index i on. es are the entries at slots, or nil to cache
-// none of them. The cache must stay a suffix, so with nil it must be empty.
+// appendLocked replaces all entries at and after index i. es are the entries at slots, or nil to
+// cache none of them. The cache must stay a suffix, so with nil it must be empty.
 func (s *Shard) appendLocked(i uint64, slots []slot, es []*raftpb.Entry) {
 	s.cutLocked(i)
 	s.slots = append(s.slots, slots...)
@@ -227,7 +228,7 @@ func (s *Shard) appendLocked(i uint64, slots []slot, es []*raftpb.Entry) {
 	}
 }
 
-// cutLocked drops the entries from index i on.
+// cutLocked drops the entries at and after index i.
 func (s *Shard) cutLocked(i uint64) {
 	s.durable = min(s.durable, i-1)
 	s.pending = min(s.pending, i-1)
@@ -241,7 +242,7 @@ func (s *Shard) cutLocked(i uint64) {
 	s.slots = s.slots[:i-s.first]
 }
 
-// compactLocked drops the entries up to p, which lies within the log.
+// compactLocked drops the entries up to p, which is within the log.
 func (s *Shard) compactLocked(p Position) {
 	s.compacted = p
 	if p.Index < s.first {
@@ -274,7 +275,7 @@ func (s *Shard) evictFirst(n int) {
 	s.cache = s.cache[n:]
 }
 
-// forgetCached clears es, a part of the cache that is about to be sliced off: the array stays in
+// forgetCached clears es, a part of the cache that is about to be sliced off. The array stays in
 // use, so the pointers would keep the entries alive.
 func (s *Shard) forgetCached(es []*raftpb.Entry) {
 	for _, e := range es {
@@ -292,7 +293,7 @@ func cost(e *raftpb.Entry) int64 {
 	return entryOverhead + int64(len(e.GetData()))
 }
 
-// settle repairs what a torn Write can leave: the hard state of a vote or commit whose entries are
+// settle repairs the results of a torn Write: a hard state with a vote or commit whose entries are
 // lost, or entries of a term whose hard state is lost. A vote in such a term was never sent,
 // because it was never durable.
 func (s *Shard) settle() {

@@ -18,16 +18,16 @@ const (
 	// blockSize is the unit in which the kernel keeps files in memory.
 	blockSize = 4096
 
-	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean
-	// duration of a Sync is no better, and the worst case is worse.
+	// ahead is the number of bytes of zeros that the log writes ahead of its records. Larger steps
+	// do not improve the mean duration of a Sync, and make the worst case worse.
 	ahead = 256 << 10
 
-	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower;
-	// larger delays the log's own syncs.
+	// prepareChunk is the number of bytes of a spare file that are written between two syncs.
+	// Smaller chunks are slower, and larger ones delay the log's own syncs.
 	prepareChunk = 64 << 10
 )
 
-// zeros is written where there is no record yet.
+// zeros is written ahead of the records.
 var zeros [ahead]byte
 
 func alignBlock(n int64) int64 {
@@ -35,15 +35,15 @@ func alignBlock(n int64) int64 {
 }
 
 // spare is a file that may become a segment: a file of zeros, or a segment that is no longer
-// needed. It does not outlast the Log: on a file system that may keep both names of a renamed file
-// after a crash, it could be a segment too.
+// needed. It does not outlive the Log, because a file system may keep both names of a renamed file
+// after a crash, so it could be a segment too.
 type spare struct {
 	name string
 	size int64
 }
 
-// writeAhead writes zeros behind the blocks of t, which are all in use, so that the next records
-// lie in blocks that exist. A failure, such as a full disk, is ignored.
+// writeAhead writes zeros after the blocks of t, which are all in use, so that the next records go
+// into existing blocks. It ignores a failure, such as a full disk.
 func (l *Log) writeAhead(t *tail) {
 	limit := alignBlock(l.segmentSize)
 	if l.lean() || t.written >= limit {
@@ -65,8 +65,8 @@ func (l *Log) lean() bool {
 // calls. The log's owner calls it from time to time, in the background. Without Prepare the log is
 // only slower.
 //
-// After an error, also that of a done ctx, there is no spare file. Errors: those of FS, among them
-// that of a full disk; the first error of a failed Sync, ErrClosed.
+// After an error, including that of a done ctx, there is no spare file. Errors: those of FS,
+// including that of a full disk; the first error of a failed Sync, ErrClosed.
 func (l *Log) Prepare(ctx context.Context) error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
@@ -99,7 +99,7 @@ func (l *Log) planSpare() (name string, err error) {
 	return l.spareName(), nil
 }
 
-// spareName returns a name that no file has.
+// spareName returns an unused name for a spare file.
 func (l *Log) spareName() string {
 	l.lastSpare++
 	return fmt.Sprintf("%08d%s", l.lastSpare, spareSuffix)
@@ -117,7 +117,7 @@ func (l *Log) writeSpare(ctx context.Context, name string) error {
 	return nil
 }
 
-// writeZeros fills file and syncs in steps: otherwise the log's own syncs would wait for all of the
+// writeZeros fills file and syncs in steps. Otherwise the log's own syncs would wait for all of the
 // accumulated writes.
 func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
 	size := alignBlock(l.segmentSize)
@@ -137,9 +137,9 @@ func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
 	return nil
 }
 
-// recycle turns the file of a dropped segment into a spare, or garbage if there are enough spares
-// or its size is unusual. A segment that Open found is garbage too: the size of its file is
-// unknown.
+// recycle turns the file of a dropped segment into a spare, or into garbage if there are enough
+// spares or its size is unusual. A segment that Open found is also garbage, because the size of its
+// file is unknown.
 func (l *Log) recycle(name string, s segment) error {
 	usual := alignBlock(l.segmentSize)
 	if l.lean() || len(l.spares) >= l.maxSpares || s.written < usual || s.written > 2*usual {
@@ -155,9 +155,9 @@ func (l *Log) recycle(name string, s segment) error {
 	return nil
 }
 
-// ReleaseSpare removes all spare files to free their space; it waits for a running Prepare. Until
-// the next Prepare no file becomes a spare, and nothing is written ahead. Errors: those of FS, the
-// first error of a failed Sync, ErrClosed; files that could not be removed are retried later.
+// ReleaseSpare removes all spare files to free their space. It waits for a running Prepare. Until
+// the next Prepare no file becomes a spare, and the log does not write ahead. Errors: those of FS,
+// the first error of a failed Sync, ErrClosed; files that could not be removed are retried later.
 func (l *Log) ReleaseSpare() error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()

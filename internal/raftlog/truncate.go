@@ -2,10 +2,10 @@ package raftlog
 
 import "slices"
 
-// Truncate drops, per shard, the entries up to and including the given index, which is clamped to
-// the shard's last. The compacted position never goes back. The caller ensures that the entries are
-// no longer needed: the state they led to is durable. When Truncate returns nil, the truncation is
-// durable and segments that no shard needs are removed.
+// Truncate drops the entries of each shard up to and including the given index, which is clamped to
+// the shard's last. The compacted position never decreases. The caller ensures that the entries are
+// no longer needed, because the resulting state is durable. When Truncate returns nil, the
+// truncation is durable and segments that no shard needs are removed.
 //
 // Errors: those of FS, the first error of a failed Sync, ErrClosed. If only the removal fails, the
 // entries are dropped, and the next Truncate or Open removes the files.
@@ -65,9 +65,9 @@ func (l *Log) cuts(upTo map[uint16]uint64) []cut {
 	return cuts
 }
 
-// neededSegment returns the oldest segment that holds a live entry once cuts are applied, or the
-// tail if there is no entry. Entries lie in segments in the order of their indexes, so the first of
-// each shard decides.
+// neededSegment returns the oldest segment that has a live entry once cuts are applied, or the tail
+// if there is no entry. Entries are in segments in the order of their indexes, so only the first of
+// each shard matters.
 func (l *Log) neededSegment(cuts []cut) uint32 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

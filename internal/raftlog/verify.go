@@ -12,8 +12,8 @@ type Summary struct {
 }
 
 // Verify reads every record of the live segments in o.Dir and reports the first damage of each
-// segment, whereas Open stops at the first damage of all. It does not check that the segments
-// follow from one another, which Open does. It writes nothing.
+// segment, whereas Open stops at the first damage of all. It does not check that the segments are
+// consecutive, which Open does. It writes nothing.
 //
 // Errors: those of FS, ErrNewer.
 func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
@@ -53,8 +53,8 @@ func (v *verification) run() (err error) {
 		return err
 	}
 	if !whole {
-		// The first and last segments of the log are unknown: every existing file should be whole,
-		// and the newest has been checked.
+		// The first and last segments of the log are unknown. Every existing file should be
+		// complete, and the newest has been checked.
 		last = survey{number: slices.Max(v.numbers), oldest: slices.Min(v.numbers)}
 	}
 	for n := last.oldest; n < last.number || whole && n == last.number; n++ {
@@ -89,7 +89,7 @@ func (v *verification) segment(n uint32, last survey) error {
 	return err
 }
 
-// damaged reports *err once and clears it, if it is damage.
+// damaged clears *err if it is damage, and reports each damage once.
 func (v *verification) damaged(err *error) bool {
 	var damage *CorruptionError
 	if !errors.As(*err, &damage) {

@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// keepBuffer is the largest write buffer kept for the next Write: enough for several full raft
-// entries, but not for a single huge batch.
+// keepBuffer is the largest write buffer kept for the next Write. It is enough for several full
+// raft entries, but not for a single huge batch.
 const keepBuffer = 8 << 20
 
 // Position is a place in a shard's log: the index of an entry and its term.
@@ -21,20 +21,20 @@ type Position struct {
 type Update struct {
 	Shard uint16
 
-	// Reset, if not nil, drops every entry: the log continues behind this position. It is for an
-	// installed snapshot, and for a state ahead of a log that lost its unsynced tail.
+	// Reset, if not nil, drops every entry. The log continues after this position. It is for an
+	// installed snapshot, and for a state ahead of a log that has lost its unsynced tail.
 	Reset *Position
 
 	// HardState, if not nil, replaces term, vote and commit.
 	HardState *raftpb.HardState
 
-	// Entries are contiguous. They replace everything from the index of the first on, so it must
-	// lie above the compacted position and leave no gap. The log retains the entries: they must not
-	// be changed afterwards.
+	// Entries are contiguous. They replace all entries at and after the index of the first, which
+	// must be above the compacted position and leave no gap. The log retains the entries, so they
+	// must not be modified afterwards.
 	Entries []*raftpb.Entry
 
-	// Reserve is the reserved LSN high-water mark. It only rises: 0, or less than before, changes
-	// nothing.
+	// Reserve is the reserved LSN high-water mark. It only increases: 0, or less than before,
+	// changes nothing.
 	Reserve uint64
 }
 
@@ -42,8 +42,8 @@ type Update struct {
 // for the same shard. When Write returns nil the updates are readable, but durable only after the
 // next Sync.
 //
-// After an error nothing of us is visible, though parts of it may reappear when the node crashes
-// before the next successful Write. A later Write may be tried; it continues in a new segment.
+// After an error none of the updates is visible, though some may reappear if the node crashes
+// before the next successful Write. Write can be called again; it continues in a new segment.
 // Errors: an update that does not fit its shard's log (nothing written), those of FS, the first
 // error of a failed Sync, ErrClosed.
 func (l *Log) Write(us []Update) error {
@@ -87,7 +87,8 @@ func (l *Log) plan(us []Update) (size int64, err error) {
 	return size, nil
 }
 
-// plan is the extent of a shard's log after the updates of the current Write checked so far.
+// plan is the extent of a shard's log after the updates of the current Write that have been checked
+// so far.
 type plan struct {
 	epoch     uint64 // of the Write it belongs to
 	compacted uint64
@@ -199,7 +200,7 @@ func (l *Log) addEntry(shard uint16, e *raftpb.Entry) {
 	l.addRecord(h, e.GetData())
 }
 
-// flushRecords writes l.buf behind the tail's records. After an error the content of the file is
+// flushRecords writes l.buf after the tail's records. After an error the content of the file is
 // unknown, so nothing more is written to it.
 func (l *Log) flushRecords() error {
 	t := &l.tail
@@ -210,7 +211,7 @@ func (l *Log) flushRecords() error {
 	return nil
 }
 
-// writeBlocks writes l.buf at t.end, padded with zeros to whole blocks: otherwise the kernel might
+// writeBlocks writes l.buf at t.end, padded with zeros to whole blocks. Otherwise the kernel might
 // have to read the rest of the last block.
 func (l *Log) writeBlocks(t *tail) error {
 	n := len(l.buf)
@@ -233,7 +234,7 @@ func writeAt(w io.WriterAt, b []byte, off int64) error {
 	return err
 }
 
-// advanceLocked moves the tail's end behind the records in l.buf.
+// advanceLocked moves the tail's end past the records in l.buf.
 func (l *Log) advanceLocked() {
 	n := int64(len(l.buf))
 	l.tail.end += n
@@ -243,7 +244,7 @@ func (l *Log) advanceLocked() {
 	}
 }
 
-// applyLocked makes us visible; l.slots has the places of its entries.
+// applyLocked makes us visible. l.slots has the places of its entries.
 func (l *Log) applyLocked(us []Update) {
 	slots := l.slots
 	for i := range us {
@@ -265,7 +266,7 @@ func (l *Log) applyLocked(us []Update) {
 	}
 }
 
-// touchLocked notes that s has records which the next Sync makes durable.
+// touchLocked records that s has records that the next Sync makes durable.
 func (l *Log) touchLocked(s *Shard) {
 	s.known = true
 	if !s.dirty {
@@ -291,7 +292,7 @@ func (l *Log) evictLocked() {
 func (l *Log) largestCacheLocked() *Shard {
 	var largest *Shard
 	for _, s := range l.shards {
-		// The smaller id wins a tie: a replayed run must evict the same.
+		// The smaller id wins a tie, because a replayed run must evict the same entries.
 		if largest == nil || s.cacheBytes > largest.cacheBytes || s.cacheBytes == largest.cacheBytes && s.id < largest.id {
 			largest = s
 		}

@@ -1,3 +1,3 @@
-// Package rawjson walks JSON as bytes, and displays bytes that are usually JSON: inputs and
-// outputs, which programs may write in any format.
+// Package rawjson walks JSON as bytes. It also displays inputs and outputs, which are usually JSON
+// but may have any format.
 package rawjson

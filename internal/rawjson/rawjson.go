@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Value returns the value with which encoding/json writes b: as it is if b is JSON, null if b is
+// Value returns a value that encoding/json encodes as b unchanged if b is JSON, as null if b is
 // empty, and otherwise as a string.
 func Value(b []byte) any {
 	switch {

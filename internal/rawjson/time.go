@@ -26,7 +26,8 @@ func Time(raw []byte) (ms int64, ok bool) {
 }
 
 // parseTime parses 2026-01-02T03:04:05.678+01:00 with T and Z in capital letters. It does not use
-// package time, whose accepted forms have changed before: replicas may run different builds.
+// package time, whose accepted forms have changed between versions, because replicas may run
+// different builds.
 func parseTime(s string) (ms int64, ok bool) {
 	const form = "0000-00-00T00:00:00"
 	if len(s) <= len(form) {

@@ -11,9 +11,9 @@ import (
 // MaxDepth is the maximum nesting depth of arrays and objects in JSON. Deeper nesting is invalid.
 const MaxDepth = 256
 
-// The functions of this file walk JSON as bytes. None of them changes or keeps its input, and input
+// The functions of this file walk JSON as bytes. None of them modifies or keeps its input. Input
 // that is not JSON has no members, no elements and no text. Functions whose comment requires valid
-// input must get nothing else.
+// input must not be called with other input.
 
 // Valid reports whether raw is one JSON value, as RFC 8259 defines it: in UTF-8, and not nested
 // deeper than MaxDepth.
@@ -22,8 +22,8 @@ func Valid(raw []byte) bool {
 	return end >= 0 && SkipSpace(raw, end) == len(raw)
 }
 
-// Member returns the value of an object's member, nil if none exists. Among several with the same
-// name the last one counts, as in most languages.
+// Member returns the value of an object's member, nil if none exists. If several have the same
+// name, the last one counts, as in most languages.
 func Member(raw []byte, name string) []byte {
 	if !Valid(raw) {
 		return nil
@@ -202,7 +202,7 @@ func IsNumber(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '-' || isDigit(raw[0])) && skipNumber(raw, 0) == len(raw)
 }
 
-// SkipSpace returns the index of the first byte from i on that is not white space.
+// SkipSpace returns the index of the first byte at or after i that is not white space.
 func SkipSpace(raw []byte, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r') {
 		i++
@@ -329,7 +329,7 @@ func skipPlain(raw []byte, i int) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(raw); i += 8 {
 		w := binary.LittleEndian.Uint64(raw[i:])
-		// The first byte that is not plain gets the high bit. Bytes behind it do not matter.
+		// The first byte that is not plain gets the high bit. Bytes after it do not matter.
 		if (w|(w-ones*' ')|((w^ones*'"')-ones)|((w^ones*'\\')-ones))&high != 0 {
 			break
 		}
@@ -393,8 +393,8 @@ func skipDigits(raw []byte, i int) int {
 	return i
 }
 
-// Unpaired reports whether a string in raw, which must be valid JSON, has an unpaired surrogate: a
-// decoder replaces it.
+// Unpaired reports whether a string in raw, which must be valid JSON, has an unpaired surrogate,
+// which decoders replace.
 func Unpaired(raw []byte) bool {
 	unit := func(i int) rune {
 		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {

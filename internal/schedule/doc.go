@@ -1,5 +1,5 @@
 // Package schedule is the common part of the schedules of actions and workflows. A duty computes
-// which ticks are due, since Apply must not use time zones, and proposes them with the state that
-// it computed them from. Apply carries them out if the schedule is still in that state, so each
-// tick is decided exactly once. The machine defines what a tick does.
+// which ticks are due, because Apply must not use time zones, and proposes them with the state from
+// which it computed them. Apply executes them if the schedule is still in that state, so each tick
+// is decided exactly once. The machine defines what a tick does.
 package schedule

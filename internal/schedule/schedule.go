@@ -71,7 +71,7 @@ type Machine[T any] struct {
 	Row   byte         // of the index, whose keys continue with a time (ms, as key.AppendInt64)
 	Kind  uint8        // of the command, whose body is a list
 	Code  func(*T, *codec.Coder)
-	// Most is the maximum number of ticks per command, which bounds what they write.
+	// Most is the maximum number of ticks per command, which bounds their writes.
 	Most int
 	// Read returns the schedule of an index row, whose key ends in rest, and its entry for the
 	// command. due is filled in afterwards.
@@ -116,7 +116,7 @@ type room struct {
 
 func (r *room) take(n int, size int64) { r.ticks, r.inputs = r.ticks-n, r.inputs-int64(n)*size }
 
-// next builds a command for what is due now: schedules of one namespace, as many as fit into a
+// next builds a command for the schedules of one namespace that are due now, as many as fit into a
 // command.
 func (m *Machine[T]) next(v *engine.View, p *cron.Parser, cmd *engine.Command) (found bool, err error) {
 	var all []T
@@ -162,7 +162,7 @@ func (m *Machine[T]) CodeAll(all *[]T, c *codec.Coder) {
 	codec.List(c, all, func(c *codec.Coder, item *T) { m.Code(item, c) })
 }
 
-// due sets the ticks up to now, as many as there is room for, but at least one.
+// due sets the ticks up to now, as many as fit, but at least one.
 func (s *State) due(d *Due, times *cron.Schedule, now int64, left *room) {
 	if d.Release {
 		left.take(1, s.Input)

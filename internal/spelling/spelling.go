@@ -1,13 +1,13 @@
-// Package spelling finds the name that an unknown one was probably meant to be.
+// Package spelling finds the known name for which an unknown one was probably mistyped.
 package spelling
 
 import "strings"
 
-// longest is the maximum length of a name that is compared: the time grows with its square.
+// longest is the maximum length of a name that is compared, because the time grows with its square.
 const longest = 64
 
 // Nearest returns the known name that differs least from an unknown one, in up to a third of its
-// letters, or "" if no name does. Upper and lower case do not differ.
+// letters, or "" if no name does. Case is ignored.
 func Nearest(unknown string, known []string) string {
 	best, distance := "", 1+(len(unknown)+1)/3
 	for _, k := range known {
@@ -18,8 +18,8 @@ func Nearest(unknown string, known []string) string {
 	return best
 }
 
-// edits returns how many insertions, deletions, replacements and swaps of neighbours turn a into b,
-// or most if that many or more.
+// edits returns the number of insertions, deletions, replacements and swaps of neighbours that turn
+// a into b, or most if it is not smaller.
 func edits(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > longest {
 		return most

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Claim is a blocking command that takes something; the package comment draws its states. Its user
-// embeds it by value and calls Init.
+// Claim is a blocking command that takes items; the package comment shows its states. Users embed
+// it by value and call Init.
 type Claim struct {
 	Owner    any  // for the user of the package
 	Blocking bool // it waits if nothing is available; Begin never refuses another
@@ -33,8 +33,8 @@ const (
 	answered
 )
 
-// Init prepares a claim whose caller has waited since a time (ms). A claim whose ctx is done is
-// answered instead of pulled.
+// Init prepares a claim whose caller has been waiting since a time (ms). A claim whose ctx is done
+// is answered instead of pulled.
 func (c *Claim) Init(ctx context.Context, since int64) {
 	c.ctx, c.moved, c.wakeAt = ctx, make(chan struct{}, 1), Never
 	c.w = Waiter{claim: c, since: since}
@@ -43,12 +43,12 @@ func (c *Claim) Init(ctx context.Context, since int64) {
 // Moved receives a value when WakeAt has changed.
 func (c *Claim) Moved() <-chan struct{} { return c.moved }
 
-// Among returns how many claims waited in the same line when this one got under way, itself
-// included. It is for a claim that is under way.
+// Among returns how many claims, including this one, waited in the same line when this one got
+// under way. It is for a claim that is under way.
 func (c *Claim) Among() int { return c.among }
 
-// Begin makes a new claim be under way. It refuses a blocking claim if others wait in its line, or
-// if all that is available is reserved.
+// Begin puts a new claim under way. It refuses a blocking claim if others wait in its line, or if
+// all available items are reserved.
 func (h *Hub) Begin(c *Claim, l *Look) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,8 +68,8 @@ func (c *Claim) reserve(l *line) {
 }
 
 // End releases the reservation of a claim that was under way. It returns a wake-up for the other
-// claims of the line, which may be able to take what this one left. Its Topic is 0 if no other
-// claim waits.
+// claims of the line, which may be able to take the items that this one left. Its Topic is 0 if no
+// other claim waits.
 func (h *Hub) End(c *Claim) Wakeup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +88,7 @@ func (h *Hub) End(c *Claim) Wakeup {
 }
 
 // Park gives a claim that was under way its places. It returns false if the caller does not wait,
-// or with an error if MaxWaiters wait already. Only a new claim is refused with the error.
+// or with an error if MaxWaiters are already waiting. Only a new claim is refused with the error.
 func (h *Hub) Park(c *Claim, l *Look) (waits bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *Claim) setWakeAt(at int64) {
 	}
 }
 
-// WakeAt returns the time at which the state has to be checked again for a claim, or Never.
+// WakeAt returns the time at which the state must be checked again for a claim, or Never.
 func (h *Hub) WakeAt(c *Claim) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,8 +142,8 @@ func (h *Hub) Fits(c *Claim, l *Look) bool {
 	return c.w.Parent == l.Parent && slices.EqualFunc(c.w.places, l.Topics, func(p *lineEntry, t Topic) bool { return p.line.topic == t })
 }
 
-// Unpark makes a parked claim be under way without a reservation, to look again on its behalf. It
-// returns false if the claim is not parked.
+// Unpark puts a parked claim under way without a reservation, to check the state again on its
+// behalf. It returns false if the claim is not parked.
 func (h *Hub) Unpark(c *Claim) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,16 +161,16 @@ func (h *Hub) unparkLocked(c *Claim, to state) {
 	h.parked.Add(-1)
 }
 
-// Pull makes a parked claim be under way. It returns false if the claim is not parked, or if its
-// caller has left.
+// Pull puts a parked claim under way. It returns false if the claim is not parked, or if its caller
+// has left.
 func (h *Hub) Pull(c *Claim) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return c.state == parked && h.pullLocked(c, c.w.places[0].line)
 }
 
-// pullLocked makes a claim of a line be under way. A claim whose caller has left must not take
-// anything, so it is answered.
+// pullLocked puts a claim of a line under way. A claim whose caller has left must not take any
+// items, so it is answered.
 func (h *Hub) pullLocked(c *Claim, l *line) bool {
 	if c.ctx.Err() != nil {
 		h.unparkLocked(c, answered)
@@ -182,7 +182,7 @@ func (h *Hub) pullLocked(c *Claim, l *line) bool {
 	return true
 }
 
-// PullFirst makes the first claims of w.Topic be under way, up to w.N of them, while some of the
+// PullFirst puts the first claims of w.Topic under way, up to w.N of them, while some of the
 // available items are not reserved. It appends them to dst.
 func (h *Hub) PullFirst(dst []*Claim, w Wakeup, available int) []*Claim {
 	h.mu.Lock()
@@ -193,8 +193,8 @@ func (h *Hub) PullFirst(dst []*Claim, w Wakeup, available int) []*Claim {
 	return dst
 }
 
-// pullFirstLocked stops at the first claim that does not accept the kinds: all claims of a line
-// accept the same ones.
+// pullFirstLocked stops at the first claim that does not accept the kinds, because all claims of a
+// line accept the same ones.
 func (h *Hub) pullFirstLocked(dst []*Claim, l *line, of *Slots, available int64, limit int) []*Claim {
 	for limit > 0 && available > l.reserved && l.claims.first != nil && l.claims.first.w.claim.only.meets(of) {
 		if c := l.claims.first.w.claim; h.pullLocked(c, l) {
@@ -206,8 +206,8 @@ func (h *Hub) pullFirstLocked(dst []*Claim, l *line, of *Slots, available int64,
 	return dst
 }
 
-// PullProduced makes claims be under way for w.N items that a command is about to produce, which
-// are not reserved yet. It appends at most limit of them to dst.
+// PullProduced puts claims under way for w.N items that a command is about to produce and that are
+// not reserved yet. It appends at most limit of them to dst.
 func (h *Hub) PullProduced(dst []*Claim, w Wakeup, limit int) []*Claim {
 	if !h.HasParked() {
 		return dst
@@ -242,8 +242,8 @@ func (h *Hub) ParkedOn(w Wakeup, limit int) (claims []*Claim) {
 	return claims
 }
 
-// Abandon is for a caller that stops waiting. It returns false if the claim is
-// under way; it is then answered even if it finds nothing.
+// Abandon is for a caller that stops waiting. It returns false if the claim is under way. The claim
+// is then answered even if it finds nothing.
 func (h *Hub) Abandon(c *Claim) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

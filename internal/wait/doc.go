@@ -1,12 +1,12 @@
 // Package wait holds the queries and claims that wait in one shard, and decides which of them can
-// proceed when a topic is notified. It is a data structure: it reads no state, proposes nothing and
-// starts no goroutine. The engine looks at the state and passes the result in as a Look.
+// proceed when a topic is notified. It is a data structure: it reads no state, proposes no commands
+// and starts no goroutines. The engine checks the state and passes the result as a Look.
 //
 // A query waits as a Waiter. It is subscribed to its topics until it is answered. A notification
-// puts a token into its channel; the query then looks at the state again and sleeps if it has to.
+// puts a token into its channel. The query then checks the state again, and sleeps if necessary.
 //
-// A Claim is a blocking command that takes something, such as a dequeue. It is in one of three
-// states; only a parked claim has places in the lines of its topics:
+// A Claim is a blocking command that takes items, such as a dequeue. It is in one of three states.
+// Only a parked claim has places in the lines of its topics:
 //
 //	      Begin                      End, with an outcome
 //	new --------> under way ------------------------------> answered
@@ -16,17 +16,18 @@
 //	 '--- Park ---> parked ------------------------------------'
 //	                       Abandon, or Pull after the caller has left
 //
-// A claim that is under way reserves what it may take of its first topic, from Begin or Pull until
-// End. So the hub sends no more claims than the available items are enough for.
+// A claim that is under way reserves the items of its first topic that it may take, from Begin or
+// Pull until End. So the hub sends no more claims than there are items for.
 //
-// Waiters of a topic proceed in the order of the time since which they wait. Waiters of the same
+// Waiters of a topic proceed in the order in which they started to wait. Waiters of the same
 // millisecond proceed in the order of arrival.
 package wait
 
 import "math"
 
-// Topic is what a query or a claim waits for and commands notify: a hash of a name. Two names with
-// the same hash wake each other's waiters, which then find nothing and wait again.
+// Topic identifies an event for which queries and claims wait, and which commands notify. It is a
+// hash of a name. Two names with the same hash wake each other's waiters, which then find nothing
+// and wait again.
 type Topic uint64
 
 // Extend returns the topic of a longer prefix from that of a shorter one and the bytes between
@@ -39,18 +40,18 @@ func (t Topic) Extend(k []byte) Topic {
 }
 
 const (
-	// MaxWaiters is how many queries and claims may wait in one shard. Each costs about a kilobyte,
-	// including its goroutine.
+	// MaxWaiters is the maximum number of queries and claims that wait in one shard. Each takes
+	// about a kilobyte, including its goroutine.
 	MaxWaiters = 100_000
 	// MaxClaims is more than the number of claims that can wait.
 	MaxClaims = MaxWaiters + 1
-	// Any is a number of available items that is not known.
+	// Any means that the number of available items is unknown.
 	Any = -1
 	// Never is the time of a claim that does not wait for a time.
 	Never = math.MaxInt64
 )
 
-// Wakeup says that up to N waiters of a topic may be able to proceed; all of them if N < 0.
+// Wakeup means that up to N waiters of a topic may be able to proceed, or all of them if N < 0.
 type Wakeup struct {
 	Topic  Topic
 	N      int
@@ -59,7 +60,7 @@ type Wakeup struct {
 }
 
 // Merge adds a wake-up to those that are due. Commands of one batch often notify the same topics,
-// so it is merged with one of the last eight if possible.
+// so Merge combines it with one of the last eight if possible.
 func Merge(due []Wakeup, w Wakeup) []Wakeup {
 	for i := len(due) - 1; i >= max(0, len(due)-8); i-- {
 		if d := &due[i]; d.Topic == w.Topic && d.Within == w.Within {

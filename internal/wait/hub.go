@@ -9,9 +9,9 @@ import (
 
 // Hub holds the waiters of one shard. Its methods may be called by any goroutine.
 //
-// A waiter has a place in the line of each of its topics, so joining and leaving take the same time
-// however long the lines are. A query keeps its places while it looks at the state again, so it
-// misses no notification. A claim that is under way has no places.
+// A waiter has a place in the line of each of its topics, so the time for joining and leaving does
+// not depend on the length of the lines. A query keeps its places while it checks the state again,
+// so it misses no notification. A claim that is under way has no places.
 type Hub struct {
 	waiters    atomic.Int32            // queries and parked claims, without background queries
 	parked     atomic.Int32            // the parked claims among them
@@ -45,7 +45,7 @@ func NewHub() *Hub {
 		offers: make(map[Topic]int)}
 }
 
-// NewWaiter returns a query that has waited since a time (ms).
+// NewWaiter returns a query that has been waiting since a time (ms).
 func NewWaiter(since int64) *Waiter { return &Waiter{c: make(chan struct{}, 1), since: since} }
 
 // Woken receives a value after one of the topics has been notified.
@@ -57,13 +57,13 @@ func (w *Waiter) Topics() int { return len(w.places) }
 // Waiting returns how many queries and claims wait, without background queries.
 func (h *Hub) Waiting() int { return int(h.waiters.Load()) }
 
-// HasQueries reports whether a query waits, other than a background query.
+// HasQueries reports whether any query waits, other than background queries.
 func (h *Hub) HasQueries() bool { return h.waiters.Load() > h.parked.Load() }
 
 // HasParked reports whether a claim is parked.
 func (h *Hub) HasParked() bool { return h.parked.Load() > 0 }
 
-// Subscribe adds a query to a topic, once. The error says that MaxWaiters wait already.
+// Subscribe adds a query to a topic, once. It fails if MaxWaiters are already waiting.
 func (h *Hub) Subscribe(w *Waiter, t Topic) error {
 	if w.waitsFor(t) {
 		return nil
@@ -191,8 +191,8 @@ func (h *Hub) NotifyWithin(parent Topic, n int) {
 	h.childrenLocked(parent, func(t Topic) { h.notifyLocked(t, n) })
 }
 
-// NotifyAll wakes all queries: the state was replaced as a whole, or this replica may not answer
-// them any longer.
+// NotifyAll wakes all queries, because the whole state was replaced, or this replica may no longer
+// answer them.
 func (h *Hub) NotifyAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -223,7 +223,7 @@ func (w *Waiter) wake() bool {
 	}
 }
 
-// Offer notes that the answer to a query offers an item of a topic that only one caller can take.
+// Offer records that the answer to a query offers an item of a topic that only one caller can take.
 // If the caller has left before it takes the item, Renotify wakes the next query.
 func (h *Hub) Offer(t Topic) {
 	h.mu.Lock()

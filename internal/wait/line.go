@@ -11,7 +11,7 @@ type line struct {
 	reserved int64 // how much claims that are under way may take
 }
 
-// turns is waiters in the order in which they proceed.
+// turns is a list of waiters in the order in which they proceed.
 type turns struct {
 	first, last *lineEntry
 	n           int
@@ -62,8 +62,8 @@ func (l *line) wakeOther(w *Waiter) {
 	}
 }
 
-// insert puts a place where it belongs. A new waiter belongs at or near the end, and a claim that
-// returns at or near the front, so the search starts at the nearer end.
+// insert inserts a place in order. A new waiter belongs at or near the end, and a returning claim
+// at or near the front, so the search starts at the nearer end.
 func (q *turns) insert(p *lineEntry) {
 	q.n++
 	switch {

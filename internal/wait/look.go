@@ -2,8 +2,8 @@ package wait
 
 import "slices"
 
-// Look is what the engine found in the state on behalf of a claim: how much is available, or what
-// the claim waits for.
+// Look is the result of the engine's check of the state for a claim: the number of available items,
+// or the topics to wait for.
 type Look struct {
 	N      int     // how much is available, Any if that is not known
 	Most   int     // how much the claim takes at most

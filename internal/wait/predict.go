@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Bounds of a Predictor. It deletes its predictions when there are too many causes, and learns
-// them again.
+// Bounds of a Predictor. If there are too many causes, it deletes its predictions and learns them
+// again.
 const (
 	maxCauses    = 4096
 	maxPredicted = 4 // topics of a cause
@@ -14,15 +14,16 @@ const (
 )
 
 // Predictor predicts the topics on which the follow-ups of a command will produce items. The
-// command itself does not name them, so the prediction is where earlier commands of the same cause
-// produced items. It only decides which claims are proposed, and a claim that finds nothing is
-// parked again. So replicas may predict different topics. The zero value is ready for use.
+// command itself does not name them, so the prediction is the topics on which earlier commands of
+// the same cause produced items. It only decides which claims are proposed, and a claim that finds
+// nothing is parked again. So replicas may predict different topics. The zero value is ready for
+// use.
 type Predictor struct {
 	mu     sync.Mutex // guards topics
 	topics map[Topic][]predicted
 }
 
-// predicted is a topic on which commands of a cause produced something to claim.
+// predicted is a topic on which commands of a cause produced items.
 type predicted struct {
 	topic  Topic
 	credit int8 // commands of the cause that may produce nothing on it
@@ -56,7 +57,7 @@ func moveToFront(known []predicted, t Topic) []predicted {
 	return known[:min(len(known), maxPredicted)]
 }
 
-// Topics returns the topics on which the next command of a cause may produce something, the latest
+// Topics returns the topics on which the next command of a cause may produce items, the latest
 // first. known is false if no command of the cause has been noted.
 func (p *Predictor) Topics(cause Topic) (topics []Topic, known bool) {
 	p.mu.Lock()

@@ -4,8 +4,8 @@ import "slices"
 
 // Queries can wait for all keys with a prefix. Each prefix is a topic: the root, which is the topic
 // of the empty prefix, extended by the bytes of the prefix. One pass over a key computes the topics
-// of all its prefixes. Only prefixes of lengths that have waiters are looked up, so a change costs
-// the length of its key and one lookup for each such length.
+// of all its prefixes. Only prefixes of lengths that have waiters are looked up, so the cost of a
+// change is the length of its key plus one lookup per such length.
 
 // lengths counts the lines of prefixes of each length below one root.
 type lengths struct {
@@ -20,7 +20,7 @@ type prefix struct {
 }
 
 // SubscribePrefix adds a query to a prefix, once. It returns the first change that has woken the
-// query since the last call, 0 if none has. The error is that of Subscribe.
+// query since the last call, or 0. The error is that of Subscribe.
 func (h *Hub) SubscribePrefix(w *Waiter, root Topic, key []byte) (first uint64, err error) {
 	t := root.Extend(key)
 	h.mu.Lock()

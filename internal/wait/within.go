@@ -1,9 +1,9 @@
 package wait
 
-// A notifier may know only the parent of a topic: the topics within it are those that have waiters.
-// A waiter enters the family of its parent with its first topic.
+// A notifier may only have the parent of a topic. The topics within a parent are those that have
+// waiters. A waiter enters the family of its parent with its first topic.
 
-// family is the topics within a parent, in the order in which their first waiters arrived.
+// family is the set of topics within a parent, in the order in which their first waiters arrived.
 type family struct {
 	first, last *member
 	members     map[Topic]*member

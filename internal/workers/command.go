@@ -85,7 +85,8 @@ func (w *Worker) fields(f *codec.Fields) {
 }
 
 // leaveBody removes workers or marks them as draining. A worker that is not registered, or has
-// started another life, is skipped. If it is the only worker of the command, the command fails.
+// restarted with another life, is skipped. If it is the only worker of the command, the command
+// fails.
 type leaveBody struct {
 	drain bool // mark the workers as draining instead of removing them
 	list  []leaving

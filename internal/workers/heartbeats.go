@@ -8,7 +8,8 @@ import (
 
 // heartbeats holds the latest heartbeat of each worker that the shard's leader received in its
 // term. Joins and reports count as heartbeats. Reports are also recorded between the election and
-// the start of the duty: the process received an answer and would not send the report again.
+// the start of the duty, because the process has received an answer and would not send the report
+// again.
 type heartbeats struct {
 	mu    sync.Mutex // guards all below
 	term  uint64     // latest term in which this replica led
@@ -27,8 +28,8 @@ type workerRef struct {
 // a monotonic clock, which measures silence.
 type moment struct{ at, mono int64 }
 
-// unmeasured is the mono of a heartbeat recorded by Apply, which has no clock. The next read sets
-// it.
+// unmeasured is the mono of a heartbeat recorded by Apply, which has no clock. The next read
+// replaces it.
 const unmeasured = -1 << 63
 
 // heartbeat is the latest heartbeat of a worker's life.
@@ -115,7 +116,7 @@ func (h *heartbeats) left(tx *engine.Tx, id string) {
 }
 
 // update records a worker's report and returns true. It returns false if there is no heartbeat of
-// that life to update: the caller must read the row.
+// that life to update, in which case the caller must read the row.
 func (h *heartbeats) update(w workerRef, r *report, now moment) (known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +145,7 @@ func (h *heartbeats) set(w workerRef, at *heartbeat) {
 
 // overlay applies the worker's heartbeat to its row and returns the worker's silence in ms. A
 // worker without a heartbeat whose row is not silent counts as seen when the term began. On a
-// replica that does not lead, age is 0 and only the row says whether the worker is silent.
+// replica that does not lead, age is 0 and only the row determines whether the worker is silent.
 func (h *heartbeats) overlay(w workerRef, at *row, now moment) (age int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

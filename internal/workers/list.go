@@ -89,7 +89,7 @@ func Handlers(ctx context.Context, s *engine.Scope, typ, first, last string) (ma
 	return counts, nil
 }
 
-// with merges the records that two shards have of a worker.
+// with merges two shards' records of a worker.
 func (h pollerHandles) with(o pollerHandles) pollerHandles {
 	switch {
 	case o.registered:

@@ -27,7 +27,7 @@ func (i *Info) codePoller(c *codec.Coder) {
 }
 
 // merge combines the answers of all shards about a worker. The description comes from the shard
-// where the worker is registered; each shard adds the runs that it counted.
+// where the worker is registered. Each shard adds the runs that it counted.
 func merge(answers []Info) Info {
 	i := answers[max(slices.IndexFunc(answers, func(i Info) bool { return i.poller == nil || !i.poller.unregistered }), 0)]
 	registered := i.poller == nil || !i.poller.unregistered

@@ -12,7 +12,7 @@ import (
 )
 
 // reportQuery sends the heartbeats of a process's workers to the leader. The answer is the indexes
-// of the workers in list that the shard does not know.
+// of the workers in list that are not in the shard.
 type reportQuery struct {
 	namespace string
 	list      []report
@@ -27,7 +27,7 @@ type report struct {
 	present workerStats
 }
 
-// OfLeader directs the query to the leader: heartbeats are in its memory.
+// OfLeader directs the query to the leader, because heartbeats are in its memory.
 func (*reportQuery) OfLeader() {}
 
 // listQuery lists workers ordered by ID.

@@ -34,7 +34,7 @@ type Registrar struct {
 const callTime = 5 * time.Second
 
 // leaveTime is the timeout for removing a worker. It is short because the program waits for it
-// before it exits; the shard removes a silent worker anyway.
+// before it exits, and the shard eventually removes a silent worker.
 const leaveTime = 2 * time.Second
 
 // NewRegistrar returns a Registrar that sends its calls through the router.
@@ -104,8 +104,8 @@ func (all *Registrar) join(namespace string, w Worker, status func() workloop.St
 	return m
 }
 
-// Join implements workloop.Observer: it registers a loop until leave is called. The worker's ID is
-// the name of the queue or group and the name by which the source knows the consumer.
+// Join implements workloop.Observer: it registers a loop until leave is called. The worker's ID
+// consists of the name of the queue or group and the consumer's name at the source.
 func (all *Registrar) Join(status func() workloop.Status) (leave func()) {
 	s := status()
 	w := Worker{Type: s.Kind, Machine: Machine(), Max: min(s.Max, maxConcurrent)}
@@ -186,7 +186,8 @@ type round struct {
 	join, drain, report, leave []*Member
 }
 
-// round returns the next round: with full it reports all members, otherwise those that changed.
+// round returns the next round. With full it reports all members, otherwise only those that have
+// changed.
 func (c *reporter) round(full bool) (r round) {
 	c.registrar.mu.Lock()
 	r.full = full
@@ -303,8 +304,8 @@ func (c *reporter) join(part []*Member) error {
 	}
 	err := c.propose(callTime, join.Op("", body, nil))
 	for i, m := range part {
-		// A join with an unknown outcome counts as done, so that the member leaves later. If it
-		// did not happen, the next report finds that out.
+		// A join with an unknown outcome counts as done, so that the member leaves later. If it did
+		// not happen, the next report reveals that.
 		m.joined = err == nil || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded)
 		m.drained = body.list[i].draining
 	}
@@ -337,7 +338,7 @@ func (c *reporter) propose(within time.Duration, op engine.Op) error {
 	return err
 }
 
-// report sends the members' heartbeats and returns the members that the shard does not know.
+// report sends the members' heartbeats and returns the members that are not in the shard.
 func (c *reporter) report(shard engine.ShardID, part []*Member) (unknown []*Member, err error) {
 	q := reportQuery{namespace: c.scope.Namespace()}
 	for _, m := range part {
@@ -367,8 +368,8 @@ func (m *Member) report() report {
 	return report{m.worker.ID, m.life, s.Load, statsOf(all)}
 }
 
-// release removes members that left. It reports whether there are no others: then the reporter
-// ends.
+// release removes members that left. It reports whether there are no others, in which case the
+// reporter ends.
 func (c *reporter) release(left []*Member) (ended bool) {
 	c.registrar.mu.Lock()
 	for _, m := range left {
@@ -384,8 +385,8 @@ func (c *reporter) release(left []*Member) (ended bool) {
 	return ended
 }
 
-// await waits until the next round: at the time all, or one pause after a change or a failure. A
-// member that leaves ends the pause.
+// await waits until the next round, which is at the time all, or one pause after a change or a
+// failure. A member that leaves ends the pause.
 func (c *reporter) await(all time.Time, pause time.Duration, failed bool) {
 	t := time.NewTimer(time.Until(all))
 	defer t.Stop()
@@ -405,7 +406,7 @@ func (c *reporter) await(all time.Time, pause time.Duration, failed bool) {
 	}
 }
 
-// urgent reports whether a member leaves: its Leave is waiting.
+// urgent reports whether a member is leaving, so that its Leave waits.
 func (c *reporter) urgent() bool {
 	c.registrar.mu.Lock()
 	defer c.registrar.mu.Unlock()

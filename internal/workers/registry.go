@@ -72,7 +72,7 @@ func (r *Registry) join(tx *engine.Tx, c *joinBody) error {
 }
 
 // checkPlace returns ErrConflict for a worker of another shard. A client with outdated information
-// about the namespace routes all workers of a command by the first one.
+// about the namespace routes all workers of a command by the first worker.
 func checkPlace(tx *engine.Tx, id string) error {
 	if tx.Spread() && engine.NameShard(tx.NamespaceName(), id, tx.Shards()) != tx.Shard() {
 		return engine.Errorf(engine.ErrConflict, "worker %q is not of shard %d: the namespace is spread", id, tx.Shard())
@@ -119,7 +119,7 @@ func CheckTakes(tx *engine.Tx, id string) error {
 	return nil
 }
 
-// WatchTakes is CheckTakes for a take that waits: it subscribes to changes of the answer. For a
+// WatchTakes is CheckTakes for a take that waits. It subscribes to changes of the answer. For a
 // polling worker with a row it also records a heartbeat, and makes the query run again before the
 // worker would count as silent.
 func (r *Registry) WatchTakes(v *engine.View, namespace, id string) error {

@@ -12,13 +12,13 @@ import (
 )
 
 // A polling worker has no process that counts its runs, so each shard counts the runs that it gave
-// to the worker. There is one row per action: the end of a run rewrites a few bytes, however many
-// actions the worker handles. The counts are replicated state, so they survive crashes and
+// to the worker. There is one row per action, so that the end of a run rewrites only a few bytes,
+// regardless of the number of actions. The counts are replicated state, so they survive crashes and
 // failovers.
 //
-// A polling worker need not register. The first run that a shard gives it creates an unregistered
-// row there. In a spread namespace there may be one such row per shard, because only the shard of
-// the ID registers workers. Listings merge the rows of an ID.
+// A polling worker need not register. The first run that it takes in a shard creates an
+// unregistered row there. In a spread namespace there may be one such row per shard, because only
+// the shard of the ID registers workers. Listings merge the rows of an ID.
 
 // KindOfRuns is the kind of a process that counts runs of an action, and the type of action
 // workers.
@@ -52,13 +52,13 @@ func (n *runStats) code(c *codec.Coder) {
 }
 
 // statsKey returns the key of an action's counts. With an empty action it is the key of the header,
-// which is the prefix of the worker's other keys. IDs contain no zero byte.
+// which is also the prefix of the worker's other keys. IDs contain no zero byte.
 func statsKey(ns uint32, id, action string) []byte {
 	return append(append(append(key.AppendUint32([]byte{rowStats}, ns), id...), 0), action...)
 }
 
-// Took records that a worker took runs of actions; actions may repeat. It ignores workers that have
-// a process. A polling worker without a row gets one, unless the shard has MaxWorkers.
+// Took records that a worker took runs of actions, which may repeat. It ignores workers that have a
+// process. A polling worker without a row gets one, unless the shard has MaxWorkers.
 func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 	k := workerKey(tx.Namespace(), id)
 	at, known := rowOf(tx, k)
@@ -207,8 +207,8 @@ func viewStats(v *engine.View, w workerRef) (workerStats, error) {
 	return sumStats(it, len(prefix))
 }
 
-// viewNames returns the names of the actions that a polling worker has taken runs of, from first to
-// last.
+// viewNames returns the names, from first to last, of the actions whose runs a polling worker has
+// taken.
 func viewNames(v *engine.View, w workerRef, first, last string) (names []string, err error) {
 	nameAt := len(statsKey(w.ns, w.id, ""))
 	it, err := v.Iter(statsKey(w.ns, w.id, first), append(statsKey(w.ns, w.id, last), 0))

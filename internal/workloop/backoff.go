@@ -12,8 +12,9 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// backoff computes the pauses between attempts. A pause is up to twice as long as the one before.
-// It is random, so that processes that lost a connection together do not retry together.
+// backoff computes the pauses between attempts. A pause is up to twice as long as the previous one.
+// It is random, so that processes that lost a connection at the same time do not retry at the same
+// time.
 type backoff struct{ pause time.Duration }
 
 func (b *backoff) next() time.Duration {
@@ -36,7 +37,8 @@ func (b *backoff) wait(ctx context.Context) bool {
 }
 
 // Retry calls f until it succeeds, with back-off, and reports its errors. It stops at a permanent
-// error or when ctx ends. Errors such as ErrNotFound are not permanent: the thing may be created.
+// error or when ctx ends. Errors such as ErrNotFound are not permanent, because the object may be
+// created.
 func Retry(ctx context.Context, report func(error), f func(context.Context) error) error {
 	var pauses backoff
 	for {

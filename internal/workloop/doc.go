@@ -6,28 +6,28 @@
 //
 // # Terms
 //
-// A source is where the loop takes its work: a queue, a consumer group or the actions of a worker.
-// A piece is one unit of work: a message, a record or an attempt of a run. A lane is a sequence of
+// A source is where the loop gets its work: a queue, a consumer group or the actions of a worker. A
+// piece is one unit of work: a message, a record or an attempt of a run. A lane is a sequence of
 // pieces that must run one after the other, such as the records with one key.
 //
 // # The loop
 //
 // A loop has Concurrency slots. While some are free, one Take is pending, for as many pieces as
-// there are free slots. Each piece runs through the handler in a goroutine of its own. That
-// goroutine settles the piece with the outcome and frees the slot.
+// there are free slots. The handler of each piece runs in a separate goroutine. That goroutine
+// settles the piece with the outcome and frees the slot.
 //
 //	Take ──► slots: handler ──► Settle      (meanwhile Renew, for all held pieces)
 //	           └ lane: waits for the piece before it
 //
 // A source implements Take and Settle. Everything else is an optional interface, found by a type
 // assertion: a Renewer has leases, a Releaser takes pieces back, and a Laner has lanes. A source
-// whose leases belong to a session, which it keeps alive itself, is no Renewer. It reports the loss
-// of a piece by Loop.Cancel.
+// whose leases belong to a session, which it keeps alive itself, is not a Renewer. It reports the
+// loss of a piece with Loop.Cancel.
 //
 // # Outcomes
 //
 //   - The handler returns: the piece is settled with nil or the error. A panic or runtime.Goexit is
-//     an error too (PanicError).
+//     also an error (PanicError).
 //   - The lease is lost: the handler's context is cancelled. Its cause is a LostError, which
 //     matches engine.ErrConflict. If the source reported the loss, the piece is not settled. If the
 //     lease only expired by this process's clock, the loop tries to settle it, and the receipt
@@ -44,17 +44,17 @@
 // The pieces of a lane run in the order in which they were taken. A piece starts when the handler
 // of the one before it has returned, even if that one was lost long ago, so two pieces of a lane
 // never run at once. If a piece fails or is lost, the source may have taken back the pieces behind
-// it, to deliver them in order. Each of those is renewed before it runs, and dropped if the lease
-// is lost. Waiting pieces use no slot; Hold bounds their number.
+// it, to deliver them in order. The loop renews each of those before it runs, and drops it if the
+// lease is lost. Waiting pieces use no slots; Hold bounds their number.
 //
 // # Shutdown
 //
-// When the context of Run ends, the loop takes nothing more and releases the pieces waiting in
-// lanes. Handlers have the Grace to finish; their leases are still renewed. Then their contexts are
+// When the context of Run ends, the loop takes no more pieces and releases those waiting in lanes.
+// Handlers have the Grace to finish; their leases are still renewed. Then their contexts are
 // cancelled with the cause of Run's context, and they have 5 s (lastWords) to return. A piece that
 // fails in that time is Stopped: its source releases it instead of counting a failure. A handler
 // that has not returned by then is abandoned: its piece is released, and Run returns a
-// *BlockedError. If the source is not a Releaser, pieces that were taken always run.
+// *BlockedError. If the source is not a Releaser, all taken pieces run.
 //
 // # Outages
 //

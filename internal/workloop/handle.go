@@ -28,7 +28,7 @@ func (l *Loop[T]) report(piece *T, err error) {
 	}
 }
 
-// Callback calls a user's function in a goroutine of its own and waits for it. A panic of f is
+// Callback calls a user's function in a separate goroutine and waits for it. A panic of f is
 // dropped, and runtime.Goexit ends only that goroutine.
 func Callback(f func()) {
 	done := make(chan struct{})
@@ -40,8 +40,8 @@ func Callback(f func()) {
 	<-done
 }
 
-// stack returns the stack of a panic from the panicking function on. The frames above are the same
-// for every panic, and the room for an error text is short.
+// stack returns the stack of a panic, starting at the panicking function. The frames above it are
+// the same for every panic, and the length of an error text is limited.
 func stack() []byte {
 	all := debug.Stack()
 	_, below, found := bytes.Cut(all, []byte("\npanic("))

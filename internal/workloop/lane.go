@@ -22,8 +22,8 @@ func (l *Loop[T]) enterLocked(h *held[T]) bool {
 }
 
 // leaveLocked removes an ended piece from its lane and returns the next one to run, or nil. If the
-// ended piece failed or did not run, the source may have taken back the pieces behind it: they are
-// marked as suspect.
+// ended piece failed or did not run, the source may have taken back the pieces behind it, so they
+// are marked as suspect.
 func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	in := l.lanes[h.lane]
 	if in == nil {

@@ -52,9 +52,9 @@ func (l *Loop[T]) renewAll(ctx context.Context) {
 	}
 }
 
-// due returns the pieces whose leases need renewal, oldest first. Without any, next is the time of
-// the next renewal, zero if no piece has a lease. ends is the earliest expiry of a lease. Pieces
-// whose leases have expired are cancelled.
+// due returns the pieces whose leases need renewal, oldest first. If there are none, next is the
+// time of the next renewal, or zero if no piece has a lease. ends is the earliest expiry of a
+// lease. Pieces whose leases have expired are cancelled.
 func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,8 +163,8 @@ func (l *Loop[T]) postpone(pieces []*held[T], pause time.Duration) {
 	}
 }
 
-// loseLocked marks a piece as lost. The pieces behind it in its lane may be lost too; confirm finds
-// out.
+// loseLocked marks a piece as lost. The pieces behind it in its lane may be lost too, which confirm
+// checks.
 func (l *Loop[T]) loseLocked(h *held[T]) { h.lost = true }
 
 var errExpired = errors.New("it could not be renewed in time")

@@ -13,8 +13,8 @@ import (
 // but Take by one goroutine at a time.
 type Source[T any] interface {
 	// Take waits for work and returns up to n pieces. It may return none, for example after a
-	// timeout, and is then called again. It returns soon after ctx ends; pieces that it returns
-	// then are released instead of run.
+	// timeout, and is then called again. It returns soon after ctx ends. Pieces that it then
+	// returns are released instead of run.
 	Take(ctx context.Context, n int) ([]T, error)
 	// Settle reports the outcome of a piece. It is called again after a transient error.
 	Settle(ctx context.Context, piece T, r Result) error
@@ -22,8 +22,8 @@ type Source[T any] interface {
 
 // Renewer is a Source whose pieces are leased.
 type Renewer[T any] interface {
-	// Lease returns the duration of leases, from a Take or a renewal on. It may change with a Take,
-	// but not from or to 0, which means no limit.
+	// Lease returns the duration of leases, counted from a Take or a renewal. It may change with a
+	// Take, but not from or to 0, which means no limit.
 	Lease() time.Duration
 	// Renew extends leases to Lease from now. lost is nil, or has an error for each piece whose
 	// lease is lost and nil for the others. If err is not nil, the others may not be renewed, and
@@ -31,8 +31,8 @@ type Renewer[T any] interface {
 	Renew(ctx context.Context, pieces []T) (lost []error, err error)
 }
 
-// Releaser is a Source that takes back pieces that did not run, or not to their end. The loop
-// reports errors of Release and does not retry.
+// Releaser is a Source that takes back pieces that did not run, or did not run to their end. The
+// loop reports errors of Release and does not retry.
 type Releaser[T any] interface {
 	Release(ctx context.Context, pieces []T) error
 }
@@ -44,20 +44,20 @@ type Laner[T any] interface {
 
 // Result is the outcome of a handler.
 type Result struct {
-	// Err is what the handler returned, or Panic. It is a user's value and its methods may panic: a
-	// Source only compares it with nil.
+	// Err is the error that the handler returned, or Panic. It is a user's value whose methods may
+	// panic, so a Source only compares it with nil.
 	Err error
 	// Panic is set if the handler did not return.
 	Panic *PanicError
 	// Cause is the cause of the handler's cancelled context, nil if it was not cancelled.
 	Cause error
-	// Stopped means that the loop ended and cancelled the handler: an Err does not count as a
+	// Stopped means that the loop ended and cancelled the handler. An Err then does not count as a
 	// failure.
 	Stopped bool
 }
 
-// GiveBack reports whether to release the piece instead of failing it: the handler was stopped and
-// did not panic.
+// GiveBack reports whether to release the piece instead of failing it, because the handler was
+// stopped and did not panic.
 func (r Result) GiveBack() bool { return r.Stopped && r.Err != nil && r.Panic == nil }
 
 // PanicError is the error of a handler that did not return.
@@ -67,7 +67,7 @@ type PanicError struct {
 	text  string
 }
 
-// newPanicError formats the value at once, while a panic of its methods is still recovered.
+// newPanicError formats the value immediately, while a panic of its methods is still recovered.
 func newPanicError(value any, stack []byte) *PanicError {
 	e := &PanicError{Value: value, Stack: stack, text: "handler called runtime.Goexit"}
 	if stack != nil {
@@ -119,7 +119,7 @@ func (e *UnsettledError) Error() string {
 // Unwrap returns ErrUnknownOutcome and Err.
 func (e *UnsettledError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.Err} }
 
-// Passing reports whether a retry may succeed after err: all errors are transient, except those
+// Passing reports whether a retry may succeed after err. All errors are transient, except those
 // known to be definite.
 func Passing(err error) bool {
 	for _, definite := range []error{
@@ -140,8 +140,8 @@ type finalError struct{ err error }
 func (e *finalError) Error() string { return e.err.Error() }
 func (e *finalError) Unwrap() error { return e.err }
 
-// final reports whether err ends the loop. ErrNotFound and ErrConflict do not: the state may
-// change.
+// final reports whether err ends the loop. ErrNotFound and ErrConflict do not, because the state
+// may change.
 func final(err error) bool {
 	var marked *finalError
 	if errors.As(err, &marked) {

@@ -5,8 +5,8 @@ import "errors"
 // ErrSettled is the error of a handler that has settled its piece itself.
 var ErrSettled = errors.New("settled by the handler")
 
-// Permanent marks the error of a handler as one that another attempt cannot repair. Permanent(nil)
-// is nil.
+// Permanent marks the error of a handler as one that another attempt cannot fix. Permanent(nil) is
+// nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -14,7 +14,7 @@ func Permanent(err error) error {
 	return &PermanentError{err}
 }
 
-// PermanentError is what Permanent returns.
+// PermanentError is the type of Permanent's result.
 type PermanentError struct{ err error }
 
 func (e *PermanentError) Error() string { return e.err.Error() }

@@ -14,14 +14,14 @@ import (
 type Config[T any] struct {
 	Source Source[T]
 	// Handle processes a piece. Its ctx has the values of Run's. It ends only when the piece is
-	// lost or cancelled, or after the Grace: context.Cause returns the reason.
+	// lost or cancelled, or after the Grace. context.Cause returns the reason.
 	//
 	// Methods of a user's values, such as Error, As and MarshalJSON, may panic and are called in
-	// Handle only. Handle stores in the piece what Settle needs of them.
+	// Handle only. Handle stores the parts that Settle needs in the piece.
 	Handle func(ctx context.Context, piece T) error
-	// Each makes the loop call Handle for every piece, even if its context has ended already.
-	// Without it, a piece whose context has ended is released without a call of Handle, if the
-	// source is a Releaser.
+	// Each makes the loop call Handle for every piece, even if its context has already ended.
+	// Otherwise a piece whose context has ended is released without a call of Handle, if the source
+	// is a Releaser.
 	Each bool
 	// Concurrency is the maximum number of pieces that run at once. 0 means 1.
 	Concurrency int
@@ -30,8 +30,9 @@ type Config[T any] struct {
 	Hold int
 	// Grace is how long handlers may continue after the loop ends, before they are cancelled.
 	Grace time.Duration
-	// OnError is called with every error: of handlers and Settle with the piece, of other calls
-	// with nil. It may be nil. It is called concurrently, and its panics are dropped.
+	// OnError is called with every error. Errors of handlers and Settle come with the piece, and
+	// errors of other calls with nil. It may be nil. It is called concurrently, and its panics are
+	// dropped.
 	OnError func(piece *T, err error)
 
 	Observer Observer                    // nil: none
@@ -39,7 +40,7 @@ type Config[T any] struct {
 	Process  func(piece T) (name string) // name under which a piece is counted; nil: Status.Name
 }
 
-// lastWords is the time that handlers have to return after the end of the loop cancelled them.
+// lastWords is the time that handlers have to return after the end of the loop has cancelled them.
 const lastWords = 5 * time.Second
 
 // lastCalls is the time for the final calls of Settle and Release.
@@ -115,7 +116,7 @@ func New[T any](cfg Config[T]) *Loop[T] {
 }
 
 // Run takes and processes pieces until ctx ends. It returns when all handlers have returned or were
-// abandoned. The end of ctx is no error.
+// abandoned. The end of ctx is not an error.
 //
 // Errors: a *BlockedError, an *UnsettledError, or a permanent error of Take.
 func (l *Loop[T]) Run(ctx context.Context) error {
@@ -147,8 +148,8 @@ func (l *Loop[T]) Status() Status {
 
 // Cancel cancels the contexts of the held pieces for which which returns true, with the given
 // cause, and returns their number. If the cause is a *LostError, the pieces are not settled. Cancel
-// does not find a piece that a Take is about to return: the source must cancel it again later, or
-// not return it. which is called under a lock and must not call the loop.
+// does not find a piece that a Take is about to return, so the source must cancel it again later,
+// or not return it. which is called under a lock and must not call the loop.
 func (l *Loop[T]) Cancel(which func(piece T) bool, cause error) (found int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +196,7 @@ func (l *Loop[T]) takeAll(ctx context.Context) error {
 	}
 }
 
-// awaitRoom waits for free slots and returns the number of pieces to take; 0 if ctx has ended.
+// awaitRoom waits for free slots and returns the number of pieces to take, or 0 if ctx has ended.
 func (l *Loop[T]) awaitRoom(ctx context.Context) int {
 	for ctx.Err() == nil {
 		l.mu.Lock()
