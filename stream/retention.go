@@ -85,8 +85,9 @@ func (m *machine) bound(tx *engine.Tx, st *stream, p int) uint64 {
 }
 
 // lightest returns the first offset, starting at from, at which the rest of a partition has at most
-// maxBytes bytes. If there is none, it returns the offset after the last record. An append removes
-// about as much as it adds, so the offset is close to from. The search uses steps that double.
+// maxBytes bytes. If no offset qualifies, it returns the one after the last record. An append
+// removes about as much as it adds, so the offset is close to from. The search uses steps that
+// double.
 func (m *machine) lightest(tx *engine.Tx, st *stream, p int, from, maxBytes uint64) uint64 {
 	part, get := &st.parts[p], getterOf(tx)
 	if part.bytes <= maxBytes {

@@ -372,7 +372,7 @@ func (l *live) close() {
 
 // leaves reports whether a run that was cancelled or timed out may have uncompensated effects. It
 // has undone itself if all its executed steps have compensations and none of these has failed. A
-// run that ends by itself, at any terminal, is responsible for its own effects.
+// run that reaches a terminal is responsible for its own effects.
 func (l *live) leaves() bool {
 	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut {
 		return false

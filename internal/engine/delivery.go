@@ -262,7 +262,7 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	if err := tx.known(cmd, FromShards); err != nil {
 		return nil, err
 	}
-	// No machine sends to a system namespace by itself, so the name came from a user's definition.
+	// Machines only send to a system namespace if a user's definition names it.
 	if IsSystem(cmd.Namespace) {
 		return nil, CheckWritable(cmd.Namespace)
 	}

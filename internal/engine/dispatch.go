@@ -68,7 +68,7 @@ type Step struct {
 	Command Command
 }
 
-// Next returns the next step. If there is none, until is the latest time to call it again, in ms by
+// Next returns the next step. If ok is false, until is the latest time to call it again, in ms by
 // the clock of now. NoTimer means not before more messages are sent or become durable. Messages
 // sent by entries behind raft index durable are not delivered.
 func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool, err error) {

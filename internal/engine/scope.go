@@ -202,7 +202,7 @@ func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTime)
 		defer cancel()
 		s.Each(len(shards), func(i int) {
-			// A shard that does not receive it wakes its waiters by itself a little later.
+			// A shard that does not receive it wakes its waiters a little later anyway.
 			_ = s.QueryShard(ctx, shards[i], &remindQuery{s.Namespace()})
 		})
 	}

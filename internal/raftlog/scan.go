@@ -51,8 +51,8 @@ func (s *scanner) seek(off int64) {
 	s.r.Reset(io.NewSectionReader(s.file, off, max(0, s.limit-off)))
 }
 
-// scan moves to the next record and reports whether there is one. If there is none, bad is the
-// reason, or empty at the limit.
+// scan moves to the next record and reports whether it exists. If it does not, bad is the reason,
+// or empty at the limit.
 //
 // Errors: those of the file, ErrNewer for a valid record of unknown kind.
 func (s *scanner) scan() (bool, error) {
