@@ -141,7 +141,7 @@ func (s *sums) allow(grant *auth.Grant, now int64) bool {
 	return s.allowLocked(grant, now)
 }
 
-// allowLocked reports whether a key may have another entry of its own.
+// allowLocked reports whether a key may have another separate entry.
 func (s *sums) allowLocked(grant *auth.Grant, now int64) bool {
 	r := s.rates[grant]
 	if r == nil {

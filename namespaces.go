@@ -92,8 +92,8 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 // repeat the call, or call Create. If the namespace is written to during the removal, Delete fails
 // with ErrConflict, and the data removed so far stays removed.
 //
-// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default",
-// which always exists, and for names that begin with "_".
+// Errors: ErrNotFound; ErrConflict, which lists the contents of the namespace; ErrInvalid for
+// "default", which always exists, and for names that begin with "_".
 func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
 
 // Get returns the stats of a namespace, with counts summed over its shards. Errors: ErrNotFound;

@@ -57,10 +57,10 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processe
 	return workers.Heartbeat(ctx, &s.scope, worker, load, all)
 }
 
-// Drain marks a registered worker as draining: its Await fails from now on, including a waiting
-// one. It registers again to take more runs. Errors: ErrNotFound if it is not registered;
-// ErrConflict for a worker that did not register itself, such as one of Store.Worker, which drains
-// when the ctx of its Run ends.
+// Drain marks a registered worker as draining. From then on its Await fails, even one that is
+// already waiting. It registers again to take more runs. Errors: ErrNotFound if it is not
+// registered; ErrConflict for a worker that did not register itself, such as one of Store.Worker,
+// which drains when the ctx of its Run ends.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	return workers.Leave(ctx, &s.scope, worker, true)
 }

@@ -392,8 +392,8 @@ func (l *link) accept(s *clientSession, wants []wanted, all []taken) {
 }
 
 // cancelledBeforeLocked handles a run that was known as cancelled before it was accepted. If this
-// is not its first attempt, the cancellation may belong to an earlier one and the run was retried,
-// so a reconciliation asks the shard again.
+// is not its first attempt, the cancellation may belong to an earlier attempt of a retried run, so
+// a reconciliation queries the shard again.
 func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 	if p.taken.begun == 1 {
 		p.cause = ErrCancelled

@@ -13,7 +13,7 @@ import (
 
 // The queries of the machine: arguments first, results after the blank line.
 
-// infoQuery asks for one action.
+// infoQuery queries one action.
 type infoQuery struct {
 	namespace string
 	name      string
@@ -23,7 +23,7 @@ type infoQuery struct {
 	revision uint64 // LSN, at the action's home, of the definition in the shard
 }
 
-// listQuery asks for actions with a prefix, after a name, ordered by name.
+// listQuery lists actions with a prefix, after a name, ordered by name.
 type listQuery struct {
 	namespace string
 	prefix    string
@@ -34,7 +34,7 @@ type listQuery struct {
 	more  bool
 }
 
-// runQuery asks for a run, or waits for its end.
+// runQuery queries a run, or waits for its end.
 type runQuery struct {
 	namespace string
 	ref       protocol.Ref
@@ -44,7 +44,7 @@ type runQuery struct {
 	run   Run
 }
 
-// runsQuery asks for runs of an action before a number, newest first.
+// runsQuery lists runs of an action before a number, newest first.
 type runsQuery struct {
 	namespace string
 	name      string

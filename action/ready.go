@@ -23,7 +23,7 @@ type readyQuery struct {
 	group             group
 }
 
-// OfLeader directs the query to the leader, which knows what can be taken.
+// OfLeader directs the query to the leader, which decides which runs can be taken.
 func (*readyQuery) OfLeader() {}
 
 func (*readyQuery) Machine() engine.MachineID { return engine.MachineAction }

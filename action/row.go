@@ -16,36 +16,36 @@ import (
 // created the action in the shard, so an action that is registered again after its deletion starts
 // empty. run, seq, lane and session are LSNs too (u64), prio and set are u8.
 //
-//	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
+//	'a' | ns u32 | name              the action: registration, counters, queues of runs without a key (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
-//	'h' | id | expires | run         a run that fails then (ms) if no worker has started it -> nothing
-//	'i' | id | run                   a run as it was invoked, written once (see runRow)
-//	's' | id | run                   what has become of it, once a worker has had it or it has ended (see stateRow)
-//	'w' | id | lane | prio | seq     a run that a worker can have -> nothing if it is fresh, and seq its number; else run uvarint
-//	'd' | id | due | run             a run that has to wait until due (ms, as key.AppendInt64) -> nothing
-//	'q' | id                         the labels of an action's sets but the first, if it has any (see labelsRow)
-//	'q' | id | set                   what waits with one of these sets (see labelSet)
-//	'r' | session | id | run         a worker of the session has it -> deadline varint (ms) | cancelled u8
-//	'f' | id | ended | run           a run that has ended (ms) -> status u8 | ms of its last attempt uvarint
-//	'l' | id | set | key             a lane: what waits with a concurrency key (see laneRow)
-//	'e' | id | set | prio | turn     a lane whose next run can be begun -> its key
+//	'h' | id | expires | run         when a run fails (ms) if no worker has started it -> nothing
+//	'i' | id | run                   the invocation of a run, written once (see runRow)
+//	's' | id | run                   the run's state, once a worker has taken it or it has ended (see stateRow)
+//	'w' | id | lane | prio | seq     a run ready to be taken -> nothing if it is fresh (seq is then its number); else run uvarint
+//	'd' | id | due | run             a run delayed until due (ms, as key.AppendInt64) -> nothing
+//	'q' | id                         the labels of an action's label sets except the first, if any (see labelsRow)
+//	'q' | id | set                   the waiting runs of one of these sets (see labelSet)
+//	'r' | session | id | run         a run held by a worker of the session -> deadline varint (ms) | cancelled u8
+//	'f' | id | ended | run           an ended run, by its end (ms) -> status u8 | ms of its last attempt uvarint
+//	'l' | id | set | key             a lane: the waiting runs of a concurrency key (see laneRow)
+//	'e' | id | set | prio | turn     a lane whose next run can start -> its key
 //	'k' | id | idempotency key       -> run, tag | hash of the input (uvarints) | until varint (ms)
-//	'j' | id | until | key           the same by its end -> nothing
-//	'g' | id                         an action that was deleted by force, and has runs left to end -> as 'a'
+//	'j' | id | until | key           the same key by its expiry -> nothing
+//	'g' | id                         a deleted action whose remaining runs are being cancelled -> as 'a'
 //	'o' | session                    a process that takes runs (see sessionRow)
-//	'm' | id | key                   in which sets of labels but the first a key has lanes -> a bit for each, uvarint
+//	'm' | id | key                   the label sets except the first in which a key has lanes -> a bit for each, uvarint
 //	'n' | ns u32 | worker id         the session of a worker that calls Await directly -> session uvarint
-//	't' | ns u32 | worker id ...     what is counted of the runs of a worker that calls Await directly (see internal/workers)
-//	'x' | ns u32 | worker id         a worker as it is listed (see internal/workers)
+//	't' | ns u32 | worker id ...     counts of the runs of a worker that calls Await directly (see internal/workers)
+//	'x' | ns u32 | worker id         a listed worker (see internal/workers)
 //
 // Rows 'c', 'p' and 'y' are those of schedules, see rowPlan.
 //
 // A run is in one of four states, determined by its rows:
 //
-//	waiting   'i', 'w', and 's' unless it is fresh: no worker has had it, and it was not delayed
+//	waiting   'i', 'w', and 's' unless it is fresh (never taken by a worker, and never delayed)
 //	delayed   'i', 'd', 's'
 //	running   'i', 's', 'r'
-//	ended     'i', 's', 'f', and 'r' if it was cancelled and its worker has not confirmed that
+//	ended     'i', 's', 'f', and 'r' if it was cancelled and its worker has not confirmed the cancellation
 const (
 	rowAction    = 'a'
 	rowName      = 'b'
@@ -507,7 +507,7 @@ func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
 	return codec.Encode(dst, v, code)
 }
 
-// decode decodes all of what encode wrote.
+// decode decodes the output of encode.
 func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return codec.Decode(b, code)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// scheduleQuery asks for a schedule.
+// scheduleQuery queries a schedule.
 type scheduleQuery struct {
 	namespace    string
 	action, name string
@@ -19,8 +19,8 @@ type scheduleQuery struct {
 	schedule Schedule
 }
 
-// schedulesQuery asks for the schedules of an action, or of all actions if it is "", after one of
-// them.
+// schedulesQuery lists the schedules of an action after a given one, or of all actions if the
+// action is "".
 type schedulesQuery struct {
 	namespace              string
 	action                 string

@@ -15,9 +15,9 @@ import (
 // The rows of schedules. They are in the home shard of their action, and are deleted with it.
 // action is its name, encoded by key.AppendString.
 //
-//	'c' | ns u32 | action | name             what a schedule runs (see plan)
-//	'y' | ns u32 | action | name             when, and what has become of it (see scheduleRow)
-//	'p' | due | ns u32 | action | name       when the duty has to look at it (ms, as key.AppendInt64; 0: at once) -> nothing
+//	'c' | ns u32 | action | name             the run settings of a schedule (see plan)
+//	'y' | ns u32 | action | name             its times and its state (see scheduleRow)
+//	'p' | due | ns u32 | action | name       when the duty must check it (ms, as key.AppendInt64; 0: at once) -> nothing
 //
 // A schedule that is paused, or has no tick to come, has no row 'p'.
 const (

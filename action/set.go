@@ -58,8 +58,8 @@ func (r *record) label(l *labelsRow) {
 	}
 }
 
-// The sets of an action except the first have rows of their own, and their labels are in one more
-// row. So a command accesses only the sets it needs. The action's row has a bit for each set with
+// The sets of an action except the first have separate rows, and their labels are in one more row.
+// So a command accesses only the sets that it needs. The action's row has a bit for each set with
 // ready runs, and for each set with any runs.
 
 // labelsOf returns the labels of a set.

@@ -66,7 +66,7 @@ func (w *work) count(s *session, a *act, failed bool) {
 }
 
 // attemptOf returns an attempt that a session has, with a nil state if it is over. A cancelled
-// attempt stays with the session until the cancellation is confirmed. A caller that knows the
+// attempt stays with the session until the cancellation is confirmed. A caller that has the
 // delivery number passes it, because an attempt that does not count has the same number as the next
 // one.
 func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*act, *stateRow) {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// lexer reads a query from front to back. It has no tokens of its own, because the meaning of a
-// character depends on its context: in a range, ".." and "-" are operators, while filters and
-// arguments have them inside words. So the parser requests the kind of token that it expects. The
-// first error sticks, and ends the text.
+// lexer reads a query from front to back. It does not produce tokens, because the meaning of a
+// character depends on its context. In a range, ".." and "-" are operators, while in filters and
+// arguments they can be part of words. So the parser requests the kind of token that it expects.
+// The first error sticks, and ends the text.
 type lexer struct {
 	text string
 	pos  int // of the next byte

@@ -19,7 +19,7 @@
 //
 // # Guarantees
 //
-// When a write returns nil, it is committed as floe.Config.Durability says and visible to every
+// When a write returns nil, it is committed (see floe.Config.Durability) and visible to every
 // reader. Operations on one key are linearizable. A transaction (floe.Node.Txn) changes several
 // keys of one namespace atomically. A watch delivers every change of a key once and in order. If it
 // cannot, it sends EventCompacted. An expired key is invisible at once; counts and watchers are

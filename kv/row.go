@@ -12,11 +12,11 @@ import (
 
 // The rows of the machine. ns is the namespace's number (u32), all integers in keys big-endian:
 //
-//	'c' | ns | key                     the present version of a key, which may be a tombstone
+//	'c' | ns | key                     the current version of a key, which may be a tombstone
 //	'h' | ns | key 00 01 | ^version    an earlier version, newest first
 //	'd' | ns | revision                a tombstone, in order of deletion -> deleted at (varint ms) | key
-//	'q' | ns                           there is a timer that will forget tombstones -> nothing
-//	'w' | ns                           highest revision of any tombstone that was forgotten (uvarint)
+//	'q' | ns                           a timer is set that will forget tombstones -> nothing
+//	'w' | ns                           highest revision of any forgotten tombstone (uvarint)
 //
 // A version (rows 'c' and 'h') is
 //
@@ -105,7 +105,7 @@ func (w *row) decode(b []byte) error {
 	return nil
 }
 
-// unzigzag returns the integer that codec.AppendVarint wrote as u.
+// unzigzag decodes an integer that codec.AppendVarint has encoded as u.
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
 func (w *row) entry(k string) (e Entry) {

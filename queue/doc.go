@@ -28,7 +28,7 @@
 //
 // # Guarantees
 //
-// When Enqueue returns nil, the message is committed as floe.Config.Durability says, and will be
+// When Enqueue returns nil, the message is committed (see floe.Config.Durability) and will be
 // delivered at least once. An acked message is never delivered again. Attempts and leases survive
 // crashes and changes of leaders. A receipt is valid for one delivery: a consumer whose lease has
 // ended gets a ReceiptError and does not affect the next delivery. Waiting consumers are woken in

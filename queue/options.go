@@ -64,8 +64,8 @@ func Priority(p int) EnqueueOption {
 }
 
 // DedupKey enqueues the message only if no message was enqueued with the same key within the
-// queue's DedupWindow (1 h by default). A repeat returns the Seq of that message, in whatever state
-// it is, and Duplicate. A key is 1 to 255 arbitrary bytes.
+// queue's DedupWindow (1 h by default). A repeat sets Duplicate and returns the Seq of that
+// message, regardless of its state. A key is 1 to 255 arbitrary bytes.
 func DedupKey(key string) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if key == "" || len(key) > MaxDedupKeyBytes {

@@ -17,17 +17,17 @@ import (
 //
 //	'q' | ns u32 | name            the queue: settings, counters, low marks of its indexes (see record)
 //	'm' | gen | prio | seq         a message that was ready when it was enqueued, written once (see messageRow)
-//	'n' | gen | prio | seq         any other message: it was enqueued with a delay, or requeued as a dead letter (see messageRow)
-//	'l' | gen | prio | seq         it is leased (see leaseRow)
-//	'o' | gen | prio | seq         it was delivered before, and is not leased (see leaseRow)
-//	'r' | gen | prio | seq         it is ready, and not fresh -> nothing
-//	'd' | gen | due | prio | seq   it is not ready before due (ms, as key.AppendInt64) -> nothing
+//	'n' | gen | prio | seq         any other message: enqueued with a delay, or requeued from the dead letters (see messageRow)
+//	'l' | gen | prio | seq         the lease of a message (see leaseRow)
+//	'o' | gen | prio | seq         a message that was delivered before and is not leased (see leaseRow)
+//	'r' | gen | prio | seq         a ready message that is not fresh -> nothing
+//	'd' | gen | due | prio | seq   a message that is not ready before due (ms, as key.AppendInt64) -> nothing
 //	'x' | id | seq                 a dead letter (see deadRow)
-//	'y' | id | died | seq          the same by its death (ms) -> nothing
+//	'y' | id | died | seq          the same by the time it became dead (ms) -> nothing
 //	'k' | id | dedup key           a dedup key -> seq uvarint | until varint (ms)
-//	'j' | id | until | dedup key   the same by its end (ms) -> nothing
-//	'g' | id                       a queue that was deleted and has dedup keys left -> nothing
-//	'i'                            how many messages are leased in the shard -> uvarint
+//	'j' | id | until | dedup key   the same by its expiry (ms) -> nothing
+//	'g' | id                       a deleted queue that has dedup keys left -> nothing
+//	'i'                            number of leased messages in the shard -> uvarint
 //
 // A message is in one of four states, as its rows say:
 //

@@ -12,10 +12,11 @@ import (
 )
 
 // attendance is the leader's state about consumers that requested records and received none. Their
-// rows mark them as attended: present until a command says otherwise. So a consumer that waits, or
-// polls repeatedly, writes nothing. The leader sees that the consumer is still there, because it
-// waits here or its calls arrive. If a consumer has been silent for so long that others may take
-// over, a duty reports it (kindMiss). From then on its silence counts as for any other consumer.
+// rows mark them as attended, which means present until a command changes that. So a consumer that
+// waits, or polls repeatedly, writes nothing. The leader sees that the consumer is still there,
+// because it waits here or its calls arrive. If a consumer has been silent for so long that others
+// may take over, a duty reports it (kindMiss). From then on its silence counts as for any other
+// consumer.
 //
 // A new leader has no such state yet, and treats all attended consumers as just seen.
 type attendance struct {

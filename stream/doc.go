@@ -18,22 +18,22 @@
 //
 // # Concepts
 //
-// A stream has 1 to 1024 partitions, each a log of its own. A message is appended to the requested
-// partition, or to that of its key. If neither is given, the partitions take turns. A record has an
-// Offset, which counts the records of its partition from 1 without gaps. It also has an ID: the
-// time of the append and a sequence number. IDs increase within a partition even if a clock goes
-// back, and are unique within a stream.
+// A stream has 1 to 1024 partitions, each of which is a separate log. A message is appended to the
+// requested partition, or to that of its key. If neither is given, the partitions take turns. A
+// record has an Offset, which counts the records of its partition from 1 without gaps. It also has
+// an ID: the time of the append and a sequence number. IDs increase within a partition even if a
+// clock goes back, and are unique within a stream.
 //
 // Read and Follow return the records of all partitions in the order of their IDs, or those of one
 // partition. Retention limits a stream by age, length or bytes and is enforced automatically; Trim
 // removes more. A reader's position is an ID: readers leave no state behind.
 //
-// A consumer group shares the records among its consumers. A delivered record has to be
-// acknowledged in time, or it is redelivered to any consumer, after a pause that doubles each time.
-// After too many deliveries it goes to the dead-letter stream, "orders.dlq". In a Shared group any
-// consumer gets any record. An Exclusive group has one active consumer at a time. In a KeyShared
-// group the records of a key go to one consumer at a time and in order. A key that is slow or fails
-// does not block the others.
+// A consumer group shares the records among its consumers. A delivered record must be acknowledged
+// in time, or it is redelivered to any consumer, after a pause that doubles each time. After too
+// many deliveries it goes to the dead-letter stream, "orders.dlq". In a Shared group any consumer
+// gets any record. An Exclusive group has one active consumer at a time. In a KeyShared group the
+// records of a key go to one consumer at a time and in order. A key that is slow or fails does not
+// block the others.
 //
 // # Guarantees
 //

@@ -2,10 +2,11 @@ package stream
 
 import "github.com/floedb/floe/internal/engine"
 
-// forward appends records of other machines, which do not know the shards of a stream's partitions
-// in a spread namespace. The stream's home appends those for its own partitions and sends the
-// others to their shards. All records of machines take this path, so that those of one partition
-// keep their order. A shard refuses forwarded records only if the stream has been deleted since.
+// forward appends records of other machines, which cannot determine the shards of a stream's
+// partitions in a spread namespace. The stream's home appends those for its own partitions and
+// sends the others to their shards. All records of machines take this path, so that those of one
+// partition keep their order. A shard refuses forwarded records only if the stream has been deleted
+// since.
 func (s *session) forward(b *appendBody) ([]byte, error) {
 	if err := s.open(&b.target); err != nil {
 		return nil, err

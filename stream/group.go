@@ -65,10 +65,10 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 }
 
 // Configure changes settings of a consumer group; settings without an option do not change. They
-// apply from the next delivery or failure of a record on: running deadlines and pauses do not
-// change. The time after which a consumer counts as silent, a multiple of the ack timeout, changes
-// at once. If it becomes shorter, busy consumers keep their old limit until their next call.
-// Consume adopts a new ack timeout when it next receives or renews records.
+// apply to the next delivery or failure of a record; running deadlines and pauses do not change.
+// The time after which a consumer counts as silent, a multiple of the ack timeout, changes at once.
+// If it becomes shorter, busy consumers keep their old limit until their next call. Consume adopts
+// a new ack timeout when it next receives or renews records.
 //
 // Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if no option is
 // given.

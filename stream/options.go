@@ -79,7 +79,7 @@ func (l LengthOption) applyTrim(o *trimOptions) { o.maxLen, o.byLen = l.records,
 type BytesOption struct{ bytes int64 }
 
 // MaxBytes limits the bytes of records in each partition, as Stats count them: see Retention. The
-// newest record is kept, however large it is, except that Trim also accepts 0, which removes all.
+// newest record is always kept, except that Trim also accepts 0, which removes all.
 func MaxBytes(bytes int64) BytesOption { return BytesOption{bytes} }
 
 func (b BytesOption) applyCreate(o *createOptions) {

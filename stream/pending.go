@@ -72,8 +72,8 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 // errEnough ends a scan of rows early.
 var errEnough = errors.New("enough")
 
-// rowsFrom calls f for the group's rows of a kind whose keys begin with partition and offset, from
-// a position on, until f returns errEnough.
+// rowsFrom calls f for the group's rows of a kind whose keys begin with partition and offset. It
+// starts at a position and ends when f returns errEnough.
 func (w *view) rowsFrom(kind byte, g *groupHeader, partition int, offset uint64, f func(k, v []byte) error) error {
 	it, err := w.v.Iter(key.AppendUint64(partPrefix(nil, kind, w.gen, g.id, partition), offset),
 		key.PrefixEnd(groupPrefix(nil, kind, w.gen, g.id)))

@@ -12,8 +12,8 @@ import (
 
 // A push is another machine's subscription to a stream, see package push. Instead of being read by
 // consumers, the records of its group are delivered to the subscriber. The subscriber settles them,
-// whatever the result. So a push acknowledges records in the command that delivers them, and they
-// are not redelivered.
+// regardless of the result. So a push acknowledges records in the command that delivers them, and
+// they are not redelivered.
 //
 // A subscription may exist before the stream, and remains when the stream is deleted. Its row is in
 // the stream's home. In a spread namespace it is in all other shards as well, each of which
@@ -32,7 +32,7 @@ const (
 // pushKinds are the kinds of rows of pushes. They do not belong to an existing stream.
 var pushKinds = [...]byte{rowPush, rowPushDue, rowPushEnd}
 
-// maxSent limits the batches of a push that are on their way to another shard.
+// maxSent limits the batches of a push in flight to another shard.
 const maxSent = 64
 
 // never is the due time of a push without a batch.

@@ -347,7 +347,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 }
 
 // accepted counts a batch that the subscriber accepted. If it already had some of the records, the
-// others go to the shard that knows whether they were accepted before.
+// others go to the shard that can check whether they were accepted before.
 func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult) {
 	switch {
 	case r.Had > 0 && st != nil:

@@ -57,8 +57,8 @@ func isTooMuch(err error) bool {
 	return errors.As(err, &refused) && errors.Is(err, ErrInvalid)
 }
 
-// nextPushes adds due pushes to a command: those of one namespace, or only the first one if one
-// batch is to be delivered. It returns the namespace, "" if none is due.
+// nextPushes adds due pushes to a command: those of one namespace, or only the first one if the
+// limit is one batch. It returns the namespace, "" if none is due.
 func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 	it, err := v.Iter([]byte{rowPushDue}, []byte{rowPushDue + 1})
 	if err != nil {

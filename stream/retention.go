@@ -15,7 +15,7 @@ type Retention struct {
 	MaxAge time.Duration // maximum age of a record, enforced within max(1 s, 1 % of MaxAge)
 	MaxLen int64         // maximum number of records per partition
 	// MaxBytes is the maximum size of a partition, as PartitionStats.Bytes counts it. The oldest
-	// records are removed first. The newest record is kept, however large it is.
+	// records are removed first. The newest record is always kept.
 	MaxBytes int64
 }
 

@@ -105,8 +105,8 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// partition is the state of a partition, with records first to last. Rows from kept on may still
-// exist.
+// partition is the state of a partition, with records first to last. Rows at kept and later may
+// still exist.
 type partition struct {
 	first, last uint64 // offsets; first is last+1 if it is empty
 	kept        uint64 // offset of the first row that has not been deleted

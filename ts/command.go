@@ -138,7 +138,7 @@ type section struct {
 	fresh  fresh
 }
 
-// known are points of series whose numbers the sender knows.
+// known are points of series whose numbers the sender has cached.
 type known struct {
 	ids    []seriesID
 	prints uint64

@@ -36,7 +36,7 @@ func (s *session) announced(a *announcement) error {
 	return nil
 }
 
-// withdrawn removes a measurement from its home if no shard has a part of it any more.
+// withdrawn removes a measurement from its home if no shard has a part of it.
 func (s *session) withdrawn(a *announcement) error {
 	o := s.load(s.tx, s.name)
 	if o == nil {

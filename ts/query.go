@@ -150,8 +150,8 @@ func (q *aggregateQuery) Results(f *codec.Fields) {
 	f.Text("failed_message", &q.failed.Message)
 }
 
-// Results codes the results. The points are encoded by package points, with each series as a field
-// of its own.
+// Results codes the results. The points are encoded by package points, with each series as a
+// separate field.
 func (q *readQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "series", &q.series, func(s *readSeries, f *codec.Fields) {
 		codec.Narrow(f, "id", &s.id)

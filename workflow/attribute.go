@@ -46,7 +46,7 @@ func floatOf(ordered uint64) float64 {
 	return math.Float64frombits(^ordered)
 }
 
-// parseAttribute decodes what appendAttribute wrote.
+// parseAttribute decodes the output of appendAttribute.
 func parseAttribute(s string) (name string, value any, ok bool) {
 	b, rest, ok := key.CutString([]byte(s))
 	if !ok || len(rest) == 0 {

@@ -87,9 +87,9 @@
 //
 // # Limits of a run
 //
-// A run executes at most max_steps steps in total (100,000 unless the definition says otherwise).
-// At most 10,000 of them follow each other without a wait or a call that begins. A run has at most
-// MaxEvents events. In a spread namespace each shard keeps as many ended runs as retention says.
+// A run executes at most max_steps steps in total (100,000 by default). At most 10,000 of them
+// follow each other without a wait or a call that begins. A run has at most MaxEvents events. In a
+// spread namespace the retention limit of ended runs applies to each shard.
 //
 // # Schedules
 //

@@ -25,7 +25,7 @@ const (
 
 // The queries of the machine: arguments first, results after the blank line.
 
-// infoQuery asks for one workflow, and for the source of a version.
+// infoQuery queries one workflow, and the source of a version.
 type infoQuery struct {
 	namespace string
 	name      string
@@ -39,7 +39,7 @@ type infoQuery struct {
 	revision uint64 // of the workflow: its home's revision, as far as the shard has received it
 }
 
-// listQuery asks for workflows with a prefix, after a name, ordered by name.
+// listQuery lists workflows with a prefix, after a name, ordered by name.
 type listQuery struct {
 	namespace string
 	prefix    string
@@ -50,7 +50,7 @@ type listQuery struct {
 	more  bool
 }
 
-// runQuery asks for a run, or waits for its end.
+// runQuery queries a run, or waits for its end.
 type runQuery struct {
 	namespace string
 	target    target
@@ -60,7 +60,7 @@ type runQuery struct {
 	run   Run
 }
 
-// runsQuery asks for runs before a number, newest first.
+// runsQuery lists runs before a number, newest first.
 type runsQuery struct {
 	namespace string
 	filter    filter
@@ -82,7 +82,7 @@ type filter struct {
 	after, before int64    // time of the start: after <= startedAt < before
 }
 
-// historyQuery asks for events of a run after a position.
+// historyQuery lists events of a run after a position.
 type historyQuery struct {
 	namespace string
 	target    target

@@ -15,40 +15,40 @@ import (
 //
 //	'd' | ns u32 | name              a workflow: its default version, counters (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
-//	'g' | id                         a workflow that was deleted while runs of it are kept -> as 'd'
-//	'y' | ns u32 | name, as key.AppendString | id    such a one by its name -> nothing; those that were deleted by an older version are not there
+//	'g' | id                         a deleted workflow whose runs are retained -> as 'd'
+//	'y' | ns u32 | name, as key.AppendString | id    a deleted one by its name -> nothing; not if an older version deleted it
 //	'v' | id | number u32            a version: its definition, written once (see versionRow)
 //	'w' | id | version               -> number uvarint | hash of the source (see versionIndex)
-//	'l' | id | run                   a run that is kept -> nothing
-//	'n' | ns u32 | run               a run that is kept -> nothing
-//	'z' | ns u32 | status u8 | run   a run by how it has ended, 0: it has not -> nothing
-//	'f' | id | ended | run           a run that has ended (ms, as key.AppendInt64) -> nothing
+//	'l' | id | run                   a retained run -> nothing
+//	'n' | ns u32 | run               a retained run -> nothing
+//	'z' | ns u32 | status u8 | run   a run by its final status, 0: not ended -> nothing
+//	'f' | id | ended | run           an ended run, by its end (ms, as key.AppendInt64) -> nothing
 //	'k' | id | idempotency key       -> run, tag, hash of the input (see keyRow)
-//	'u' | ns u32 | run id            a run that got its id from who started it -> run uvarint
+//	'u' | ns u32 | run id            a run whose id was chosen by the caller of Start -> run uvarint
 //	'q' | ns u32 | attribute | run   a run by a search attribute (see appendAttribute) -> nothing
-//	'p' | id | plan                  what is known of the executors of a plan (see planRow)
-//	'c' | id | plan, as key.AppendString | key            an output that a plan has cached (see cacheRow)
-//	'h' | id | plan, likewise | expires | key             an output that is cached, by when it expires (ms, as key.AppendInt64) -> nothing
+//	'p' | id | plan                  the state of a plan's executors (see planRow)
+//	'c' | id | plan, as key.AppendString | key            a cached output of a plan (see cacheRow)
+//	'h' | id | plan, likewise | expires | key             a cached output by its expiry (ms, as key.AppendInt64) -> nothing
 //	'j' | id                         the workflow's schedule, at its home (see scheduleRow)
-//	'm' | due | id                   when a schedule has a tick next (ms, as key.AppendInt64) -> nothing
-//	't' | id | run                   a run that the schedule has started and that has not ended -> nothing
-//	'e' | id                         what the workflow's trigger is subscribed to, at its home (see triggerRow)
+//	'm' | due | id                   the next tick of a schedule (ms, as key.AppendInt64) -> nothing
+//	't' | id | run                   an active run started by the schedule -> nothing
+//	'e' | id                         the subscription of the workflow's trigger, at its home (see triggerRow)
 //
 // The rows of a run begin with 'r' | run, so that they can be removed together:
 //
-//	'a'                              where it stands (see header)
+//	'a'                              its position and state (see header)
 //	'i'                              its input
 //	'o'                              its output
 //	's' | step                       the last visit to a step (see stepRow)
-//	'e' | lsn                        what a command has added to its history (see eventRow)
+//	'e' | lsn                        the events that a command has added to its history (see eventRow)
 //	'p' | lsn                        a pending signal (see signalRow)
-//	'g' | type                       the payload of the signal of a type that was taken last
-//	'c' | ^visit u64                 a visit that may have to be compensated, the last one first (see undoRow)
+//	'g' | type                       the payload of the last consumed signal of a type
+//	'c' | ^visit u64                 a visit that may have to be compensated, latest first (see undoRow)
 //	'x' | index u32                  a branch of the parallel step (see branchRow)
-//	't' | due | index u32            when a branch has something to do
-//	'n' | number u32                 elements of the array that the parallel step is about (see itemsRow)
-//	'd'                              the input with which the present step has called, if its definition makes one and it may have to be compensated
-//	'y'                              the input of a step that is retried with another one
+//	't' | due | index u32            when a branch has due work
+//	'n' | number u32                 elements of the parallel step's array (see itemsRow)
+//	'd'                              the input of the current step's call, if it is not the run's input and may be needed for compensation
+//	'y'                              the replaced input of a retried step
 const (
 	rowWorkflow  = 'd'
 	rowName      = 'b'
@@ -462,7 +462,7 @@ func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
 	return codec.Encode(dst, v, code)
 }
 
-// decode decodes all of what encode wrote.
+// decode decodes the output of encode.
 func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	return codec.Decode(b, code)
 }

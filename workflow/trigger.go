@@ -127,7 +127,7 @@ func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	return encode(nil, &protocol.BatchResult{Repeated: true}, (*protocol.BatchResult).Code), nil
 }
 
-// routed reports whether another shard knows if a run was started for a batch. That is so if the
+// routed reports whether another shard must decide if a batch already has a run. That is so if the
 // namespace is spread and the records are in another namespace.
 func (w *work) routed(b *protocol.Batch) bool {
 	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route())

@@ -241,7 +241,7 @@ func (k *openWorkflow) startable() (n uint32) {
 	return n
 }
 
-// versionsQuery asks for the versions of a workflow.
+// versionsQuery lists the versions of a workflow.
 type versionsQuery struct {
 	namespace string
 	name      string

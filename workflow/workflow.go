@@ -80,7 +80,7 @@ const (
 	OutcomeOutputTooLarge = "output_too_large"
 )
 
-// The terminals of every workflow; see Transition. Definitions may also say floe.Completed and so
+// The terminals of every workflow; see Transition. Definitions may also use floe.Completed and so
 // on. The prefix flo, also in $.flo.run_id, comes from Flo, whose definitions floe reads.
 const (
 	TerminalCompleted = "flo.Completed"

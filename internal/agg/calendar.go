@@ -157,7 +157,7 @@ func (c *calendar) instants(wall int64) []int64 {
 
 // bounds returns the period during which a zone keeps its offset at time t. Beyond a zone's table,
 // ZoneBounds ends the period 365 days after New Year, which precedes t on the last day of a leap
-// year. In that case the period ends an hour later, and the caller can ask again from there.
+// year. In that case the period ends an hour later, and the caller can continue from there.
 func bounds(t time.Time) (begin, end int64) {
 	begin, end = -1<<62, 1<<62
 	b, e := t.ZoneBounds()

@@ -15,8 +15,8 @@ const day = 24 * 60 * 60 // in seconds
 // wildcard is the bit that the parser sets in a field of all values.
 const wildcard = 1 << 63
 
-// expression is a cron expression as the sets of values of its fields. It matches walls (see zone),
-// without time zones.
+// expression is a parsed cron expression: the set of values of each field. It matches walls (see
+// zone), without time zones.
 type expression struct {
 	second, minute, hour uint64
 	dom, month, dow      uint64

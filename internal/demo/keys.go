@@ -45,7 +45,7 @@ func (s *Shop) loadKeys(ctx context.Context) error {
 	for _, item := range []string{"anvil", "chair", "cup", "desk", "kettle", "lamp", "poster", "rope", "unicorn"} {
 		put("stock/"+item, fmt.Sprintf(`{"item":%q,"left":%d}`, item, stockOf(item, r.IntN(900))))
 	}
-	// Careless programs mishandle an id beyond 2^53, a repeated name and 1.10.
+	// An id beyond 2^53, a repeated name and the number 1.10 are hard cases for clients.
 	put("config/checkout", `{"currency":"EUR","tenant":9007199254740993,"fee":1.10,"banks":["northbank"]}`)
 	put("config/checkout", `{"currency":"EUR","tenant":9007199254740993,"fee":1.10,"banks":["northbank","southbank"]}`)
 	put("config/checkout", `{"currency":"EUR","tenant":9007199254740993,"fee":1.25,"banks":["northbank","southbank"],"trial":true}`)

@@ -75,7 +75,7 @@ func Millis(d time.Duration) int64 {
 	return n
 }
 
-// YAML returns the document. If a value cannot be written, it returns a comment that says why.
+// YAML returns the document. If a value cannot be written, it returns a comment with the reason.
 func (m Mapping) YAML() []byte {
 	node, err := nodeOf(m)
 	if err == nil {

@@ -13,8 +13,8 @@ import (
 // the same command, because the limit bounds the work, and must be the same on every replica.
 //
 // The byte limit is four times the largest value, so that a value can be overwritten, with its
-// history, and some room is left. An entry that wrote gigabytes would crash the node, and again
-// whenever it is opened. The maximum number of rows, at a typical size, takes about as much memory.
+// history, and some room is left. An entry that writes gigabytes would crash the node every time it
+// is opened. The maximum number of rows, at a typical size, takes about as much memory.
 const (
 	MaxCommandBytes = 64 << 20
 	MaxCommandRows  = 1 << 18

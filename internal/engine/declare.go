@@ -43,7 +43,7 @@ type CommandRow[S, B, R any] struct {
 	// Payload returns the size of the largest value or payload in bytes, which max_value_size
 	// bounds.
 	Payload func(b *B) int
-	// Reset empties a body for reuse and keeps its memory. The default is to zero it.
+	// Reset empties a body for reuse and keeps its memory. By default the body is zeroed.
 	Reset func(b *B)
 	// Size estimates the encoded size of the body in bytes. The default suits small bodies.
 	Size func(b *B) int

@@ -40,7 +40,7 @@ type message struct {
 }
 
 // laneOutcome is the outcome of messages of a lane: those up to a number have been applied or
-// refused for good.
+// permanently refused.
 type laneOutcome struct {
 	machine MachineID
 	ns      uint32
@@ -236,7 +236,8 @@ func (tx *Tx) deliver(d *delivery, r *receipt) error {
 
 // runMessage executes a command of another shard, completely or not at all. It returns the outcome
 // for the sender, nil if the sender needs none, or the reason why the message must be delivered
-// again. A command that writes too much is refused for good only if nothing was written before it.
+// again. A command that writes too much is permanently refused only if nothing was written before
+// it.
 func (tx *Tx) runMessage(m *message, alone bool) (tell *messageOutcome, again error) {
 	s := tx.nestedMark()
 	result, err := tx.runForeign(m)

@@ -131,8 +131,8 @@ func (d *Dispatch) gather(now int64) (until int64) {
 	return until
 }
 
-// fill adds messages of the lanes whose turn it is. A lane that was held gets one message, because
-// it may have to be held again.
+// fill adds messages of the lanes whose turn it is. A lane that was held gets only one message,
+// because it may be held again.
 func (d *Dispatch) fill(next *delivery, now int64, durable uint64) error {
 	count, size := 0, 0
 	d.last = d.last[:0]

@@ -12,11 +12,11 @@ import (
 
 // Definite refusals: the operation did not happen and will not.
 var (
-	// ErrNotFound: the named thing does not exist.
+	// ErrNotFound: the named object does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: a condition of the operation (revision, receipt, version) does not hold.
 	ErrConflict = errors.New("conflict")
-	// ErrExists: the thing to be created exists already.
+	// ErrExists: the object to create already exists.
 	ErrExists = errors.New("already exists")
 	// ErrInvalid: an argument is malformed or out of its limits.
 	ErrInvalid = errors.New("invalid argument")

@@ -53,7 +53,7 @@ func (tx *Tx) Ask(cmd Command, token []byte) {
 	tx.enlist(followUp{cmd: cmd, ask: true, token: bytes.Clone(token)})
 }
 
-// FollowUpsLeft returns how many more follow-ups the current command may have.
+// FollowUpsLeft returns the number of follow-ups that the current command may still add.
 func (tx *Tx) FollowUpsLeft() int { return MaxFollowUps - tx.followed }
 
 // Here reports whether a name of the command's namespace lives in this shard.

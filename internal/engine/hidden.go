@@ -47,7 +47,7 @@ func HideCondition(op Op) HiddenCondition { return HiddenCondition{&op} }
 
 func (h HiddenCondition) condition() *Op { return seen(h.op, "condition") }
 
-// HiddenResult is a TxnResult in a type for users.
+// HiddenResult is embedded in the public type of a transaction's result.
 type HiddenResult struct{ res TxnResult }
 
 // CommitHidden commits t and returns a result for a user.
@@ -129,9 +129,9 @@ var wirings = make(map[reflect.Type]any)
 //
 //	var _ = engine.Provide(table, newStore)
 //
-// because Go has no friend packages: the public package of a primitive would otherwise have to
-// export what only package floe needs. No behaviour depends on which packages are linked: package
-// primitive names each store type.
+// because Go has no friend packages. Otherwise the public package of a primitive would export
+// functions that only package floe needs. No behaviour depends on which packages are linked:
+// package primitive names each store type.
 func Provide[S any](table func() Primitive, store func(Scope) *S) struct{} {
 	wirings[reflect.TypeFor[S]()] = &wiring[S]{table, store, table().ID}
 	return struct{}{}

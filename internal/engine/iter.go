@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Iter walks forward over rows of a machine, with keys as the machine wrote them.
+// Iter walks forward over rows of a machine. Keys are in the machine's own form.
 //
 //	for ok := it.First(); ok; ok = it.Next() { use(it.Key(), it.Value()) }
 //	err := it.Close()
@@ -137,7 +137,7 @@ func (it *Iter) Value() []byte {
 	return v
 }
 
-// Err returns the first error, for callers that need to know why the rows ended early.
+// Err returns the first error, which may be the reason for an early end of the rows.
 func (it *Iter) Err() error {
 	err := cmp.Or(it.err, it.db.Error())
 	if err == nil && it.view != nil {

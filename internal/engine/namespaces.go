@@ -62,8 +62,8 @@ func (n *Namespaces) elsewhere(name string, f func(ShardID) error) error {
 // workflows. The name stays reserved: it keeps its placement and still counts towards
 // MaxNamespaces.
 //
-// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default"
-// and for names that users cannot write to.
+// Errors: ErrNotFound; ErrConflict, which lists the contents of the namespace; ErrInvalid for
+// "default" and for names that users cannot write to.
 func (n *Namespaces) Delete(ctx context.Context, name string) error {
 	if err := checkDeletable(name); err != nil {
 		return err

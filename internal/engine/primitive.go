@@ -57,8 +57,8 @@ type CommandType struct {
 	// the node's reserve is enough for the maximum number of them.
 	Shrinks bool
 	// AtHome means that commands of other shards go to the home of their namespace, regardless of
-	// where the named object lives. The home knows the namespace's placement, so the sender need
-	// not.
+	// where the named object lives. The home has the namespace's placement, so the sender does not
+	// need it.
 	AtHome bool
 	// Reaches means that its effects may read or write namespaces other than its own, so only
 	// senders with permission in all namespaces may send it. It returns the namespaces written to,

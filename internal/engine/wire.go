@@ -314,7 +314,7 @@ func codeOf(err error) byte {
 	return 0
 }
 
-// DecodeError decodes the output of AppendError. If that fails, it returns an error that says so.
+// DecodeError decodes the output of AppendError. If that fails, it returns a different error.
 func (w *Wire) DecodeError(b []byte) error { return w.decodeError(b, true) }
 
 func (w *Wire) decodeError(b []byte, txnAllowed bool) error {

@@ -43,7 +43,7 @@ type gathered struct {
 	failed  int
 }
 
-// begin starts a gathering, unless one is running or the rest after the last one is not over.
+// begin starts a gathering, unless one is running or the pause after the last one is not over.
 func (p *collection) begin(c *Collector) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

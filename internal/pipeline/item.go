@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// item is a record on its way through the operators.
+// item is a record that is passing through the operators.
 type item struct {
 	Record
 	from int32 // index in its batch; -1 for a record made by an operator, such as a window's

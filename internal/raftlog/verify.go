@@ -12,8 +12,8 @@ type Summary struct {
 }
 
 // Verify reads every record of the live segments in o.Dir and reports the first damage of each
-// segment, whereas Open stops at the first damage of all. It does not check that the segments are
-// consecutive, which Open does. It writes nothing.
+// segment. Open, by contrast, stops at the first damage it finds. It does not check that the
+// segments are consecutive, which Open does. It writes nothing.
 //
 // Errors: those of FS, ErrNewer.
 func Verify(o Options, report func(*CorruptionError)) (Summary, error) {

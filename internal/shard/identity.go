@@ -28,7 +28,8 @@ type Identity struct {
 // other run met another copy of it. The list stays short even if the directory is opened often,
 // because runs that no node has met are not in it.
 //
-// Meetings with third nodes show whether two nodes know the same history of a third: see Host.Meet.
+// Meetings with third nodes show whether two nodes have seen the same history of a third; see
+// Host.Meet.
 type Introduction struct {
 	Identity
 	Cluster string // cluster of the directory, "" if not known yet; see Host.Cluster
@@ -149,7 +150,7 @@ func (h *Host) Introduce(to uint64) (Introduction, error) {
 	return self, nil
 }
 
-// Confirmed records that another node remembers this run and will not ask for an earlier one. It
+// Confirmed records that another node remembers this run and will not require an earlier one. It
 // becomes durable with the next change. If it is lost, the list is only longer.
 func (h *Host) Confirmed(node uint64) {
 	i := &h.identity

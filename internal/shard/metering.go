@@ -176,8 +176,8 @@ func (h *Host) Go(f func(ctx context.Context)) error {
 	return nil
 }
 
-// StaleDoor returns a Door whose queries are answered from this node's replicas, however far they
-// lag. They do not wait for pending writes.
+// StaleDoor returns a Door whose queries are answered from this node's replicas, even if they lag.
+// They do not wait for pending writes.
 func (h *Host) StaleDoor() engine.Door { return staleDoor{h} }
 
 type staleDoor struct{ *Host }

@@ -77,8 +77,8 @@ func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err err
 	}
 }
 
-// keep returns the number of ballast pieces left to others. A flush leaves half of them, because it
-// may need more than there is and would then have taken them in vain.
+// keep returns the number of ballast pieces left to others. A flush leaves half of them, because
+// even all of them may not be enough for it.
 func (t *tableGate) keep() int {
 	if t.spares || !t.space.opened.Load() {
 		return ballastPieces

@@ -41,7 +41,7 @@ type turns struct {
 	shared  int      // bytes that each may have in flight, see sharedFlight
 }
 
-// lane holds the proposals of a namespace on their way into the log.
+// lane holds the proposals of a namespace that are not in the log yet.
 type lane struct {
 	name   string
 	head   *proposal // waiting

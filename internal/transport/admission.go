@@ -46,7 +46,7 @@ type shares struct {
 	by map[string]int64
 }
 
-// add takes n bytes for a holder. Errors: ErrBusy, unless it has none yet.
+// add takes n bytes for a holder. Errors: ErrBusy, but never for a holder without bytes.
 func (s *shares) add(whose string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

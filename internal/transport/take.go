@@ -56,8 +56,8 @@ func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attem
 	return result, ambiguous(p.own(err))
 }
 
-// repeatableTake is repeatable for a take that waits. The node that forwarded it, or led, may not
-// know its outcome either.
+// repeatableTake is repeatable for a take that waits. The forwarding node, or the former leader,
+// may not have its outcome either.
 func repeatableTake(err error) error {
 	if errors.Is(err, engine.ErrUnknownOutcome) {
 		return &notSentError{reason: err}
@@ -90,8 +90,8 @@ func (p *Peer) take(ctx context.Context, trip *trip, id engine.ShardID, t engine
 	return n.link.call(ctx, request{kind: askTake, trip: trip.brief(), flags: flagDirect, shard: uint64(id), body: appendTake(nil, t)})
 }
 
-// carryOutTake is carryOut for a take. The take waits here if this node leads, and at the leader if
-// the caller does not know it.
+// carryOutTake is carryOut for a take. The take waits here if here is set, and otherwise at the
+// leader.
 func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *request, here bool) ([]byte, error) {
 	t, err := decodeTake(q.body)
 	if err != nil {

@@ -50,9 +50,9 @@ type raftStream struct {
 	open   bool
 }
 
-// transfer tracks the large messages in flight to another node, guarded by node.mu. As long as raft
-// does not know a follower's position, it sends the same entries with each answer to a heartbeat.
-// On a path slower than that, nothing else would ever arrive.
+// transfer tracks the large messages in flight to another node, guarded by node.mu. Until raft has
+// a follower's position, it sends the same entries with each answer to a heartbeat. On a path
+// slower than that, nothing else would ever arrive.
 type transfer struct {
 	sent     uint64    // messages
 	arrived  uint64    // last arrived one

@@ -47,7 +47,7 @@ const (
 	MaxClaims = MaxWaiters + 1
 	// Any means that the number of available items is unknown.
 	Any = -1
-	// Never is the time of a claim that does not wait for a time.
+	// Never is the wake-up time of a claim that has none.
 	Never = math.MaxInt64
 )
 

@@ -26,8 +26,8 @@ func (m *machine) Duties() []engine.Duty {
 	return all
 }
 
-// lane runs the tasks of some jobs, one step at a time. Each step is computed from a view and
-// proposed with the revision and position it is based on.
+// lane runs the tasks of some jobs, one step at a time. Each step is computed from a view, and
+// proposed with the revision and position of that view.
 type lane struct {
 	m     *machine
 	lead  *engine.Lead

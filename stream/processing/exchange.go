@@ -30,8 +30,8 @@ import (
 // After its records, a message carries the progress of its sender: its watermark, or that it is
 // idle. The watermark of a stage is the minimum of its upstreams, as pipeline.Watermark computes it
 // for the partitions of a source. The upstreams are the stages before it in all shards. The
-// progress of an idle stage says when event time may start to advance with the clock, and how far:
-// up to the next window that the stage may still fire. A progress may be older than records that
+// progress of an idle stage has the time from which event time may advance with the clock, and its
+// limit: the next window that the stage may still fire. A progress may be older than records that
 // its sender has not read yet. So an idle upstream is ignored only after a grace of one idle
 // timeout. The grace starts when the first upstream has records again, and when this replica
 // becomes leader. If there are no records to pass, the progress is sent alone, but only if it has
