@@ -71,7 +71,7 @@ func (l *Log) Write(us []Update) error {
 	return nil
 }
 
-// plan checks us against the shards' logs and returns the size of its records.
+// plan checks the updates us against the logs of their shards and returns the size of its records.
 func (l *Log) plan(us []Update) (size int64, err error) {
 	l.epoch++
 	l.targets = l.targets[:0]

@@ -377,7 +377,7 @@ func (p *Peer) beat() {
 	}
 }
 
-// Alive reports whether another node has recently sent a sign of life.
+// Alive reports whether this node has recently received anything from another node.
 func (p *Peer) Alive(id uint64) bool {
 	n := p.nodes[id]
 	if n == nil {

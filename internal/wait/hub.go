@@ -63,7 +63,8 @@ func (h *Hub) HasQueries() bool { return h.waiters.Load() > h.parked.Load() }
 // HasParked reports whether a claim is parked.
 func (h *Hub) HasParked() bool { return h.parked.Load() > 0 }
 
-// Subscribe adds a query to a topic, once. It fails if MaxWaiters are already waiting.
+// Subscribe adds a query to a topic, unless it is already there. It fails if MaxWaiters are
+// already waiting.
 func (h *Hub) Subscribe(w *Waiter, t Topic) error {
 	if w.waitsFor(t) {
 		return nil

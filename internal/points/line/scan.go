@@ -157,8 +157,8 @@ func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 		err = s.parse(trimEnd(s.buf[s.from+blanks : min(s.from+length-1, s.to)]))
 	}
 	if err == errOpen || err == errBehindString {
-		// The supposed rest of a string consists of separate lines. No string may continue in them;
-		// otherwise scanning could take quadratic time.
+		// What was read as the rest of a string is separate lines. None of them may continue a
+		// string; otherwise scanning could take quadratic time.
 		s.barred = s.from + length
 		return first, err
 	}
