@@ -42,7 +42,7 @@ func (q *applyJobRequest) parse(in *input) {
 type stateAsked struct{ options []processing.RestoreOption }
 
 func (q *stateAsked) parse(in *input) {
-	if id := in.text("savepoint"); id != "" {
+	if id := in.nonEmpty("savepoint"); id != "" {
 		q.options = append(q.options, processing.FromSavepoint(processing.SavepointID(id)))
 	}
 	if in.boolean("drop_state") {
@@ -144,7 +144,7 @@ type restoreRequest struct {
 func (q *restoreRequest) parse(in *input) {
 	q.jobRequest.parse(in)
 	q.stateAsked.parse(in)
-	if names := in.text("restart_source"); names != "" {
+	if names := in.nonEmpty("restart_source"); names != "" {
 		for name := range strings.SplitSeq(names, ",") {
 			q.options = append(q.options, processing.RestartSource(name))
 		}

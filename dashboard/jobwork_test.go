@@ -99,6 +99,8 @@ var jobWorkContract = []contractRow{
 	{stopRoute, appliedPath + "/stop", "", 200, jobChangedOf("STOPPED")},
 	{restoreRoute, appliedPath + "/restore?savepoint=<other>", "", 404, failure},
 	{restoreRoute, appliedPath + "/restore?savepoint=x", "", 400, failure},
+	{restoreRoute, appliedPath + "/restore?savepoint=", "", 400, fields{"error": is{"parameter savepoint is empty"}}},
+	{restoreRoute, appliedPath + "/restore?restart_source=", "", 400, fields{"error": is{"parameter restart_source is empty"}}},
 	{restoreRoute, appliedPath + "/restore?restart_source=nosuch", "", 400, failure},
 	{restoreRoute, appliedPath + "/restore", renamedPipeline + "wrong: 1\n", 400, failure},
 	{restoreRoute, appliedPath + "/restore", lowerPipeline, 409, failure}, // its source would be lost

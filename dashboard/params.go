@@ -75,6 +75,16 @@ func (in *input) text(name string) string {
 	return value
 }
 
+// nonEmpty returns a parameter of any bytes but none, "" if it is missing. An empty value is an
+// error, because the value may have been lost.
+func (in *input) nonEmpty(name string) string {
+	value, given := in.param(name)
+	if given && value == "" {
+		in.invalid("parameter %s is empty", name)
+	}
+	return value
+}
+
 // lastName returns the parameter after of a listing by names, "" if it is missing.
 func (in *input) lastName() string {
 	name := in.text("after")

@@ -225,6 +225,9 @@ func (q *recordsRequest) parse(in *input) {
 		in.invalid("parameters after and from_ms exclude each other")
 	}
 	if q.follows = in.wantsEvents(); q.follows {
+		if in.query["limit"] != nil {
+			in.invalid("parameter limit does not apply to events, which have no end")
+		}
 		id, after = in.resume(id, after)
 	}
 	switch {

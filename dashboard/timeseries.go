@@ -31,7 +31,7 @@ var timeseriesRoutes = []route{
 		"Delete the points of a time range. Without from and to, force=true is required: it deletes the series with the tags, or the measurement."),
 	endpoint("GET /api/v1/timeseries/:measurement/series", (*handler).series,
 		"List the series of a measurement, or those with the tags, by shards and in order of creation."),
-	endpoint("GET /api/v1/timeseries/:measurement/retention", (*handler).retention, "Get the retention and rollups of a measurement."),
+	endpoint("GET /api/v1/timeseries/:measurement/retention", (*handler).retention, "Get the retention and rollups of a measurement, also before its first point."),
 	endpoint("PUT /api/v1/timeseries/:measurement/retention", (*handler).setRetention,
 		"Set the retention and all rollups of a measurement, which need not exist. 0 means no limit. Rollups that are not listed are removed."),
 	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Get the points of a field, newest last."),
@@ -267,12 +267,12 @@ type measurementRetention struct {
 }
 
 func (h *handler) retention(ctx context.Context, q measurementRequest) (measurementRetention, error) {
-	m, err := h.backend.TS(q.namespace).Get(ctx, q.name)
+	r, err := h.backend.TS(q.namespace).Retention(ctx, q.name)
 	if err != nil {
 		return measurementRetention{}, err
 	}
-	shown := measurementRetention{q.name, m.Retention.RawTTL.Milliseconds(), []rollup{}}
-	for _, d := range m.Retention.Downsample {
+	shown := measurementRetention{q.name, r.RawTTL.Milliseconds(), []rollup{}}
+	for _, d := range r.Downsample {
 		shown.Downsample = append(shown.Downsample, rollup{d.Every.Milliseconds(), d.TTL.Milliseconds()})
 	}
 	return shown, nil
@@ -307,7 +307,7 @@ type dataRequest struct {
 
 func (q *dataRequest) parse(in *input) {
 	q.rangeRequest.parse(in)
-	q.field = in.text("field")
+	q.field = in.nonEmpty("field")
 	q.maxPoints = int(in.integer("max_points", span{absent: 0, min: 2, max: 100_000}))
 	q.maxListed = in.handler.maxListed
 }

@@ -119,6 +119,7 @@ var timeseriesContract = []contractRow{
 	{measurementRoute, cpuPath, "", 404, failure},
 	{measurementRoute, cpuPath + "?namespace=nowhere", "", 404, failure},
 
+	{dataRoute, cpuPath + "/data?namespace=shop&field=", "", 400, fields{"error": is{"parameter field is empty"}}},
 	{dataRoute, cpuPath + "/data?namespace=shop&field=usage", "", 200,
 		dataOf("usage", "1700000000000=1.5", "1700000000000=3", "1700000060000=2.5", "1700000120000=10")},
 	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&from=1700000060000&to=1700000120000", "", 200,
@@ -231,6 +232,10 @@ var timeseriesContract = []contractRow{
 	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=lines", `{"raw_ttl_ms":0,"downsample":[{"every_ms":1}]}`, 400, failure},
 	{setRetentionRoute, "/api/v1/timeseries/m/retention?namespace=_floe", `{"raw_ttl_ms":0}`, 400, failure},
 	{retentionRoute, "/api/v1/timeseries/m/retention", "", 404, failure},
+	{setRetentionRoute, "/api/v1/timeseries/later/retention?namespace=lines", `{"raw_ttl_ms":60000}`, 200,
+		fields{"ok": is{true}, "measurement": is{"later"}}},
+	{retentionRoute, "/api/v1/timeseries/later/retention?namespace=lines", "", 200,
+		fields{"measurement": is{"later"}, "raw_ttl_ms": is{60000}, "downsample": none}},
 
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=gone", "m,t=a f=1 1700000000000\nm,t=b f=2 1700000000000", 200,
 		fields{"refused": is{0}, "strings": is{0}, "written": is{2}, "errors": none}},

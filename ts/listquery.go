@@ -20,6 +20,7 @@ type measurementQuery struct {
 
 	items         []Measurement // none or one
 	policy, limit uint64        // versions of its retention and of the namespace's series limit, even if the measurement does not exist
+	retention     Retention     // even if the measurement does not exist
 }
 
 // Machine returns engine.MachineTS.
@@ -40,6 +41,9 @@ func (q *measurementQuery) Results(f *codec.Fields) {
 	if f.More(q.policy > 0 || q.limit > 0) {
 		f.Uvarint("retention_version", &q.policy)
 		f.Uvarint("limit_version", &q.limit)
+	}
+	if f.More(q.retention.RawTTL > 0 || len(q.retention.Downsample) > 0) {
+		q.retention.code(f)
 	}
 }
 
@@ -65,7 +69,7 @@ func (q *measurementQuery) answer(v *engine.View) error {
 		if err != nil {
 			return err
 		}
-		q.policy = p.version
+		q.policy, q.retention = p.version, p.retention()
 	}
 	if b, ok, err = v.Get(limitKey(nil, ns)); err != nil || !ok {
 		return err
@@ -218,15 +222,19 @@ func (m *Measurement) code(f *codec.Fields) {
 	f.Varint("points", &m.Points)
 	f.Time("oldest_ms", &m.Oldest)
 	f.Time("newest_ms", &m.Newest)
-	f.Duration("raw_ttl_ms", &m.Retention.RawTTL)
-	codec.ListOf(f, "downsample", &m.Retention.Downsample, func(d *Downsample, f *codec.Fields) {
-		f.Duration("every_ms", &d.Every)
-		f.Duration("ttl_ms", &d.TTL)
-	})
+	m.Retention.code(f)
 	f.Varint("held_since_ms", &m.Held)
 	f.Duration("held_by_every_ms", &m.HeldBy.Every)
 	f.Duration("held_by_ttl_ms", &m.HeldBy.TTL)
 	f.Uvarint("retention_version", &m.version)
+}
+
+func (r *Retention) code(f *codec.Fields) {
+	f.Duration("raw_ttl_ms", &r.RawTTL)
+	codec.ListOf(f, "downsample", &r.Downsample, func(d *Downsample, f *codec.Fields) {
+		f.Duration("every_ms", &d.Every)
+		f.Duration("ttl_ms", &d.TTL)
+	})
 }
 
 // measurementsQuery queries a page of the measurements of a shard.

@@ -354,3 +354,26 @@ func TestTagsOfTelegraf(t *testing.T) {
 		}
 	}
 }
+
+// TestRetentionBeforePoints: the settings of a measurement without points can be read.
+func TestRetentionBeforePoints(t *testing.T) {
+	for _, shards := range []int{1, 4} {
+		r := newRig(t, shards)
+		s := storeOf(r, "n")
+		if shards > 1 {
+			spread(t, r, "n")
+		}
+		if _, err := s.Retention(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
+			t.Errorf("before it is set: %v, want ErrNotFound", err)
+		}
+		for _, want := range []ts.Retention{history3, {}} {
+			must(0, s.SetRetention(t.Context(), "cpu", want))
+			if got, err := s.Retention(t.Context(), "cpu"); !reflect.DeepEqual(got, want) || err != nil {
+				t.Errorf("%d shards: Retention = %v, %v, want %v", shards, got, err, want)
+			}
+		}
+		if _, err := s.Get(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
+			t.Errorf("Get: %v, want ErrNotFound", err)
+		}
+	}
+}

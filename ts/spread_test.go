@@ -44,7 +44,13 @@ func TestSpread(t *testing.T) {
 	if list := collect(s.Series("cpu").All(t.Context(), ts.Limit(7))); len(list) != 100 {
 		t.Errorf("%d series are listed, want 100", len(list))
 	}
+	if got, err := s.Retention(t.Context(), "cpu"); got.RawTTL != 0 || err != nil {
+		t.Errorf("Retention before it is set = %v, %v", got, err)
+	}
 	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 2 * time.Hour}))
+	if got, err := s.Retention(t.Context(), "cpu"); got.RawTTL != 2*time.Hour || err != nil {
+		t.Errorf("Retention = %v, %v, want 2 hours", got, err)
+	}
 	result, err := s.Write(t.Context(), point("h1", -3*hour, 1), point("h2", -3*hour, 1), point("h3", -3*hour, 1), point("h4", -3*hour, 1))
 	if !errors.Is(err, ts.ErrInvalid) || result.Written != 0 {
 		t.Errorf("Write of points that are too old = %+v, %v: the shards have not been told", result, err)
@@ -70,6 +76,9 @@ func TestSpread(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
 		t.Errorf("Measurement = %v, want ErrNotFound", err)
+	}
+	if got, err := s.Retention(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
+		t.Errorf("Retention of a deleted measurement = %v, %v, want ErrNotFound", got, err)
 	}
 	r.Verify()
 }

@@ -153,6 +153,30 @@ func (s *Store) SetRetention(ctx context.Context, measurement string, r Retentio
 	return s.tell(ctx, measurement, setRetentionOp(measurement, r))
 }
 
+// Retention returns the retention and rollups of a measurement, also before its first point. Errors:
+// ErrNotFound if it has neither points nor settings.
+func (s *Store) Retention(ctx context.Context, measurement string) (Retention, error) {
+	if err := engine.CheckName("measurement", measurement); err != nil {
+		return Retention{}, err
+	}
+	parts, _, err := engine.AskAll(ctx, &s.scope, measurementQuery{namespace: s.Namespace(), name: measurement})
+	if err != nil {
+		return Retention{}, err
+	}
+	var newest measurementQuery
+	found := false
+	for _, p := range parts {
+		found = found || p.policy > 0 || len(p.items) > 0 && len(p.items[0].Fields) > 0
+		if p.policy > newest.policy {
+			newest = *p
+		}
+	}
+	if !found {
+		return Retention{}, notFound(measurement)
+	}
+	return newest.retention, nil
+}
+
 // tell changes a setting, and waits until all shards of a spread namespace have it.
 func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) error {
 	_, err := engine.Propose(ctx, &s.scope, op, remove.Decode)

@@ -400,12 +400,11 @@ queries use it for points that are no longer stored.`,
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
-			m, err := store.Get(ctx, args[0])
+			r, err := store.Retention(ctx, args[0])
 			changes := flags.Changed("raw-ttl") || flags.Changed("downsample") || *none
 			if err != nil && !(changes && errors.Is(err, floe.ErrNotFound)) {
 				return err
 			}
-			r := m.Retention
 			if flags.Changed("raw-ttl") {
 				r.RawTTL = to.RawTTL
 			}

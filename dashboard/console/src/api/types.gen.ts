@@ -1379,7 +1379,7 @@ export interface Routes {
   'DELETE /api/v1/timeseries/:measurement': RangeDeleted
   /** List the series of a measurement, or those with the tags, by shards and in order of creation. */
   'GET /api/v1/timeseries/:measurement/series': SeriesSummary[]
-  /** Get the retention and rollups of a measurement. */
+  /** Get the retention and rollups of a measurement, also before its first point. */
   'GET /api/v1/timeseries/:measurement/retention': MeasurementRetention
   /** Set the retention and all rollups of a measurement, which need not exist. 0 means no limit. Rollups that are not listed are removed. */
   'PUT /api/v1/timeseries/:measurement/retention': MeasurementDone
