@@ -168,6 +168,9 @@ func TestRecordEvents(t *testing.T) {
 	send("three")
 	again := subscribe(t, url+"?from_ms=0", "Last-Event-ID", s.last)
 	want(again, "three")
+	if s := subscribe(t, url+"?limit=1"); s.status != 400 {
+		t.Errorf("a limit of events has status %d, want 400", s.status)
+	}
 	if s := subscribe(t, url, "Last-Event-ID", "x"); s.status != 400 {
 		t.Errorf("status %d, want 400", s.status)
 	}
