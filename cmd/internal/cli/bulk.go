@@ -63,16 +63,17 @@ func (b *bulk) given(cmd *cobra.Command, without, inLines []string) (bool, error
 
 // load is the work on bulk input.
 type load[T any] struct {
-	from  []string // arguments for the input: none, -, or @FILE
-	parse func(line []byte) (item T, payload int, err error)
-	send  func(ctx context.Context, s *session, batch []T) (sent int, err error) // the first ones of the batch
-	done  func(s *session, lines int) error                                      // prints the result
+	from   []string // arguments for the input: none, -, or @FILE
+	blanks bool     // blank lines are skipped
+	parse  func(line []byte) (item T, payload int, err error)
+	send   func(ctx context.Context, s *session, batch []T) (sent int, err error) // the first ones of the batch
+	done   func(s *session, lines int) error                                      // prints the result
 }
 
-// batch is consecutive lines of the input.
+// batch is the items of consecutive lines of the input.
 type batch[T any] struct {
 	items []T
-	first int   // number of the first line, from 1
+	lines []int // number of each item's line, from 1
 	size  int64 // bytes
 	err   error // the input ends with an error after these lines
 }
@@ -107,15 +108,15 @@ func (l *load[T]) run(f *frame, cmd *cobra.Command) error {
 	return coded(err)
 }
 
-// stopped adds what was written before an error. Unsure means that the lines that the error names
-// may have been written too.
-func stopped(err error, written int, unsure bool) error {
+// stopped adds the lines written before an error, up to the last one. Unsure means that the lines
+// that the error names may have been written too.
+func stopped(err error, last int, unsure bool) error {
 	hint := "nothing was written"
 	switch {
-	case written == 1:
+	case last == 1:
 		hint = "line 1 was written"
-	case written > 1:
-		hint = fmt.Sprintf("lines 1 to %d were written", written)
+	case last > 1:
+		hint = fmt.Sprintf("lines 1 to %d were written", last)
 	}
 	if unsure {
 		hint += " for certain; the lines of the error may have been"
@@ -151,20 +152,20 @@ func (l *load[T]) open(f *frame, cmd *cobra.Command) (io.ReadCloser, int64, erro
 func (l *load[T]) read(ctx context.Context, in io.Reader, maxPayload int, batches chan<- batch[T]) {
 	defer close(batches)
 	r := bufio.NewReaderSize(in, 64<<10)
-	next := batch[T]{first: 1}
+	var next batch[T]
 	flush := func() bool {
 		if len(next.items) == 0 && next.err == nil {
 			return true
 		}
 		select {
 		case batches <- next:
-			next = batch[T]{first: next.first + len(next.items)}
+			next = batch[T]{}
 			return true
 		case <-ctx.Done():
 			return false
 		}
 	}
-	for {
+	for n := 1; ; n++ {
 		line, err := readLine(r)
 		end := errors.Is(err, io.EOF)
 		if end && len(line) == 0 {
@@ -176,10 +177,10 @@ func (l *load[T]) read(ctx context.Context, in io.Reader, maxPayload int, batche
 			return
 		}
 		if err == nil || end {
-			err = l.add(&next, line, maxPayload)
+			err = l.add(&next, n, line, maxPayload)
 		}
 		if err != nil {
-			next.err = &textError{err, fmt.Sprintf("line %d: %v", next.first+len(next.items), err)}
+			next.err = &textError{err, fmt.Sprintf("line %d: %v", n, err)}
 			flush()
 			return
 		}
@@ -189,8 +190,12 @@ func (l *load[T]) read(ctx context.Context, in io.Reader, maxPayload int, batche
 	}
 }
 
-// add adds a line to a batch. Errors: ErrInvalid.
-func (l *load[T]) add(to *batch[T], line []byte, maxPayload int) error {
+// add adds line n to a batch. Errors: ErrInvalid.
+func (l *load[T]) add(to *batch[T], n int, line []byte, maxPayload int) error {
+	to.size += int64(len(line))
+	if l.blanks && len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
 	item, payload, err := l.parse(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")))
 	if err == nil && payload > maxPayload {
 		err = fmt.Errorf("%d bytes exceed the max_value_size of the node, %d", payload, maxPayload)
@@ -198,8 +203,7 @@ func (l *load[T]) add(to *batch[T], line []byte, maxPayload int) error {
 	if err != nil {
 		return &textError{floe.ErrInvalid, err.Error()}
 	}
-	to.items = append(to.items, item)
-	to.size += int64(len(line))
+	to.items, to.lines = append(to.items, item), append(to.lines, n)
 	return nil
 }
 
@@ -218,8 +222,9 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// sendAll sends batches until there are no more, and returns the number of lines written.
+// sendAll sends batches until there are no more, and returns the number of items written.
 func (l *load[T]) sendAll(ctx context.Context, f *frame, s *session, batches <-chan batch[T], meter *bulkMeter) (written int, err error) {
+	last := 0 // number of the last line written
 	for {
 		select {
 		case b, more := <-batches:
@@ -227,34 +232,36 @@ func (l *load[T]) sendAll(ctx context.Context, f *frame, s *session, batches <-c
 			case !more && ctx.Err() == nil:
 				return written, nil
 			case !more:
-				return written, stopped(ctx.Err(), written, false)
+				return written, stopped(ctx.Err(), last, false)
 			case b.err != nil: // the lines before it in the batch are not sent: a batch is written as a whole
-				return written, stopped(b.err, written, false)
+				return written, stopped(b.err, last, false)
 			}
 			call, cancel := context.WithTimeout(ctx, f.timeout)
 			sent, err := l.send(call, s, b.items)
 			unsure := call.Err() != nil || errors.Is(err, floe.ErrUnknownOutcome)
 			cancel()
-			written += sent
+			if written += sent; sent > 0 {
+				last = b.lines[sent-1]
+			}
 			if err != nil {
-				return written, stopped(atLines(err, b.first+sent, len(b.items)-sent), written, unsure)
+				return written, stopped(atLines(err, b.lines[sent:]), last, unsure)
 			}
 			meter.add(b.size, written)
 		case <-ctx.Done():
-			return written, stopped(ctx.Err(), written, false)
+			return written, stopped(ctx.Err(), last, false)
 		}
 	}
 }
 
-// atLines adds the lines of a batch to its error.
-func atLines(err error, first, n int) error {
+// atLines adds the numbers of the lines that were not written to the error of a batch.
+func atLines(err error, lines []int) error {
 	if refused := (*floe.TxnError)(nil); errors.As(err, &refused) {
-		return fmt.Errorf("line %d: %w", first+refused.Index, refused.Err)
+		return fmt.Errorf("line %d: %w", lines[refused.Index], refused.Err)
 	}
-	if n == 1 {
-		return fmt.Errorf("line %d: %w", first, err)
+	if len(lines) == 1 {
+		return fmt.Errorf("line %d: %w", lines[0], err)
 	}
-	return fmt.Errorf("lines %d to %d: %w", first, first+n-1, err)
+	return fmt.Errorf("lines %d to %d: %w", lines[0], lines[len(lines)-1], err)
 }
 
 // bulkMeter shows progress on a terminal.

@@ -54,6 +54,14 @@ func TestBulk(t *testing.T) {
 	} {
 		check(line, exitUsage, want, "kv", "set", "--ndjson")
 	}
+	check("\n{\"payload\":\"1\"}\r\n \t\r\n\n{\"payload\":\"2\"}\n\n", exitOK, "blanks\t2\n",
+		"stream", "append", "blanks", "--ndjson", "-o", "raw")
+	check(numbered(500, `{"payload":"%d"}`+"\n")+"\n[]", exitUsage, "line 1002: is ", "stream", "append", "blanks", "--ndjson")
+	check(numbered(500, `{"payload":"%d"}`+"\n")+"[]", exitUsage, "hint: lines 1 to 999 were written",
+		"stream", "append", "blanks", "--ndjson")
+	check("\n{\"key\":\"a\",\"value\":\"\"}\n\n{\"key\":\"\",\"value\":\"\"}", exitUsage, "line 4: kv: key is empty",
+		"kv", "set", "--ndjson")
+	check("a\n\nb\n", exitOK, "blanks\t3\n", "stream", "append", "blanks", "--lines", "-o", "raw")
 	long := numbered(3, "%d") + strings.Repeat("x", 1025) + "\n"
 	check(long, exitUsage, "line 4: 1025 bytes exceed the max_value_size of the node, 1024\nfloe: hint: nothing was written\n",
 		"stream", "append", "long", "--lines")

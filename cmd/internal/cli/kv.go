@@ -154,7 +154,8 @@ func (f *frame) setMany(cmd *cobra.Command, many *bulk, from []string, ttl time.
 	}
 	spread, known := false, false
 	l := load[floe.Op]{
-		from: from,
+		from:   from,
+		blanks: many.ndjson,
 		parse: func(line []byte) (floe.Op, int, error) {
 			if many.ndjson {
 				var l keyLine

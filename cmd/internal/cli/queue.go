@@ -150,7 +150,8 @@ type enqueuedMany struct {
 func (f *frame) enqueueMany(cmd *cobra.Command, many *bulk, args []string, opts []queue.EnqueueOption) error {
 	name, duplicates := args[0], 0
 	l := load[queue.NewMessage]{
-		from: args[1:],
+		from:   args[1:],
+		blanks: many.ndjson,
 		parse: func(line []byte) (queue.NewMessage, int, error) {
 			if !many.ndjson {
 				return queue.NewMessage{Payload: line, Options: opts}, len(line), nil

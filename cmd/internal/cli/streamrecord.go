@@ -155,7 +155,8 @@ type appendedMany struct {
 func (f *frame) appendMany(cmd *cobra.Command, many *bulk, args []string, like stream.Message, opts []stream.AppendOption) error {
 	name := args[0]
 	l := load[stream.Message]{
-		from: args[1:],
+		from:   args[1:],
+		blanks: many.ndjson,
 		parse: func(line []byte) (stream.Message, int, error) {
 			m := like
 			if !many.ndjson {
