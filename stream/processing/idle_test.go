@@ -67,6 +67,9 @@ func TestEdited(t *testing.T) {
 	if _, err := s.jobs.Restore(ctx, id, other); !errors.Is(err, processing.ErrInvalid) {
 		t.Errorf("a restore with the definition of another job: %v", err)
 	}
+	if _, err := s.jobs.Plan(ctx, id, other); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("the plan of a definition of another job: %v", err)
+	}
 	if _, err := s.jobs.Restore(ctx, id, renamed, processing.DropState()); err != nil {
 		t.Fatal(err)
 	}
