@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/rawjson"
+	"github.com/floedb/floe/internal/spelling"
 )
 
 // The limits of a batch of bulk input, except that one line may be larger. They keep a batch well
@@ -300,41 +303,55 @@ func allOrNone(n int, err error) (int, error) {
 	return n, nil
 }
 
-// parseMembers parses a JSON object into the struct that v points to, and refuses unknown members.
+// parseMembers parses a JSON object into the struct that v points to. As over HTTP, the case of
+// names counts, and members that are unknown, repeated or null are refused.
 func parseMembers(line []byte, v any) error {
 	if !utf8.Valid(line) || rawjson.Unpaired(line) {
 		return errors.New("is not valid UTF-8, or has half a surrogate pair")
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	if name, found := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); found {
-		return fmt.Errorf("unknown member %s", name)
+	if err := json.Unmarshal(line, new(json.RawMessage)); err != nil {
+		return fmt.Errorf("is not valid JSON: %w", err)
 	}
-	if err == nil && d.More() {
-		err = errors.New("more than one JSON value")
+	var known []string
+	for field := range reflect.TypeOf(v).Elem().Fields() {
+		known = append(known, field.Tag.Get("json"))
 	}
+	if err := checkMembers(bytes.TrimSpace(line), known); err != nil {
+		return err
+	}
+	err := json.Unmarshal(line, v)
 	if unlike := (*json.UnmarshalTypeError)(nil); errors.As(err, &unlike) {
-		if unlike.Field == "" {
-			return fmt.Errorf("is a JSON %s, not an object", unlike.Value)
-		}
 		return fmt.Errorf("member %q is a JSON %s", unlike.Field, unlike.Value)
 	}
-	if errors.Is(err, io.EOF) {
-		return errors.New("is empty, not a JSON object")
-	}
-	if err != nil {
-		return fmt.Errorf("not a JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
+	return err
+}
+
+// checkMembers refuses members of an object and of objects in it that encoding/json would ignore or
+// overwrite. An object without known names may have any.
+func checkMembers(object []byte, known []string) (err error) {
 	seen := make(map[string]bool)
-	rawjson.EachMember(bytes.TrimSpace(line), func(key, _ []byte) bool {
+	if !rawjson.EachMember(object, func(key, value []byte) bool {
 		name, _ := rawjson.Text(key)
-		if seen[name] {
+		switch {
+		case known != nil && !slices.Contains(known, name):
+			err = fmt.Errorf("unknown member %q", name)
+			if near := spelling.Nearest(name, known); near != "" {
+				err = fmt.Errorf("%w (did you mean %q?)", err, near)
+			}
+		case seen[name]:
 			err = fmt.Errorf("member %q is given twice", name)
+		case string(value) == "null":
+			err = fmt.Errorf("member %q is null", name)
+		case value[0] == '{':
+			if err = checkMembers(value, nil); err != nil {
+				err = fmt.Errorf("member %q: %w", name, err)
+			}
 		}
 		seen[name] = true
 		return err == nil
-	})
+	}) {
+		return errors.New("is not a JSON object")
+	}
 	return err
 }
 

@@ -51,6 +51,9 @@ func TestBulk(t *testing.T) {
 	for line, want := range map[string]string{
 		"{\"key\":\"a\",\"value\":\"\xff\"}": "line 1: is not valid UTF-8", `{"key":"a","value":"\ud800"}`: "half a surrogate pair",
 		`{"key":"a","value":"1","value":"2"}`: `member "value" is given twice`,
+		`{"key":"a","vale":"1"}`:              `line 1: unknown member "vale" (did you mean "value"?)`,
+		`{"key":"a","Value":"1"}`:             `unknown member "Value" (did you mean "value"?)`, `{"key":"a","value":null}`: `member "value" is null`,
+		"null": "line 1: is not a JSON object", `{"key":"a","value":"1"}]`: "line 1: is not valid JSON: ",
 	} {
 		check(line, exitUsage, want, "kv", "set", "--ndjson")
 	}
@@ -61,6 +64,8 @@ func TestBulk(t *testing.T) {
 		"stream", "append", "blanks", "--ndjson")
 	check("\n{\"key\":\"a\",\"value\":\"\"}\n\n{\"key\":\"\",\"value\":\"\"}", exitUsage, "line 4: kv: key is empty",
 		"kv", "set", "--ndjson")
+	check(`{"payload":"1","headers":{"h":"1","h":"2"}}`, exitUsage, `member "headers": member "h" is given twice`,
+		"stream", "append", "blanks", "--ndjson")
 	check("a\n\nb\n", exitOK, "blanks\t3\n", "stream", "append", "blanks", "--lines", "-o", "raw")
 	long := numbered(3, "%d") + strings.Repeat("x", 1025) + "\n"
 	check(long, exitUsage, "line 4: 1025 bytes exceed the max_value_size of the node, 1024\nfloe: hint: nothing was written\n",
