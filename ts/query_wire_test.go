@@ -58,7 +58,10 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		{&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}},
 			&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}, partial: []byte{3}, refused: "bytes"}},
 		{&measurementQuery{namespace: "n", name: "m"}, &measurementQuery{namespace: "n", name: "m", items: []Measurement{measurement}}},
-		{&measurementQuery{namespace: "n", name: "m"}, &measurementQuery{namespace: "n", name: "m", policy: 1, retention: Retention{6, nil}}},
+		{
+			&measurementQuery{namespace: "n", name: "m"},
+			&measurementQuery{namespace: "n", name: "m", policy: 1, retention: Retention{6, nil}},
+		},
 		{
 			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2},
 			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2, items: []Measurement{measurement, measurement},

@@ -153,8 +153,8 @@ func (s *Store) SetRetention(ctx context.Context, measurement string, r Retentio
 	return s.tell(ctx, measurement, setRetentionOp(measurement, r))
 }
 
-// Retention returns the retention and rollups of a measurement, also before its first point. Errors:
-// ErrNotFound if it has neither points nor settings.
+// Retention returns the retention and rollups of a measurement, also before its first point.
+// Errors: ErrNotFound if it has neither points nor settings.
 func (s *Store) Retention(ctx context.Context, measurement string) (Retention, error) {
 	if err := engine.CheckName("measurement", measurement); err != nil {
 		return Retention{}, err
