@@ -40,7 +40,7 @@ func (g *group) fields(f *codec.Fields) {
 		g.code(c)
 		return
 	}
-	if f.Checking() { // labels only, because their JSON form depends on it; the rest: see check
+	if f.Checking() { // labels must be valid to have a JSON form; check does the rest
 		f.Refuse(checkLabels([]byte(g.labels)))
 		return
 	}

@@ -66,6 +66,6 @@
 // Stages that process the points of a series one by one may take up to 2,000,000 steps per point,
 // mostly instructions of patterns times bytes of tags. The patterns of an expression have up to
 // 10,000 instructions, and those of a query up to 50,000. A glob has up to 1,024 alternatives with
-// 64 KiB in total, of which those with a * have 8 KiB. A query has up to 100 stages, and up to
+// 64 KiB in total; those with a * may have 8 KiB. A query has up to 100 stages, and up to
 // 1,000 with its nested queries.
 package floql

@@ -85,7 +85,7 @@ type run struct {
 type frame struct {
 	key     string // their name
 	series  []*frameSeries
-	windows *agg.Windows // buckets of the points, nil if there are none
+	windows *agg.Windows // buckets of the points, or nil
 	rng     agg.Range    // of the points
 	sorted  bool         // by a stage: the order is significant
 }

@@ -292,7 +292,7 @@ func (v *verifier) timers() error {
 	})
 }
 
-// marks checks the rows of which each namespace has one.
+// marks checks the rows with one per namespace: timers and forgotten tombstones.
 func (v *verifier) marks() error {
 	err := v.Scan([]byte{'q'}, []byte{'q' + 1}, func(k, value []byte) error {
 		if len(k) != keyAt || len(value) > 0 {

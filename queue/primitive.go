@@ -24,8 +24,7 @@ func table() engine.Primitive {
 		Counters: []engine.CounterType{
 			{Counter: countQueues, Name: "queues", Field: func(c *engine.Counts) *int64 { return &c.Queues }},
 		},
-		// Rows of queues, which every command reads, and of dedup keys, most of which do not exist
-		// when looked up.
+		// Every command reads the row of its queue, and most lookups of a dedup key find no row.
 		Caches: func(k []byte) bool { return k[0] == 'q' || k[0] == 'k' },
 	}
 }

@@ -141,7 +141,7 @@ func (a *attendance) take(all map[attendee]int64, now int64) {
 }
 
 // missing returns the attendees that have been silent for too long, and when to check again:
-// engine.NoTimer if there are none left.
+// engine.NoTimer if no attendee is left.
 func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []attendee, next int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@
 //
 // # Concepts
 //
-// A stream has 1 to 1024 partitions, each of which is a separate log. A message is appended to the
+// A stream has 1 to 1024 partitions. Each partition is a separate log. A message is appended to the
 // requested partition, or to that of its key. If neither is given, the partitions take turns. A
 // record has an Offset, which counts the records of its partition from 1 without gaps. It also has
 // an ID: the time of the append and a sequence number. IDs increase within a partition even if a

@@ -16,7 +16,7 @@ import (
 // they are not redelivered.
 //
 // A subscription may exist before the stream, and remains when the stream is deleted. Its row is in
-// the stream's home. In a spread namespace it is in all other shards as well, each of which
+// the stream's home. In a spread namespace it is in all other shards as well, and each shard
 // delivers the records of its own partitions. An index contains the times when batches are due. A
 // duty reads it (see pushduty.go), and Apply determines the batches.
 //

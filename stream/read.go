@@ -96,9 +96,9 @@ type readerPart struct {
 	from       []position
 }
 
-// next returns the next records. It looks for records, and waits if there are none. The wait has a
-// separate context, because its end must not cut the first look short. It always looks first,
-// because a wait that is repeated after a lost connection must continue from the same position.
+// next returns the next records, and waits for them if necessary. The wait has its own context,
+// because its end must not interrupt the first read. next always reads before it waits: a wait that
+// is repeated after a lost connection must continue from the same position.
 func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Record, error) {
 	for ; ; ctx = waiting {
 		recs, err := s.look(ctx, name, r)

@@ -151,8 +151,8 @@ func (v *verifier) orphans() error {
 // maxGens limits the gens in memory, about 40 bytes each.
 const maxGens = 1 << 18
 
-// gens adds the gens of the rows of a kind, starting at a key. It returns the key from which there
-// may be more, or nil if there are none.
+// gens adds the gens of the rows of a kind, starting at a key. It returns the key at which
+// to continue, or nil at the end.
 func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, error) {
 	for len(gens) < maxGens {
 		it, err := v.Iter(from, []byte{kind + 1})

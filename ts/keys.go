@@ -121,8 +121,8 @@ func nameKey(dst []byte, kind byte, ns uint32, name string) []byte {
 
 func limitKey(dst []byte, ns uint32) []byte { return key.AppendUint32(append(dst, rowLimit), ns) }
 
-// incKey is the key of a row of which an incarnation has one, and the prefix of the keys of a kind
-// of which it has several.
+// incKey is the key of an incarnation's row of a kind. If it has several rows of the kind, it is
+// the prefix of their keys.
 func incKey(dst []byte, kind byte, m incarnation) []byte {
 	return key.AppendUint64(append(dst, kind), uint64(m))
 }

@@ -131,19 +131,28 @@ func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 	if err := engine.CheckName("measurement", name); err != nil {
 		return Measurement{}, err
 	}
-	parts, _, err := engine.AskAll(ctx, &s.scope, measurementQuery{namespace: s.scope.Namespace(), name: name})
+	m, ok, _, err := s.measurement(ctx, name)
+	if err == nil && !ok {
+		err = notFound(name)
+	}
+	return m, err
+}
+
+// measurement returns a measurement, if it has points, and the newest retention of its shards.
+func (s *Store) measurement(ctx context.Context, name string) (m Measurement, ok bool, newest measurementQuery, err error) {
+	parts, _, err := engine.AskAll(ctx, &s.scope, measurementQuery{namespace: s.Namespace(), name: name})
 	if err != nil {
-		return Measurement{}, err
+		return m, false, newest, err
 	}
 	var found []Measurement
 	for _, p := range parts {
 		found = append(found, p.items...)
+		if p.policy > newest.policy {
+			newest = *p
+		}
 	}
-	m, ok := joinMeasurements(found)
-	if !ok {
-		return Measurement{}, notFound(name)
-	}
-	return m, nil
+	m, ok = joinMeasurements(found)
+	return m, ok, newest, nil
 }
 
 // Page returns a page of the measurements of the namespace, in order of their names, over all

@@ -98,7 +98,7 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 		if err != nil {
 			return m, false, err
 		}
-		for _, p := range past { // some of which may expire within the hour
+		for _, p := range past { // some may expire within the hour
 			if by != nil && p.number >= floorDiv(needed, o.partition) {
 				m.Held, m.HeldBy = m.Held+p.row.points, Downsample{duration(by.every), duration(by.ttl)}
 			}

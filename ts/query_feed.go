@@ -334,7 +334,7 @@ type blockFeed struct {
 	cursor points.Cursor
 }
 
-// feed returns the points of a field, nil if there are none.
+// feed returns the points of a field, or nil if the block has none.
 func (h *heldBlock) feed(field fieldID) (feed, error) {
 	local := slices.Index(h.fields, field)
 	if local < 0 {

@@ -9,8 +9,8 @@ import (
 )
 
 // sumRests reads the parts of sums beyond the first two, for the buckets of a field in a partition.
-// They are in the columns that start at columnSumRest, each of which is opened when the first
-// bucket needs it. Series come in ascending order.
+// The columns from columnSumRest on hold them. A column is opened when the first bucket needs it.
+// Series come in ascending order.
 type sumRests struct {
 	scan      *scan
 	partition *partitionAt

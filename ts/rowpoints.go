@@ -218,7 +218,7 @@ func decodePrints(b []byte, p *[pageSeries]uint64) error {
 	return nil
 }
 
-// encodePrints encodes fingerprints, u64 each. some is false if there are none.
+// encodePrints encodes fingerprints, u64 each. It reports whether any is nonzero.
 func encodePrints(p *[pageSeries]uint64) (row []byte, some bool) {
 	row = make([]byte, 0, 8*pageSeries)
 	for _, v := range p {

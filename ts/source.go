@@ -18,7 +18,7 @@ import (
 // own part.
 type source struct {
 	store *Store
-	exact bool // refuse ranges of which only rollups remain
+	exact bool // refuse ranges whose raw points are gone
 }
 
 var _ pushdown.Aggregator[floql.Selection, floql.Series] = source{}

@@ -32,7 +32,7 @@ const MaxErrors = 100
 // Result is the outcome of a write.
 type Result struct {
 	Written int // points that are committed and visible
-	Refused int // points, or lines, of which nothing was written
+	Refused int // points or lines that were rejected whole
 	Strings int // fields dropped because they are strings
 	// Errors are the reasons for the first 100 refused points.
 	Errors []PointError
@@ -159,22 +159,11 @@ func (s *Store) Retention(ctx context.Context, measurement string) (Retention, e
 	if err := engine.CheckName("measurement", measurement); err != nil {
 		return Retention{}, err
 	}
-	parts, _, err := engine.AskAll(ctx, &s.scope, measurementQuery{namespace: s.Namespace(), name: measurement})
-	if err != nil {
-		return Retention{}, err
+	_, ok, newest, err := s.measurement(ctx, measurement)
+	if err == nil && !ok && newest.policy == 0 {
+		err = notFound(measurement)
 	}
-	var newest measurementQuery
-	found := false
-	for _, p := range parts {
-		found = found || p.policy > 0 || len(p.items) > 0 && len(p.items[0].Fields) > 0
-		if p.policy > newest.policy {
-			newest = *p
-		}
-	}
-	if !found {
-		return Retention{}, notFound(measurement)
-	}
-	return newest.retention, nil
+	return newest.retention, err
 }
 
 // tell changes a setting, and waits until all shards of a spread namespace have it.

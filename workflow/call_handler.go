@@ -70,8 +70,8 @@ func (l *live) dropExpired() {
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.until <= now })
 }
 
-// handlersUntil returns until when the run waits for the handlers of a visit that may still be
-// running, 0 if there are none.
+// handlersUntil returns the time until which the run waits for handlers of a visit. It returns 0 if
+// no handler can still be running.
 func (l *live) handlersUntil(visit uint64) (until int64) {
 	l.dropExpired()
 	for _, b := range l.busy {

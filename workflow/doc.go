@@ -82,7 +82,7 @@
 // cancellation or timeout, even if the child was compensating at that time. A child that ended by
 // itself, by failing or at another terminal, is responsible for its own effects and is not
 // compensated. A child that was ended by another call of Cancel or by its own timeout is
-// compensated, as an action is, unless it has undone itself. It has if every executed step with a
+// compensated, as an action is, unless it has undone its own effects: every executed step with a
 // call has compensate, and no compensation failed.
 //
 // # Limits of a run

@@ -290,8 +290,8 @@ func (t *Table) buckets(g *group, w *Windows, stop func() error) (found []int64,
 	return found, nil
 }
 
-// slide merges the panes of a bucket, at least one of which has points. The merged state counts as
-// memory in the meantime.
+// slide merges the panes of a bucket. At least one pane must have points. The merged state counts
+// as memory in the meantime.
 func (t *Table) slide(g *group, first, end int64, stop func() error) (state, error) {
 	all, held := funcs[t.plan.Func].column(t.plan.Func, t.plan.P), int64(0)
 	defer func() { t.bytes -= held }()

@@ -46,7 +46,7 @@ func (c *counter) add(values []float64) {
 	c.open = true
 }
 
-// enter begins a pane, of which the part starting at from can be covered.
+// enter begins a pane whose coverage starts at from.
 func (c *counter) enter(pane, from int64) {
 	c.pane, c.open, c.covered, c.start = pane, false, from, c.latest
 	if c.reset {

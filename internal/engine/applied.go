@@ -20,7 +20,7 @@ type Applied struct {
 	Hash  uint64 // chained over every write since the shard began: equal on replicas at the same index
 }
 
-// Bounds returns the key range of a shard's state, all of which a snapshot must contain.
+// Bounds returns the key range of a shard's state. A snapshot must contain the whole range.
 func Bounds(shard ShardID) (lower, upper []byte) {
 	return binary.BigEndian.AppendUint16(nil, uint16(shard)), binary.BigEndian.AppendUint16(nil, uint16(shard)+1)
 }

@@ -18,8 +18,8 @@ const NoTimer = math.MaxInt64
 const maxFire = 256
 
 // timerIndex holds the position of a shard's first timer. No timer is before first, and none is due
-// before next. Iterating from there never passes over the tombstones of fired timers, of which
-// there may be a million with the same due time.
+// before next. An iterator that starts there skips the tombstones of fired timers. A million of
+// them may have the same due time.
 //
 // Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
 type timerIndex struct {

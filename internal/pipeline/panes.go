@@ -527,7 +527,7 @@ func (c *paneCursor) take(p *panes, key []byte) (*accumulator, error) {
 	return acc, nil
 }
 
-// leastKey returns the least of the next keys, nil if there are none.
+// leastKey returns the least of the cursors' keys, or nil if every cursor is at its end.
 func leastKey(cursors []*paneCursor) (least []byte) {
 	for _, c := range cursors {
 		if len(c.rows) > 0 && (least == nil || bytes.Compare(c.key(), least) < 0) {

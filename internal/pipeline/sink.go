@@ -64,7 +64,7 @@ func (r *reader) is(s *Sink, kind SinkKind, n *document.Node, at string) {
 	s.Kind = kind
 }
 
-// match reads the tags, all of which a record must have.
+// match reads the tags. A record must have all of them.
 func (r *reader) match(s *Sink) func(*document.Node, string) {
 	one := func(n *document.Node, at string) {
 		tag := ""

@@ -166,10 +166,10 @@ func (h *Host) Confirmed(node uint64) {
 // The runs shown by the other's directory must contain the one in which this node last met it. The
 // number of starts proves nothing, because a directory restored from an earlier copy continues to
 // count, and reaches numbers that no node has met. This node may never have met the later runs of
-// such a directory. Then the nodes that did report it, if they are up. If they are not, the two may
-// have formed a quorum that lacks writes acknowledged in those later runs. So nodes compare their
-// meetings with third nodes when they meet. If those were in runs that do not belong to one
-// history, the two must not merge their logs.
+// such a directory. Nodes that have met them report the copy, unless they are down. In that case
+// the two may have formed a quorum that lacks writes acknowledged in those later runs. Nodes that
+// meet therefore compare their meetings with third nodes. If a third node has met runs that belong
+// to different histories, the two must not merge their logs.
 //
 // Errors: ErrConflict if it differs from the node met before under its id; ErrInvalid if it is in
 // another cluster, or has met another copy of a third node's directory.

@@ -32,8 +32,9 @@ func (s *shard) successors() []uint64 {
 	return ids
 }
 
-// transferees returns the successors, or if there are none, those excluded for full disks. When
-// this node leaves, a leader that refuses commands that take space is better than no leader.
+// transferees returns the successors. Without successors it returns the nodes that are excluded
+// only because their disks are full: when this node leaves, a leader that refuses writes is better
+// than no leader.
 func (s *shard) transferees() []uint64 {
 	if ids := s.successors(); ids != nil {
 		return ids

@@ -43,8 +43,8 @@ type progress struct {
 
 // post adds input that may wait for the end of the current round. Fewer steps of the core make
 // rounds larger, including those of followers, whose disks are equally busy. The wait ends at the
-// next tick or message from another node, both of which wake the loop. So a hanging disk does not
-// prevent commits by the other nodes.
+// next tick or message from another node, because either wakes the loop. A disk that hangs
+// therefore does not prevent the other nodes from committing.
 func (s *shard) post(f func(*input)) {
 	s.mail.leave(f)
 	if !s.host.writer.busy.Load() {

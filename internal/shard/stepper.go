@@ -156,8 +156,8 @@ func (t *ReadTicket) Ready() (ready bool, err error) {
 	}
 }
 
-// Query answers from this replica's state, regardless of which node leads. It does not wait: a
-// query that would wait fails with context.Canceled.
+// Query answers from this replica's state, even if another node leads. It does not wait: a query
+// that would wait fails with context.Canceled.
 func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	sh := s.host.shards[id]
 	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, Mono: sh.clock.mono, NoWait: true})

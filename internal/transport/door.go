@@ -22,7 +22,7 @@ const (
 	maxRetry = 100 * time.Millisecond
 )
 
-// Door returns the node's door to all shards, regardless of which nodes lead them.
+// Door returns the node's door to all shards, including those that other nodes lead.
 func (p *Peer) Door() engine.Door { return (*nodeDoor)(p) }
 
 // StaleDoor returns a Door whose queries are answered by this node's replicas, even if they lag.

@@ -1,7 +1,7 @@
 package wait
 
-// Slots is a set of kinds of items, of which there are 256. A claim for some kinds is not woken for
-// items of other kinds. The zero value contains all kinds.
+// Slots is a set of kinds of items, numbered from 0 to 255. Items of other kinds do not wake a
+// claim. The zero value contains all kinds.
 type Slots struct {
 	of   [4]uint64
 	some bool // only the kinds in of are in the set

@@ -52,9 +52,9 @@ func (l *Loop[T]) renewAll(ctx context.Context) {
 	}
 }
 
-// due returns the pieces whose leases need renewal, oldest first. If there are none, next is the
-// time of the next renewal, or zero if no piece has a lease. ends is the earliest expiry of a
-// lease. Pieces whose leases have expired are cancelled.
+// due returns the pieces whose leases need renewal now, oldest first. If no lease does, next is the
+// time of the next renewal, or zero without leases. ends is the earliest expiry of a lease. due
+// cancels pieces whose leases have expired.
 func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

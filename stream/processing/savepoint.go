@@ -167,7 +167,7 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 	case j.subtask != nil && j.subtask.saving != 0:
 		return res, engine.Errorf(engine.ErrBusy, "job %s: a savepoint is being made", id)
 	case r.edited && r.name != j.name:
-		return res, engine.Errorf(ErrInvalid, "job %s has the name %q, but the definition has %q", id, j.name, r.name)
+		return res, otherName(id, j.name, r.name)
 	}
 	if r.edited {
 		w.define(j, &definitionRow{r.source, r.numbers})
@@ -306,4 +306,9 @@ func (w *work) switchGeneration(j *job, f *fillCommand) {
 // jobTopic is notified when a savepoint of the job has made progress.
 func jobTopic(r ref) engine.Topic {
 	return engine.TopicOf(engine.MachineProcessing, "", r.append([]byte("j")))
+}
+
+// otherName is the error of a definition that has another name than the job it is for.
+func otherName(id JobID, job, definition string) error {
+	return engine.Errorf(ErrInvalid, "job %s has the name %q, but the definition has %q", id, job, definition)
 }

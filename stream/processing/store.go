@@ -461,7 +461,7 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 	if definition != nil {
 		p, err := s.parse(definition)
 		if err == nil && p.job.Name != q.job.Name {
-			err = engine.Errorf(ErrInvalid, "job %s has the name %q, but the definition has %q", id, q.job.Name, p.job.Name)
+			err = otherName(id, q.job.Name, p.job.Name)
 		}
 		if err == nil {
 			err = s.check(ctx, p)

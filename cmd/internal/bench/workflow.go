@@ -12,8 +12,7 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flow is the workflow that the rows run: three steps, each of which runs the action that does
-// nothing.
+// flow is the workflow that the rows run: three steps that each run a no-op action.
 const flow = "flow"
 
 // workflows returns the rows of workflows. Their actions run in the node's process.

@@ -20,7 +20,7 @@ import (
 )
 
 // crowd limits a site's connections, and its requests to the same number: an HTTP/2 connection
-// carries many requests, each of which can hold as much as an HTTP/1 connection. Up to latecomers
+// carries many requests, and each can hold as much as an HTTP/1 connection. Up to latecomers
 // connections beyond the limit are accepted to receive 429; only /health is served to them. Others
 // are closed without an answer. So are the connections of an address beyond its share, so that a
 // single address cannot lock out all others.
