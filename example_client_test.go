@@ -10,7 +10,8 @@ import (
 
 // visit uses the methods that a node and a client have in common.
 func visit(ctx context.Context, db floe.DB) (int64, error) {
-	return db.KV("default").Incr(ctx, "visits", 1)
+	n, err := db.KV("default").Incr(ctx, "visits", 1)
+	return n.Value, err
 }
 
 // A client has the stores of a node in another process. To keep the example short, the node here is

@@ -11,7 +11,7 @@ import (
 // greet is the code under test.
 func greet(ctx context.Context, db floe.DB, name string) (string, error) {
 	n, err := db.KV("default").Incr(ctx, "greeted/"+name, 1)
-	return fmt.Sprintf("hello, %s, for the %d. time", name, n), err
+	return fmt.Sprintf("hello, %s, for the %d. time", name, n.Value), err
 }
 
 // TestGreet tests it: the node takes one line and is closed when the test ends.

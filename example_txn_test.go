@@ -44,7 +44,7 @@ func ExampleTxn() {
 		if err != nil {
 			return err
 		}
-		fmt.Println("orders:", orders, "mail:", enqueued.Seq)
+		fmt.Println("orders:", orders.Value, "mail:", enqueued.Seq)
 		return nil
 	}
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 )
@@ -138,12 +139,7 @@ func TestDialAddresses(t *testing.T) {
 
 // TestOpenOnePeer: to users and clients, a cluster of one node is a single node.
 func TestOpenOnePeer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := machinetest.FreeAddr(t)
 	c := floe.Config{DataDir: t.TempDir(), NodeID: 3, Peers: []floe.Peer{{ID: 3, Addr: addr}}}
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

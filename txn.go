@@ -34,7 +34,7 @@ type Condition interface{ condition }
 //		Do(kv.PutOp("order:42", v), queue.EnqueueOp("mail", body), incr).
 //		Commit(ctx)
 //	...
-//	orders, err := incr.Result(res) // an int64
+//	orders, err := incr.Result(res) // a kv.Counted
 //
 // Either all conditions hold and all operations succeed, in order and in one log entry, or the
 // transaction has no effect. In a spread namespace all parts must be in one shard, that is, their

@@ -58,6 +58,10 @@ func equals[T comparable](want T) func(T) bool { return func(v T) bool { return 
 
 func written(w kv.Written) bool { return w.Revision > 0 }
 
+func counted(want int64) func(kv.Counted) bool {
+	return func(c kv.Counted) bool { return c.Value == want && written(c.Written) }
+}
+
 // readings returns all operations that have a result, by the name of the function that makes them.
 // It prepares db for them.
 func readings(t *testing.T, db floe.DB) map[string]reading {
@@ -78,7 +82,7 @@ func kvReadings(t *testing.T, db floe.DB) map[string]reading {
 		"kv.DeleteOp":     reads(kv.DeleteOp("gone"), written),
 		"kv.JSONSetOp":    reads(kv.JSONSetOp("other document", "$.a", []byte("1")), written),
 		"kv.JSONDeleteOp": reads(kv.JSONDeleteOp("document", "$.a"), written),
-		"kv.IncrOp":       reads(kv.IncrOp("number", 7), equals[int64](7)),
+		"kv.IncrOp":       reads(kv.IncrOp("number", 7), counted(7)),
 	}
 }
 
@@ -235,11 +239,11 @@ func TestResultRefused(t *testing.T) {
 	onNodeAndClient(t, func(t *testing.T, db floe.DB) {
 		one, twice, other := kv.IncrOp("a", 1), kv.IncrOp("b", 1), kv.IncrOp("c", 1)
 		res := done[*floe.TxnResult](t)(db.Txn("n").Do(twice, one, twice).Commit(t.Context()))
-		if n, err := one.Result(res); n != 1 || err != nil {
-			t.Errorf("Result = %d, %v, want 1", n, err)
+		if n, err := one.Result(res); n.Value != 1 || err != nil {
+			t.Errorf("Result = %d, %v, want 1", n.Value, err)
 		}
 		for name, tt := range map[string]struct {
-			op   kv.OpOf[int64]
+			op   kv.OpOf[kv.Counted]
 			res  kv.TxnResult
 			want string
 		}{
@@ -248,16 +252,16 @@ func TestResultRefused(t *testing.T) {
 			"no result":        {one, nil, "no result"},
 			"failed":           {one, (*floe.TxnResult)(nil), "no result"},
 			"zero result":      {one, &floe.TxnResult{}, "not part of it"},
-			"zero operation":   {kv.OpOf[int64]{}, res, "not made by a function of floe"},
-			"zero, and failed": {kv.OpOf[int64]{}, nil, "not made by a function of floe"},
+			"zero operation":   {kv.OpOf[kv.Counted]{}, res, "not made by a function of floe"},
+			"zero, and failed": {kv.OpOf[kv.Counted]{}, nil, "not made by a function of floe"},
 		} {
 			n, err := tt.op.Result(tt.res)
-			if n != 0 || !errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s: Result = %d, %v, want ErrInvalid with %q", name, n, err, tt.want)
+			if n != (kv.Counted{}) || !errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: Result = %v, %v, want ErrInvalid with %q", name, n, err, tt.want)
 			}
 		}
 		if s, err := kv.OpOf[string](one).Result(res); s != "" || !errors.Is(err, floe.ErrInvalid) ||
-			!strings.Contains(err.Error(), "returned a int64, not a string") {
+			!strings.Contains(err.Error(), "returned a kv.Counted, not a string") {
 			t.Errorf("Result of another type = %q, %v", s, err)
 		}
 	})
@@ -273,16 +277,16 @@ func TestResultOfEachTransaction(t *testing.T) {
 		other := done[*floe.TxnResult](t)(db.Txn("n").Do(incr).Commit(t.Context()))
 		txn.Do(incr) // does not change existing results
 		for i, res := range []*floe.TxnResult{first, again, other} {
-			if n, err := incr.Result(res); n != int64(i+1) || err != nil {
-				t.Errorf("Result of transaction %d = %d, %v, want %d", i, n, err, i+1)
+			if n, err := incr.Result(res); n.Value != int64(i+1) || err != nil {
+				t.Errorf("Result of transaction %d = %d, %v, want %d", i, n.Value, err, i+1)
 			}
 		}
 		res, err := db.Txn("n").If(kv.Absent("a")).Do(incr).Commit(t.Context())
 		if !errors.Is(err, floe.ErrConflict) {
 			t.Errorf("Commit = %v, want ErrConflict", err)
 		}
-		if n, err := incr.Result(res); n != 0 || !errors.Is(err, floe.ErrInvalid) {
-			t.Errorf("Result of a transaction that was refused = %d, %v, want ErrInvalid", n, err)
+		if n, err := incr.Result(res); n != (kv.Counted{}) || !errors.Is(err, floe.ErrInvalid) {
+			t.Errorf("Result of a transaction that was refused = %v, %v, want ErrInvalid", n, err)
 		}
 	})
 }

@@ -144,16 +144,20 @@ func (q *incrRequest) fields(f *codec.Fields) {
 
 // countedKey is the response to incr.
 type countedKey struct {
-	Value int64 `json:"value"`
+	Value    int64  `json:"value"`
+	Version  uint64 `json:"version"`
+	Revision uint64 `json:"revision"`
 }
+
+func showCounted(c kv.Counted) countedKey { return countedKey{c.Value, c.Version, c.Revision} }
 
 func (h *handler) incrKey(ctx context.Context, q incrRequest) (countedKey, error) {
 	opts := []kv.IncrOption{kv.Min(q.min), kv.Max(q.max)}
 	if q.ttl > 0 {
 		opts = append(opts, kv.TTL(q.ttl))
 	}
-	n, err := h.backend.KV(q.namespace).Incr(ctx, q.key, q.by, opts...)
-	return countedKey{n}, err
+	counted, err := h.backend.KV(q.namespace).Incr(ctx, q.key, q.by, opts...)
+	return showCounted(counted), err
 }
 
 // touchKeyRequest has the new time to live of a key; 0 means none.

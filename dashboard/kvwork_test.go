@@ -37,13 +37,14 @@ var kvWorkContract = []contractRow{
 	{putRoute, toolsPath + "/keys/r?if_revision=-1", `{"value":"2"}`, 400, failure},
 	{putRoute, toolsPath + "/keys/r?if_revision=1&if_version=1", `{"value":"2"}`, 400, failure},
 
-	{incrRoute, toolsPath + "/keys/n/incr", "", 200, fields{"value": is{1}}},
-	{incrRoute, toolsPath + "/keys/n/incr", `{"by":-3,"min":-2}`, 200, fields{"value": is{-2}}},
+	{incrRoute, toolsPath + "/keys/n/incr", "", 200, fields{"value": is{1}, "version": is{1}, "revision": integer}},
+	{incrRoute, toolsPath + "/keys/n/incr", `{"by":-3,"min":-2}`, 200, fields{"value": is{-2}, "version": is{2}, "revision": integer}},
 	{incrRoute, toolsPath + "/keys/n/incr", `{"by":-1,"min":-2}`, 409, failure},
 	{incrRoute, toolsPath + "/keys/n/incr", `{"by":4,"max":1}`, 409, failure},
 	{incrRoute, toolsPath + "/keys/n/incr", `{"by":9223372036854775808}`, 400, failure},
 	{incrRoute, toolsPath + "/keys/n/incr", `{"by":1.5}`, 400, failure},
-	{incrRoute, toolsPath + "/keys/m/incr", `{"by":9223372036854775807,"ttl_ms":60000}`, 200, fields{"value": is{json.Number("9223372036854775807")}}},
+	{incrRoute, toolsPath + "/keys/m/incr", `{"by":9223372036854775807,"ttl_ms":60000}`, 200, fields{"value": is{json.Number("9223372036854775807")}, "version": is{1},
+		"revision": integer}},
 	{incrRoute, toolsPath + "/keys/m/incr", "", 400, failure},
 
 	{patchRoute, toolsPath + "/keys/doc", `{"set":{"a.b":1,"c":[true,"é"]}}`, 200, patchedOf(2)},

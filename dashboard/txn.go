@@ -372,7 +372,7 @@ func (i *txnIncr) fields(f *codec.Fields) {
 
 func (i *txnIncr) change(*txnRequest) (floe.Op, txnResult, error) {
 	op := kv.IncrOp(i.key, i.by)
-	return op, resultOf(op.Result, func(n int64) countedKey { return countedKey{n} }), nil
+	return op, resultOf(op.Result, showCounted), nil
 }
 
 type txnEnqueue struct {

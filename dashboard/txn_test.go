@@ -10,14 +10,17 @@ func refusedAt(part string, index int) fields {
 	return fields{"error": text, "part": is{part}, "index": is{index}}
 }
 
-var written = fields{"version": integer, "revision": kept("<revision>")}
+var (
+	written = fields{"version": integer, "revision": kept("<revision>")}
+	added   = fields{"value": is{2}, "version": integer, "revision": integer}
+)
 
 var txnContract = []contractRow{
 	{txnRoute, txnPath, `{"if":[{"op":"kv.absent","key":"t"}],"do":[{"op":"kv.put","key":"t","value":"1","ttl_ms":60000},
 		{"op":"kv.incr","key":"hits","by":2},{"op":"queue.enqueue","name":"out","payload":"p","priority":3,"dedup_key":"k"},
 		{"op":"queue.enqueue","name":"out","payload":"p","dedup_key":"k"},
 		{"op":"stream.append","name":"log","key":"k","payload":"one","headers":{"h":"v"}}]}`, 200,
-		fields{"ok": is{true}, "results": items{written, fields{"value": is{2}}, fields{"seq": is{1}, "duplicate": is{false}},
+		fields{"ok": is{true}, "results": items{written, added, fields{"seq": is{1}, "duplicate": is{false}},
 			fields{"seq": is{1}, "duplicate": is{true}}, fields{"id": kept("<logged>")}}}},
 	{dequeueRoute, "/api/v1/queues/out/dequeue?namespace=tools", "", 200, fields{"messages": items{
 		fields{"receipt": kept("<out>"), "seq": is{1}, "attempt": is{1},

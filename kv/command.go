@@ -36,9 +36,9 @@ var (
 		Kind: kindTouch, Name: "touch", From: engine.FromUsers, Shrinks: true, Body: (*touchBody).code, Apply: (*write).touch,
 		Result: (*Written).code,
 	}
-	incr = &engine.CommandRow[*write, incrBody, int64]{
+	incr = &engine.CommandRow[*write, incrBody, Counted]{
 		Kind: kindIncr, Name: "incr", From: engine.FromUsers, Body: (*incrBody).code, Apply: (*write).incr,
-		Result: func(n *int64, f *codec.Fields) { f.Varint("value", n) },
+		Result: (*Counted).code,
 	}
 	jsonSet = &engine.CommandRow[*write, jsonSetBody, Written]{
 		Kind: kindJSONSet, Name: "json set", From: engine.FromUsers, Body: (*jsonSetBody).code,
@@ -277,6 +277,12 @@ func (w *Written) code(f *codec.Fields) {
 	f.Uvarint("version", &w.Version)
 }
 
+func (c *Counted) code(f *codec.Fields) {
+	if f.Varint("value", &c.Value); f.More(c.Version != 0) {
+		c.Written.code(f)
+	}
+}
+
 // PutOp is Put as an operation of a transaction.
 func PutOp(key string, value []byte, opts ...PutOption) OpOf[Written] {
 	return opOf[Written](putOp(key, value, opts))
@@ -296,8 +302,8 @@ func TouchOp(key string, ttl time.Duration, opts ...TouchOption) Op {
 func PersistOp(key string) Op { return Op{engine.Hide(persistOp(key))} }
 
 // IncrOp is Incr as an operation of a transaction.
-func IncrOp(key string, delta int64, opts ...IncrOption) OpOf[int64] {
-	return opOf[int64](incrOp(key, delta, opts))
+func IncrOp(key string, delta int64, opts ...IncrOption) OpOf[Counted] {
+	return opOf[Counted](incrOp(key, delta, opts))
 }
 
 // RevisionIs holds if r is the key's current revision; 0 means that the key does not exist.

@@ -75,6 +75,12 @@ type Written struct {
 	Version  uint64
 }
 
+// Counted is the result of an increment.
+type Counted struct {
+	Written
+	Value int64 // the sum
+}
+
 // Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and
 // needs no Close.
 type Store struct{ scope engine.Scope }
@@ -214,15 +220,15 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 	return err
 }
 
-// Incr adds delta to the decimal integer stored at key and returns the new value; a missing key
-// counts as 0. An existing expiry is kept. A TTL applies only to a key that Incr creates, so a
+// Incr adds delta to the decimal integer stored at key and returns the sum; a missing key counts as
+// 0. An existing expiry is kept. A TTL applies only to a key that Incr creates, so a
 // counter's first increment sets its lifetime. When Incr returns nil, the value is committed and
 // visible to every reader. After a ctx error the increment may or may not have happened.
 //
 // Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of bounds;
 // ErrInvalid if the stored value is not a decimal integer, if the sum leaves the int64 range, and
 // for a TTL that is not positive. Nothing is written then.
-func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
+func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (Counted, error) {
 	return engine.Propose(ctx, &s.scope, incrOp(key, delta, opts), incr.Decode)
 }
 

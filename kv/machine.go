@@ -146,31 +146,31 @@ func (w *write) update(value []byte) Written {
 	return w.m.replace(w.tx, w.key, w.cur, row{flags: w.cur.flags & flagExpires, expiresAt: w.cur.expiresAt, value: value})
 }
 
-func (w *write) incr(b *incrBody) (sum int64, err error) {
+func (w *write) incr(b *incrBody) (c Counted, err error) {
 	if err := w.allows(&b.guard); err != nil {
-		return 0, err
+		return c, err
 	}
 	var old int64
 	present := w.cur.exists() && !w.cur.tombstone()
 	if present {
 		if old, err = strconv.ParseInt(string(w.cur.value), 10, 64); err != nil {
-			return 0, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", shown(string(w.key)))
+			return c, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", shown(string(w.key)))
 		}
 	}
-	sum = old + b.delta
+	sum := old + b.delta
 	if (sum > old) != (b.delta > 0) && b.delta != 0 {
-		return 0, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", shown(string(w.key)), old, b.delta)
+		return c, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", shown(string(w.key)), old, b.delta)
 	}
 	if sum < b.min || sum > b.max {
-		return 0, &BoundError{Key: string(w.key), Value: old, Delta: b.delta, Min: b.min, Max: b.max}
+		return c, &BoundError{Key: string(w.key), Value: old, Delta: b.delta, Min: b.min, Max: b.max}
 	}
-	value := strconv.AppendInt(nil, sum, 10)
-	if present {
-		w.update(value)
+	c.Value = sum
+	if value := strconv.AppendInt(nil, sum, 10); present {
+		c.Written = w.update(value)
 	} else {
-		w.set(value, b.ttl)
+		c.Written = w.set(value, b.ttl)
 	}
-	return sum, nil
+	return c, nil
 }
 
 func (w *write) delete(g *guard) (Written, error) {

@@ -79,7 +79,7 @@ func results(res *floe.TxnResult, ops []engine.Operation) ([]any, error) {
 		switch op := op.(type) {
 		case kv.OpOf[kv.Written]:
 			values[i], err = op.Result(res)
-		case kv.OpOf[int64]:
+		case kv.OpOf[kv.Counted]:
 			values[i], err = op.Result(res)
 		}
 		if err != nil {
@@ -446,8 +446,11 @@ func (m *model) drawIncr() modelOp {
 			if sum < lo || sum > hi {
 				return nil, kv.ErrConflict
 			}
-			m.set(k, strconv.AppendInt(nil, sum, 10), expires)
-			return func(got any) bool { return got == sum }, nil
+			check := written(m.set(k, strconv.AppendInt(nil, sum, 10), expires))
+			return func(got any) bool {
+				c, ok := got.(kv.Counted)
+				return ok && c.Value == sum && check(c.Written)
+			}, nil
 		}}
 }
 

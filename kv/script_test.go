@@ -126,8 +126,11 @@ func operation(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 }
 
 func value(v any) string {
-	if w, ok := v.(kv.Written); ok {
-		return fmt.Sprintf("revision %d version %d", w.Revision, w.Version)
+	switch v := v.(type) {
+	case kv.Written:
+		return fmt.Sprintf("revision %d version %d", v.Revision, v.Version)
+	case kv.Counted:
+		return fmt.Sprintf("%d revision %d version %d", v.Value, v.Revision, v.Version)
 	}
 	return fmt.Sprint(v)
 }

@@ -70,7 +70,7 @@ func routes(node *floe.Node) http.Handler {
 			http.Error(w, "out of order", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintf(w, "welcome, visitor %d\n", visits)
+		fmt.Fprintf(w, "welcome, visitor %d\n", visits.Value)
 	})
 	console := dashboard.New(node, dashboard.Options{ReadOnly: true})
 	mux.Handle("/admin/floe/", administrators(http.StripPrefix("/admin/floe", console)))

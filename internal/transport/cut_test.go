@@ -119,8 +119,8 @@ func TestAnswerLost(t *testing.T) {
 	}
 	defer c.Close()
 	ctx, store := t.Context(), engine.StoreOf[kv.Store](engine.NewRouter(c), "lost", 0)
-	if n, err := store.Incr(ctx, "the key", 1); err != nil || n != 1 {
-		t.Fatalf("incr: %d, %v", n, err)
+	if n, err := store.Incr(ctx, "the key", 1); err != nil || n.Value != 1 {
+		t.Fatalf("incr: %d, %v", n.Value, err)
 	}
 	armed.Store(true)
 	if n, err := store.Incr(ctx, "the key", 1); !errors.Is(err, engine.ErrUnknownOutcome) || !errors.Is(err, engine.ErrUnavailable) {

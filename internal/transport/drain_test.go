@@ -34,8 +34,8 @@ func TestRestartUnderLoad(t *testing.T) {
 		load.Go(func() {
 			for ctx.Err() == nil {
 				n, err := store.Incr(context.WithoutCancel(ctx), fmt.Sprint("counter/", i), 1)
-				if want := acked[i].Load() + 1; err != nil || n != want {
-					t.Errorf("incr: %d, %v, want %d", n, err, want)
+				if want := acked[i].Load() + 1; err != nil || n.Value != want {
+					t.Errorf("incr: %d, %v, want %d", n.Value, err, want)
 					return
 				}
 				acked[i].Add(1)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	testrig "github.com/floedb/floe/internal/test/machinetest" // this package has a type named rig
 )
 
 // TestMismatchedEnds dials clear-text nodes with TLS, the reverse, and TLS nodes without trust: the
@@ -184,13 +185,9 @@ func TestDialNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	_, err = Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), closed.Addr().String()})
-	want := "no connection: " + silent.Addr().String() + ": it does not answer; " + closed.Addr().String() + ": connect: connection refused"
+	closed := testrig.FreeAddr(t)
+	_, err = Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), closed})
+	want := "no connection: " + silent.Addr().String() + ": it does not answer; " + closed + ": connect: connection refused"
 	if !errors.Is(err, engine.ErrUnavailable) || err.Error() != want {
 		t.Errorf("dial: %v, want %q", err, want)
 	}

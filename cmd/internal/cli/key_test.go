@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestKeys runs a node with keys as an operator would, the program itself with real sockets: from
@@ -184,12 +185,7 @@ func TestBootstrapOfAPort(t *testing.T) {
 	expectRun(t, map[string]string{"FLOE_ADDR": s.addr}, exitUnauthorized, "kv", "get", "k")
 	expectRun(t, map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": admin}, 0, "kv", "set", "k", "v")
 	expectRun(t, nil, exitConflict, "server", "bootstrap", "--port", port)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ = strings.Cut(l.Addr().String(), ":")
-	l.Close()
+	_, port, _ = strings.Cut(machinetest.FreeAddr(t), ":")
 	expectRun(t, nil, exitUnavailable, "server", "bootstrap", "--port", port)
 	if made, err := os.ReadDir(here); err != nil || len(made) > 0 {
 		t.Errorf("bootstrap of a port makes %v, %v", made, err)

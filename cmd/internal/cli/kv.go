@@ -401,6 +401,8 @@ type keyCounted struct {
 	keyText
 	Namespace string `json:"namespace"`
 	Value     int64  `json:"value"`
+	Version   uint64 `json:"version"`
+	Revision  uint64 `json:"revision"`
 }
 
 func kvIncr(f *frame) *cobra.Command {
@@ -430,11 +432,14 @@ sum is not between --min and --max, nothing is written and the exit code is 4.`,
 			if cmd.Flags().Changed("ttl") {
 				opts = append(opts, kv.TTL(ttl))
 			}
-			sum, err := s.KV(s.namespace).Incr(ctx, args[0], by, opts...)
+			n, err := s.KV(s.namespace).Incr(ctx, args[0], by, opts...)
 			if err != nil {
 				return err
 			}
-			return s.print(keyCounted{true, newKeyText(args[0]), s.namespace, sum}, table{rows: [][]string{{decimal(sum)}}})
+			return s.print(
+				keyCounted{true, newKeyText(args[0]), s.namespace, n.Value, n.Version, n.Revision},
+				table{rows: [][]string{{decimal(n.Value)}}},
+			)
 		})
 	}
 	return cmd

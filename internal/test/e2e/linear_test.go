@@ -240,7 +240,7 @@ func (c *client) put(ctx context.Context, op check.Op, opts ...kv.PutOption) {
 func (c *client) incr(ctx context.Context, key string, delta int64) {
 	c.do(check.Op{Kind: check.Incr, Key: key, Delta: delta}, func() (check.Result, error) {
 		n, err := c.store.Incr(ctx, key, delta)
-		return check.Result{Number: n}, err
+		return check.Result{Number: n.Value}, err
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard"
+	"github.com/floedb/floe/kv"
 )
 
 // TestStatsEverywhere queries the cluster state from every node of a cluster, a client, and their
@@ -26,9 +27,9 @@ func TestStatsEverywhere(t *testing.T) {
 	c.open()
 	client := c.dial(0, 1, 2)
 	for range 5 {
-		ok[int64](t)(c.nodes[2].KV("counted").Incr(t.Context(), "k", 1))
+		ok[kv.Counted](t)(c.nodes[2].KV("counted").Incr(t.Context(), "k", 1))
 	}
-	ok[int64](t)(client.KV("counted").Incr(t.Context(), "other", 1))
+	ok[kv.Counted](t)(client.KV("counted").Incr(t.Context(), "other", 1))
 
 	c.shows(client, "ok", "healthy healthy healthy")
 	c.keepsShowing("healthy healthy healthy")

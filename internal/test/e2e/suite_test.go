@@ -118,8 +118,8 @@ func suiteKV(t *testing.T, db database) {
 		time.Until(e.ExpiresAt) < 50*time.Minute {
 		t.Errorf("Get = %+v, want an empty value that lives for an hour", e)
 	}
-	if n := ok[int64](t)(s.Incr(ctx, "n", -5)); n != -5 {
-		t.Errorf("Incr = %d", n)
+	if n := ok[kv.Counted](t)(s.Incr(ctx, "n", -5)); n.Value != -5 {
+		t.Errorf("Incr = %+v", n)
 	}
 	var bound *kv.BoundError
 	if _, err := s.Incr(ctx, "n", 10, kv.Min(-9), kv.Max(4)); !errors.As(err, &bound) ||
@@ -128,8 +128,8 @@ func suiteKV(t *testing.T, db database) {
 		t.Errorf("Incr beyond a bound: %v, want a BoundError, which is ErrConflict", err)
 	}
 	for range 2 {
-		ok[int64](t)(s.Incr(ctx, "window", 1, kv.TTL(time.Hour)))
-		ok[int64](t)(s.Incr(ctx, "n", 0, kv.TTL(time.Hour)))
+		ok[kv.Counted](t)(s.Incr(ctx, "window", 1, kv.TTL(time.Hour)))
+		ok[kv.Counted](t)(s.Incr(ctx, "n", 0, kv.TTL(time.Hour)))
 	}
 	if e := ok[kv.Entry](t)(s.Get(ctx, "window")); string(e.Value) != "2" || e.ExpiresAt.Sub(e.UpdatedAt) > time.Hour ||
 		e.ExpiresAt.IsZero() {
@@ -296,8 +296,8 @@ func suiteTxn(t *testing.T, db database) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := incr.Result(res); err != nil || n != 2 {
-		t.Errorf("Result = %d, %v", n, err)
+	if n, err := incr.Result(res); err != nil || n.Value != 2 {
+		t.Errorf("Result = %d, %v", n.Value, err)
 	}
 	var bound *kv.BoundError
 	if _, err = db.Txn("txn").Do(kv.IncrOp("n", 1, kv.Max(2))).Commit(ctx); !errors.As(err, &bound) || bound.Value != 2 || bound.Max != 2 ||

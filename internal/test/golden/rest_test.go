@@ -57,7 +57,7 @@ func (w *world) restOfKV(ns string) {
 	w.must(s.Persist(ctx, "{tag}a"))
 	ok[kv.Written](w)(s.JSONSet(ctx, "{tag}a", "m", []byte(`"x"`)))
 	ok[kv.Written](w)(s.JSONDelete(ctx, "{tag}a", "n.0"))
-	ok[int64](w)(s.Incr(ctx, "{tag}n", 7, kv.Max(9)))
+	ok[kv.Counted](w)(s.Incr(ctx, "{tag}n", 7, kv.Max(9)))
 	ok[*engine.TxnResult](w)(w.txn(ns).If(kv.Present("{tag}a"), kv.Absent("{tag}b")).Do(kv.PutOp("{tag}b", nil),
 		kv.DeleteOp("{tag}b")).Commit(ctx))
 }

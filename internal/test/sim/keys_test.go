@@ -137,7 +137,7 @@ func (c *keyClient) incr(store *kv.Store, k string) {
 	delta := c.sim.rng.Int64N(9) - 4
 	p := c.invoke(store, check.Op{Kind: check.Incr, Key: k, Delta: delta})
 	n, err := store.Incr(ctx, k, delta)
-	c.end(p, err, check.Result{Number: n})
+	c.end(p, err, check.Result{Number: n.Value})
 }
 
 // txn writes two keys at once. Half of the transactions are refused because of their last

@@ -129,6 +129,8 @@ export interface ConsumerGroup {
 
 export interface CountedKey {
   value: number
+  version: number
+  revision: number
 }
 
 export interface DataPoint {

@@ -202,8 +202,8 @@ func (w *rigLoad) incr() error {
 	}
 	return w.do(w.write(name, rigVersion{value: strconv.FormatInt(sum, 10)}), nil, func() (uint64, error) {
 		got, err := w.rig.store(nsWide).Incr(context.Background(), key, delta)
-		if err == nil && got != sum {
-			return 0, &wrongOutcome{fmt.Sprintf("act %d: Incr(%s, %d) = %d, want %d", w.number, key, delta, got, sum)}
+		if err == nil && got.Value != sum {
+			return 0, &wrongOutcome{fmt.Sprintf("act %d: Incr(%s, %d) = %d, want %d", w.number, key, delta, got.Value, sum)}
 		}
 		return 0, err
 	})
