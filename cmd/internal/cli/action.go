@@ -16,14 +16,35 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-func actionCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("action", "Register and invoke actions",
-		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f,
-			false), actionCancel(f),
-		actionRetry(f), actionRunNow(f), actionDelete(f), scheduleCommand(f))
-	f.equip(cmd)
-	return cmd
+var actionRows = []row{
+	{use: "register NAME", short: "Register or change an action", complete: listers{actionNames}, flags: actionRegister,
+		long: `Register an action, or replace its settings: a setting without a flag gets its default. Runs
+that were invoked before keep their timeout and number of attempts.`,
+		example: `  floe action register send-email --timeout 30s --max-attempts 4 --owner team-growth
+  floe action register charge --max-running-per-key 1 --rate 100/1s`},
+	{use: "invoke NAME [JSON]", short: "Invoke an action", complete: listers{actionNames, nil}, flags: actionInvoke,
+		long: `Invoke an action. JSON is the input: the argument itself, the content of a file as @FILE, or
+stdin as -. Without it the input is null.
+
+With --wait the command waits for the end of the run and prints its output. It fails unless
+the run is completed.`,
+		example: `  floe action invoke send-email '{"to":"ada@example.com"}'
+  floe action invoke report @input.json --wait --timeout 5m
+  floe action invoke charge '{"order":42}' --key order-42 --concurrency-key customer-7`},
+	{use: "status RUN", short: "Show a run", run: actionStatus},
+	{use: "runs NAME", short: "List the runs of an action, newest first", complete: listers{actionNames}, flags: actionRuns},
+	{use: "list", short: "List the actions of a namespace", flags: actionList},
+	{use: "enable NAME", short: "Enable a disabled action", complete: listers{actionNames},
+		run: onAction("ENABLED", (*action.Store).Enable)},
+	{use: "disable NAME", short: "Disable an action; its runs continue", complete: listers{actionNames},
+		run: onAction("DISABLED", (*action.Store).Disable)},
+	{use: "cancel RUN", short: "Cancel a run", flags: actionCancel,
+		long: "Cancel a run. A pending run never starts; the handler of a running one is notified."},
+	{use: "retry RUN", short: "Retry a run that ended without success", run: actionRetry},
+	{use: "run-now RUN", short: "Start a delayed run now", run: actionRunNow},
+	{use: "delete NAME", short: "Delete an action with its ended runs",
+		complete: listers{actionNames}, asks: "it deletes the action, and cancels its active runs", flags: actionDelete},
+	{use: "schedule", short: "Manage schedules of actions", below: scheduleRows},
 }
 
 // registered is an action after registration, in JSON.
@@ -34,22 +55,12 @@ type registered struct {
 	Version   int    `json:"version"`
 }
 
-func actionRegister(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "register NAME",
-		Short: "Register or change an action",
-		Long: `Register an action, or replace its settings: a setting without a flag gets its default. Runs
-that were invoked before keep their timeout and number of attempts.`,
-		Example: `  floe action register send-email --timeout 30s --max-attempts 4 --owner team-growth
-  floe action register charge --max-running-per-key 1 --rate 100/1s`,
-		Args: takes("NAME"),
-	}
+func actionRegister(_ *frame, cmd *cobra.Command) prepare {
 	var opts []action.RegisterOption
 	var timeout, shortest, longest time.Duration
 	var attempts, running, perKey int
 	var rate action.Rate
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&timeout, "duration", positiveDuration), "timeout", "timeout of an attempt (default 30s)")
 	maxAttempts(cmd, &attempts, "4")
 	owner := flags.String("owner", "", "owner of the action")
@@ -62,7 +73,7 @@ that were invoked before keep their timeout and number of attempts.`,
 	flags.Var(newFlag(&perKey, "n", within(0, action.MaxRunningLimit)), "max-running-per-key",
 		"maximum number of concurrent runs per concurrency key; 0: no limit (default 0)")
 	flags.Var(newFlag(&rate, "n/duration", rateOf), "rate", "maximum rate of run starts, such as 100/1s (default no limit)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if flags.Changed("timeout") {
 			opts = append(opts, action.Timeout(timeout))
 		}
@@ -80,7 +91,7 @@ that were invoked before keep their timeout and number of attempts.`,
 		}
 		opts = append(opts, action.Owner(*owner), action.Description(*description), action.MaxRunning(running),
 			action.MaxRunningPerKey(perKey), action.RateLimit(rate))
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			version, err := s.Action(s.namespace).Register(ctx, args[0], opts...)
 			if err != nil {
 				return err
@@ -89,9 +100,8 @@ that were invoked before keep their timeout and number of attempts.`,
 				registered{true, args[0], s.namespace, version},
 				table{head: []string{"ACTION", "VERSION"}, rows: [][]string{{args[0], strconv.Itoa(version)}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd, actionNames)
 }
 
 // rateOf parses a rate, such as 100/1s.
@@ -115,25 +125,11 @@ type runInvoked struct {
 	Duplicate bool   `json:"duplicate"` // an earlier invocation with the same key has created it
 }
 
-func actionInvoke(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "invoke NAME [JSON]",
-		Short: "Invoke an action",
-		Long: `Invoke an action. JSON is the input: the argument itself, the content of a file as @FILE, or
-stdin as -. Without it the input is null.
-
-With --wait the command waits for the end of the run and prints its output. It fails unless
-the run is completed.`,
-		Example: `  floe action invoke send-email '{"to":"ada@example.com"}'
-  floe action invoke report @input.json --wait --timeout 5m
-  floe action invoke charge '{"order":42}' --key order-42 --concurrency-key customer-7`,
-		Args: takes("NAME", "[JSON]"),
-	}
+func actionInvoke(f *frame, cmd *cobra.Command) prepare {
 	priority := action.DefaultPriority
 	var delay, expire, timeout time.Duration
 	var attempts int
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	wait := flags.Bool("wait", false, "wait until the run has ended, and print its output")
 	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "priority, 0 to 255, lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "delay before the run can start (default 0s)")
@@ -146,14 +142,14 @@ the run is completed.`,
 	var labels map[string]string
 	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
 	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "label that the worker must have; repeatable")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		opts := []action.InvokeOption{action.Priority(priority), action.Delay(delay), action.Labels(labels)}
 		if flags.Changed("key") {
 			opts = append(opts, action.IdempotencyKey(*key))
 		}
 		if flags.Changed("expire") {
 			if expire <= delay {
-				return &usageError{fmt.Errorf("--expire=%v: ends before --delay, %v", expire, delay), helpHint(cmd)}
+				return nil, &usageError{fmt.Errorf("--expire=%v: ends before --delay, %v", expire, delay), helpHint(cmd)}
 			}
 			opts = append(opts, action.Expire(expire))
 		}
@@ -170,10 +166,10 @@ the run is completed.`,
 		if len(args) > 1 {
 			var err error
 			if input, err = f.payload(cmd, "JSON", args[1:]); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			made, err := s.Action(s.namespace).Invoke(ctx, args[0], input, opts...)
 			if err != nil {
 				return unregistered(err, args[0])
@@ -186,9 +182,8 @@ the run is completed.`,
 				table{head: []string{"ACTION", "RUN", "DUPLICATE"},
 					rows: [][]string{{args[0], string(made.Run), strconv.FormatBool(made.Duplicate)}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd, actionNames, nil)
 }
 
 // unregistered adds a hint to the error for an unknown action.
@@ -252,30 +247,21 @@ func newRunText(namespace string, r action.Run) runText {
 	}
 }
 
-func actionStatus(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "status RUN",
-		Short: "Show a run",
-		Args:  takes("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				r, err := s.Action(s.namespace).Runs().Get(ctx, action.RunID(args[0]))
-				if err != nil {
-					return err
-				}
-				rows := [][]string{
-					{"action", r.Action}, {"status", r.Status.String()}, {"outcome", r.Outcome}, {"attempt",
-						fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts)},
-					{"error", r.Error}, {"code", r.Code}, {"source", r.Source}, {"worker", r.WorkerID}, {"created", shownTime(r.CreatedAt)},
-					{"available", shownTime(r.AvailableAt)}, {"started", shownOptionalTime(r.StartedAt)}, {"completed",
-						shownOptionalTime(r.CompletedAt)},
-					{"labels", shownHeaders(r.Labels)}, {"concurrency key", r.ConcurrencyKey}, {"idempotency key", r.IdempotencyKey},
-					{"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
-				}
-				return s.print(newRunText(s.namespace, r), table{head: []string{"RUN", string(r.ID)}, rows: rows})
-			})
-		},
-	})
+func actionStatus(ctx context.Context, s *session, args []string) error {
+	r, err := s.Action(s.namespace).Runs().Get(ctx, action.RunID(args[0]))
+	if err != nil {
+		return err
+	}
+	rows := [][]string{
+		{"action", r.Action}, {"status", r.Status.String()}, {"outcome", r.Outcome}, {"attempt",
+			fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts)},
+		{"error", r.Error}, {"code", r.Code}, {"source", r.Source}, {"worker", r.WorkerID}, {"created", shownTime(r.CreatedAt)},
+		{"available", shownTime(r.AvailableAt)}, {"started", shownOptionalTime(r.StartedAt)}, {"completed",
+			shownOptionalTime(r.CompletedAt)},
+		{"labels", shownHeaders(r.Labels)}, {"concurrency key", r.ConcurrencyKey}, {"idempotency key", r.IdempotencyKey},
+		{"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
+	}
+	return s.print(newRunText(s.namespace, r), table{head: []string{"RUN", string(r.ID)}, rows: rows})
 }
 
 // runList is the list of an action's runs in JSON.
@@ -286,15 +272,9 @@ type runList struct {
 	Count     int       `json:"count"`
 }
 
-func actionRuns(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "runs NAME",
-		Short: "List the runs of an action, newest first",
-		Args:  takes("NAME"),
-	}
+func actionRuns(_ *frame, cmd *cobra.Command) prepare {
 	limit, status := int64(defaultMessages), action.Status(0)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
 	flags.Var(newFlag(&status, "state", runStatus), "status",
 		"only this status: pending, running, completed, failed, cancelled or timed_out")
@@ -310,9 +290,9 @@ func actionRuns(f *frame) *cobra.Command {
 	flags.Var(newFlag(&with, "k=v", addAttribute), "with",
 		"only runs with this source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>; "+
 			"repeatable")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := ordered(cmd, "from", from, "to", to); err != nil {
-			return err
+			return nil, err
 		}
 		opts := []action.RunOption{action.Limit(int(min(limit, action.MaxPageItems))), action.InvokedBetween(from, to)}
 		if status != 0 {
@@ -321,7 +301,7 @@ func actionRuns(f *frame) *cobra.Command {
 		for _, name := range slices.Sorted(maps.Keys(with)) {
 			opts = append(opts, action.Has(action.Attribute(name), with[name]))
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			row := func(r action.Run) []string {
 				return []string{
 					string(r.ID), r.Status.String(), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), shownTime(r.CreatedAt),
@@ -331,15 +311,11 @@ func actionRuns(f *frame) *cobra.Command {
 			}
 			head := []string{"RUN", "STATUS", "ATTEMPT", "CREATED", "COMPLETED", "WORKER", "ERROR", "INPUT", "OUTPUT"}
 			document := func(r action.Run) runText { return newRunText(s.namespace, r) }
-			list, err := printEach(s.output, first(s.Action(s.namespace).Runs().All(ctx,
-				append([]action.RunOption{action.Of(args[0])}, opts...)...), limit), head, document, row)
-			if err != nil || s.format != formatJSON {
-				return err
-			}
-			return s.print(runList{args[0], s.namespace, list, len(list)})
-		})
+			return printEach(s.output, first(s.Action(s.namespace).Runs().All(ctx,
+				append([]action.RunOption{action.Of(args[0])}, opts...)...), limit), head, document, row,
+				func(list []runText) any { return runList{args[0], s.namespace, list, len(list)} })
+		}, nil
 	}
-	return f.completing(cmd, actionNames)
 }
 
 func runStatus(v string) (status action.Status, err error) {
@@ -401,43 +377,32 @@ type actionsText struct {
 	Count     int          `json:"count"`
 }
 
-func actionList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the actions of a namespace",
-		Args:  takes(),
-	}
+func actionList(_ *frame, cmd *cobra.Command) prepare {
 	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			document := func(i action.Info) actionText {
-				return actionText{
-					Name: i.Name, Namespace: s.namespace, Type: string(i.Type), Owner: i.Owner, Description: i.Description,
-					Version: i.Version, Enabled: i.Enabled,
-					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxAttempts - 1, MaxAttempts: i.MaxAttempts,
-					MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
-					WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average),
-					P99Millis: millisOf(i.Latency.P99),
-				}
+	return unchecked(func(ctx context.Context, s *session, _ []string) error {
+		document := func(i action.Info) actionText {
+			return actionText{
+				Name: i.Name, Namespace: s.namespace, Type: string(i.Type), Owner: i.Owner, Description: i.Description,
+				Version: i.Version, Enabled: i.Enabled,
+				TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxAttempts - 1, MaxAttempts: i.MaxAttempts,
+				MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
+				WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average),
+				P99Millis: millisOf(i.Latency.P99),
 			}
-			row := func(i action.Info) []string {
-				r := i.Runs
-				return []string{
-					i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout),
-					strconv.Itoa(i.MaxAttempts - 1),
-					strconv.Itoa(i.Workers), decimal(r.Pending), decimal(r.Running), decimal(r.Completed), decimal(r.Failed + r.TimedOut),
-				}
+		}
+		row := func(i action.Info) []string {
+			r := i.Runs
+			return []string{
+				i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout),
+				strconv.Itoa(i.MaxAttempts - 1),
+				strconv.Itoa(i.Workers), decimal(r.Pending), decimal(r.Running), decimal(r.Completed), decimal(r.Failed + r.TimedOut),
 			}
-			head := []string{"ACTION", "VERSION", "ENABLED", "OWNER", "TIMEOUT", "RETRIES", "WORKERS", "PENDING", "RUNNING", "COMPLETED",
-				"FAILED"}
-			list, err := printEach(s.output, s.Action(s.namespace).All(ctx, action.Prefix(*prefix)), head, document, row)
-			if err != nil || s.format != formatJSON {
-				return err
-			}
-			return s.print(actionsText{s.namespace, list, len(list)})
-		})
-	}
-	return f.completing(cmd)
+		}
+		head := []string{"ACTION", "VERSION", "ENABLED", "OWNER", "TIMEOUT", "RETRIES", "WORKERS", "PENDING", "RUNNING", "COMPLETED",
+			"FAILED"}
+		return printEach(s.output, s.Action(s.namespace).All(ctx, action.Prefix(*prefix)), head, document, row,
+			func(list []actionText) any { return actionsText{s.namespace, list, len(list)} })
+	})
 }
 
 func millisOf(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -453,30 +418,6 @@ func (s *session) printActionDone(head, name string) error {
 	return s.print(actionDone{true, name, s.namespace}, table{head: []string{head}, rows: [][]string{{name}}})
 }
 
-func actionEnable(f *frame, enable bool) *cobra.Command {
-	use, head, short := "enable NAME", "ENABLED", "Enable a disabled action"
-	if !enable {
-		use, head, short = "disable NAME", "DISABLED", "Disable an action; its runs continue"
-	}
-	return f.completing(&cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				do := s.Action(s.namespace).Enable
-				if !enable {
-					do = s.Action(s.namespace).Disable
-				}
-				if err := do(ctx, args[0]); err != nil {
-					return unregistered(err, args[0])
-				}
-				return s.printActionDone(head, args[0])
-			})
-		},
-	}, actionNames)
-}
-
 // runDone is the result of a change to a run.
 type runDone struct {
 	OK        bool   `json:"ok"`
@@ -489,70 +430,48 @@ func (s *session) printRunDone(head, id, status string) error {
 	return s.print(runDone{true, id, s.namespace, status}, table{head: []string{head}, rows: [][]string{{id}}})
 }
 
-func actionCancel(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "cancel RUN",
-		Short: "Cancel a run",
-		Long:  "Cancel a run. A pending run never starts; the handler of a running one is notified.",
-		Args:  takes("RUN"),
+// onAction returns the run of a command that changes an action.
+func onAction(head string, do func(*action.Store, context.Context, string) error) runFunc {
+	return func(ctx context.Context, s *session, args []string) error {
+		if err := do(s.Action(s.namespace), ctx, args[0]); err != nil {
+			return unregistered(err, args[0])
+		}
+		return s.printActionDone(head, args[0])
 	}
+}
+
+func actionCancel(_ *frame, cmd *cobra.Command) prepare {
 	reason := cmd.Flags().String("reason", "", "reason, shown with the run")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			if err := s.Action(s.namespace).Cancel(ctx, action.RunID(args[0]), *reason); err != nil {
-				return err
-			}
-			return s.printRunDone("CANCELLED", args[0], action.Cancelled.String())
-		})
-	}
-	return f.completing(cmd)
-}
-
-func actionRetry(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "retry RUN",
-		Short: "Retry a run that ended without success",
-		Args:  takes("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Action(s.namespace).Retry(ctx, action.RunID(args[0])); err != nil {
-					return err
-				}
-				return s.printRunDone("RETRIED", args[0], action.Pending.String())
-			})
-		},
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		if err := s.Action(s.namespace).Cancel(ctx, action.RunID(args[0]), *reason); err != nil {
+			return err
+		}
+		return s.printRunDone("CANCELLED", args[0], action.Cancelled.String())
 	})
 }
 
-func actionRunNow(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "run-now RUN",
-		Short: "Start a delayed run now",
-		Args:  takes("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Action(s.namespace).RunNow(ctx, action.RunID(args[0])); err != nil {
-					return err
-				}
-				return s.printRunDone("READY", args[0], action.Pending.String())
-			})
-		},
-	})
+func actionRetry(ctx context.Context, s *session, args []string) error {
+	if err := s.Action(s.namespace).Retry(ctx, action.RunID(args[0])); err != nil {
+		return err
+	}
+	return s.printRunDone("RETRIED", args[0], action.Pending.String())
 }
 
-func actionDelete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete an action with its ended runs",
-		Args:  takes("NAME"),
+func actionRunNow(ctx context.Context, s *session, args []string) error {
+	if err := s.Action(s.namespace).RunNow(ctx, action.RunID(args[0])); err != nil {
+		return err
 	}
+	return s.printRunDone("READY", args[0], action.Pending.String())
+}
+
+func actionDelete(_ *frame, cmd *cobra.Command) prepare {
 	force := cmd.Flags().Bool("force", false, "delete it even if it has active runs, which are cancelled")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		var opts []action.DeleteOption
 		if *force {
 			opts = append(opts, action.Force())
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.Action(s.namespace).Delete(ctx, args[0], opts...); err != nil {
 				if errors.Is(err, floe.ErrConflict) {
 					return &hintedError{err, "--force cancels them"}
@@ -560,9 +479,8 @@ func actionDelete(f *frame) *cobra.Command {
 				return err
 			}
 			return s.printActionDone("DELETED", args[0])
-		})
+		}, nil
 	}
-	return f.completing(f.asking(cmd, "it deletes the action, and cancels its active runs"), actionNames)
 }
 
 // actionNames lists the actions of the namespace for completion.

@@ -20,14 +20,8 @@ import (
 	"github.com/floedb/floe/internal/transport"
 )
 
-// frame is shared by all commands that call a node: flags, payloads and the output of results. A
-// group of such commands is
-//
-//	f := &frame{Process: p}
-//	cmd := group("kv", "...", kvGet(f), kvSet(f))
-//	f.equip(cmd)
-//
-// and a command does its work in f.call or f.follow.
+// frame is shared by all commands that call a node: flags, payloads and the output of results. Most
+// are rows; see row. A command does its work in f.call or f.follow.
 type frame struct {
 	Process
 	addrs     []string

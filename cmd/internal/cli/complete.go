@@ -24,8 +24,8 @@ func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command
 		}
 		f.timeout, f.wait, f.completes = min(f.timeout, completionPatience), 0, true
 		var list lister
-		if len(args) < len(listers) || strings.HasSuffix(cmd.Use, "...") {
-			list = listers[min(len(args), len(listers)-1)]
+		if n := len(listers); len(args) < n || n > 0 && strings.Contains(cmd.Use, "...") {
+			list = listers[min(len(args), n-1)]
 		}
 		if list == nil || cmd.Context() == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -13,10 +13,45 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-func groupCommand(f *frame) *cobra.Command {
-	return group("group", "Consume streams in consumer groups",
-		groupCreate(f), groupRead(f), groupAck(f), groupNack(f), groupExtend(f), groupPending(f), groupMembers(f), groupLeave(f),
-		groupSeek(f), groupConfigure(f), groupInfo(f), groupLag(f), groupList(f), groupDelete(f))
+var groupRows = []row{
+	{use: "create STREAM GROUP", short: "Create a consumer group", complete: listers{streamNames, nil}, flags: groupCreate,
+		long: `Create a consumer group. Its mode defines how consumers share the records. shared: any
+consumer gets any record. exclusive: one consumer gets all records until it leaves or is
+silent. key_shared: the records of a key go to one consumer at a time, in order.
+
+The first read of a missing group creates it too.`,
+		example: `  floe stream group create orders billing --mode key_shared
+  floe stream group create orders audit --from end --ack-timeout 5m --max-attempts 0`},
+	{code: groupRead},
+	{use: "ack STREAM GROUP ID...", short: "Acknowledge records", complete: pendingNames, flags: groupAck},
+	{use: "nack STREAM GROUP ID...", short: "Return records for redelivery", complete: pendingNames, flags: groupNack},
+	{use: "extend STREAM GROUP ID...", short: "Extend the acknowledgement timeout of records", complete: pendingNames, flags: groupExtend},
+	{use: "pending STREAM GROUP", short: "List the pending records of a group",
+		complete: listers{streamNames, groupNames}, run: groupPending,
+		long: `List the pending records of a group: delivered ones with their consumer and deadline, and
+those waiting for redelivery with its time and reason.`},
+	{use: "members STREAM GROUP", short: "List the consumers of a group", complete: listers{streamNames, groupNames}, run: groupMembers},
+	{use: "leave STREAM GROUP CONSUMER", short: "Remove a consumer from a group",
+		complete: listers{streamNames, groupNames, consumerNames}, run: groupLeave},
+	{use: "seek STREAM GROUP WHERE", short: "Set the position of a consumer group",
+		complete: listers{streamNames, groupNames, startNames}, flags: groupSeek,
+		long: `Set the position of a consumer group to WHERE: an ID, a time such as 2025-11-21T16:00:00Z,
+beginning or end. All records from there on are delivered, again if necessary. Pending
+records are forgotten.`},
+	{use: "configure STREAM GROUP", short: "Change the settings of a consumer group",
+		complete: listers{streamNames, groupNames}, flags: groupConfigure,
+		long: `Change the settings of a consumer group; other settings stay. They apply from the next
+delivery or failure of a record on. The mode cannot be changed.`,
+		example: `  floe stream group configure orders billing --ack-timeout 5m
+  floe stream group configure orders billing --max-attempts 0 --backoff-max 1h`},
+	{use: "info STREAM GROUP", short: "Show a group's offsets, lag and members",
+		complete: listers{streamNames, groupNames}, run: groupInfo},
+	{use: "lag STREAM [GROUP]", short: "Show the lag of groups by partition", complete: listers{streamNames, groupNames}, run: groupLag,
+		long: `Show the lag of a group, or of all groups of a stream, by partition: the number of undelivered
+records, and the age of the oldest one.`},
+	{use: "list STREAM", short: "List the groups of a stream", complete: listers{streamNames}, run: groupList},
+	{use: "delete STREAM GROUP", short: "Delete a consumer group",
+		complete: listers{streamNames, groupNames}, asks: "it deletes the positions and pending records of the group", run: groupDelete},
 }
 
 // groupDone is the result of a change to a group that has no other result.
@@ -31,24 +66,11 @@ func (s *session) printGroupDone(head, name, group string) error {
 	return s.print(groupDone{true, name, group, s.namespace}, table{head: []string{"STREAM", head}, rows: [][]string{{name, group}}})
 }
 
-func groupCreate(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create STREAM GROUP",
-		Short: "Create a consumer group",
-		Long: `Create a consumer group. Its mode defines how consumers share the records. shared: any
-consumer gets any record. exclusive: one consumer gets all records until it leaves or is
-silent. key_shared: the records of a key go to one consumer at a time, in order.
-
-The first read of a missing group creates it too.`,
-		Example: `  floe stream group create orders billing --mode key_shared
-  floe stream group create orders audit --from end --ack-timeout 5m --max-attempts 0`,
-		Args: takes("STREAM", "GROUP"),
-	}
+func groupCreate(_ *frame, cmd *cobra.Command) prepare {
 	mode, from := stream.Shared, stream.SeekOption(stream.FromBeginning())
 	ackTimeout, attempts := stream.DefaultAckTimeout, stream.DefaultMaxAttempts
 	backoffMin, backoffMax := stream.DefaultBackoffMin, stream.DefaultBackoffMax
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&mode, "mode", groupMode), "mode", "mode: shared, exclusive or key_shared (default shared)")
 	flags.Var(newFlag(&from, "where", parseStart), "from",
 		"start position: an ID, a time, beginning or end (default beginning)")
@@ -60,12 +82,12 @@ The first read of a missing group creates it too.`,
 	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "maximum delay between deliveries (default 5m)")
 	_ = cmd.RegisterFlagCompletionFunc("mode",
 		cobra.FixedCompletions([]string{"shared", "exclusive", "key_shared"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		shortest, longest, err := backoff(cmd, backoffMin, backoffMax)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).Groups(args[0]).Create(ctx, args[1], from,
 				stream.InMode(mode), stream.AckTimeout(ackTimeout), stream.MaxAttempts(attempts), stream.Backoff(shortest, longest))
 			if errors.Is(err, floe.ErrExists) {
@@ -75,9 +97,8 @@ The first read of a missing group creates it too.`,
 				return err
 			}
 			return s.printGroupDone("GROUP", args[0], args[1])
-		})
+		}, nil
 	}
-	return f.completing(cmd, streamNames, nil)
 }
 
 func groupMode(v string) (m stream.Mode, err error) {
@@ -321,43 +342,34 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 	return err
 }
 
-// onRecords makes cmd run do for the records with the given IDs.
-func (f *frame) onRecords(cmd *cobra.Command, head string,
-	do func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error)) *cobra.Command {
-	cmd.Args = atLeast("STREAM", "GROUP", "ID")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+var pendingNames = listers{streamNames, groupNames, pendingIDs}
+
+// onRecords calls do for the records with the given IDs.
+func onRecords(cmd *cobra.Command, head string,
+	do func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error)) prepare {
+	return func(args []string) (callFunc, error) {
 		ids, err := parseIDs(cmd, args[2:])
-		if err != nil {
-			return err
-		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			return s.handle(ctx, head, args, ids, func(refs []stream.Ref) (int, error) {
 				return do(ctx, s.Stream(s.namespace), args[0], args[1], refs)
 			})
-		})
+		}, err
 	}
-	return f.completing(cmd, streamNames, groupNames, pendingIDs)
 }
 
-func groupAck(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "ack STREAM GROUP ID...", Short: "Acknowledge records"}
-	return f.onRecords(cmd, "ACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
+func groupAck(_ *frame, cmd *cobra.Command) prepare {
+	return onRecords(cmd, "ACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		return s.Ack(ctx, name, group, refs...)
 	})
 }
 
-func groupNack(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "nack STREAM GROUP ID...",
-		Short: "Return records for redelivery",
-	}
+func groupNack(_ *frame, cmd *cobra.Command) prepare {
 	var delay time.Duration
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay",
 		"delay before redelivery (default the back-off of the group)")
 	reason := flags.String("reason", "", "reason, shown with dead letters")
-	return f.onRecords(cmd, "NACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
+	return onRecords(cmd, "NACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		var opts []stream.NackOption
 		if flags.Changed("delay") {
 			opts = append(opts, stream.Delay(delay))
@@ -369,11 +381,10 @@ func groupNack(f *frame) *cobra.Command {
 	})
 }
 
-func groupExtend(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "extend STREAM GROUP ID...", Short: "Extend the acknowledgement timeout of records"}
+func groupExtend(_ *frame, cmd *cobra.Command) prepare {
 	d := stream.DefaultAckTimeout
 	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "new duration from now (default 30s)")
-	return f.onRecords(cmd, "EXTENDED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
+	return onRecords(cmd, "EXTENDED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		e, err := s.ExtendMany(ctx, name, group, refs, d)
 		return e.Records, err
 	})
@@ -401,35 +412,20 @@ func newPendingText(r stream.PendingRecord) pendingText {
 	return t
 }
 
-func groupPending(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "pending STREAM GROUP",
-		Short: "List the pending records of a group",
-		Long: `List the pending records of a group: delivered ones with their consumer and deadline, and
-those waiting for redelivery with its time and reason.`,
-		Args: takes("STREAM", "GROUP"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				row := func(r stream.PendingRecord) []string {
-					consumer := r.Consumer
-					if consumer == "" {
-						consumer = "-"
-					}
-					return []string{
-						r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownTime(r.DeliveredAt),
-						shownOptionalTime(r.Deadline), r.Reason,
-					}
-				}
-				head := []string{"ID", "PARTITION", "CONSUMER", "DELIVERIES", "DELIVERED", "DEADLINE", "REASON"}
-				list, err := printEach(s.output,
-					s.Stream(s.namespace).Pending(args[0], args[1]).All(ctx, stream.Limit(stream.MaxPageItems)), head, newPendingText, row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(list)
-			})
-		},
-	}, streamNames, groupNames)
+func groupPending(ctx context.Context, s *session, args []string) error {
+	row := func(r stream.PendingRecord) []string {
+		consumer := r.Consumer
+		if consumer == "" {
+			consumer = "-"
+		}
+		return []string{
+			r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownTime(r.DeliveredAt),
+			shownOptionalTime(r.Deadline), r.Reason,
+		}
+	}
+	head := []string{"ID", "PARTITION", "CONSUMER", "DELIVERIES", "DELIVERED", "DEADLINE", "REASON"}
+	return printEach(s.output,
+		s.Stream(s.namespace).Pending(args[0], args[1]).All(ctx, stream.Limit(stream.MaxPageItems)), head, newPendingText, row, nil)
 }
 
 // memberText is a consumer in JSON.
@@ -441,22 +437,13 @@ type memberText struct {
 	LastSeen int64  `json:"last_seen"`
 }
 
-func groupMembers(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "members STREAM GROUP",
-		Short: "List the consumers of a group",
-		Args:  takes("STREAM", "GROUP"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				list, t := membersOf(&g)
-				return s.print(list, t)
-			})
-		},
-	}, streamNames, groupNames)
+func groupMembers(ctx context.Context, s *session, args []string) error {
+	g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
+	if err != nil {
+		return err
+	}
+	list, t := membersOf(&g)
+	return s.print(list, t)
 }
 
 func membersOf(g *stream.GroupStats) ([]memberText, table) {
@@ -468,43 +455,24 @@ func membersOf(g *stream.GroupStats) ([]memberText, table) {
 	return list, t
 }
 
-func groupLeave(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "leave STREAM GROUP CONSUMER",
-		Short: "Remove a consumer from a group",
-		Args:  takes("STREAM", "GROUP", "CONSUMER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Stream(s.namespace).Leave(ctx, args[0], args[1], args[2]); err != nil {
-					return err
-				}
-				return s.printGroupDone("GROUP", args[0], args[1])
-			})
-		},
-	}, streamNames, groupNames, consumerNames)
+func groupLeave(ctx context.Context, s *session, args []string) error {
+	if err := s.Stream(s.namespace).Leave(ctx, args[0], args[1], args[2]); err != nil {
+		return err
+	}
+	return s.printGroupDone("GROUP", args[0], args[1])
 }
 
-func groupConfigure(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "configure STREAM GROUP",
-		Short: "Change the settings of a consumer group",
-		Long: `Change the settings of a consumer group; other settings stay. They apply from the next
-delivery or failure of a record on. The mode cannot be changed.`,
-		Example: `  floe stream group configure orders billing --ack-timeout 5m
-  floe stream group configure orders billing --max-attempts 0 --backoff-max 1h`,
-		Args: takes("STREAM", "GROUP"),
-	}
+func groupConfigure(_ *frame, cmd *cobra.Command) prepare {
 	var ackTimeout, backoffMin, backoffMax time.Duration
 	var attempts int
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout",
 		"time after which an unacknowledged record is redelivered")
 	maxDeliveries(cmd, &attempts, "")
 	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min",
 		"delay before the second delivery, doubled for each further one")
 	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "maximum delay between deliveries")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		var opts []stream.SettingOption
 		if flags.Changed("ack-timeout") {
 			opts = append(opts, stream.AckTimeout(ackTimeout))
@@ -514,9 +482,9 @@ delivery or failure of a record on. The mode cannot be changed.`,
 		}
 		pauses := flags.Changed("backoff-min") || flags.Changed("backoff-max")
 		if len(opts) == 0 && !pauses {
-			return &usageError{errors.New("nothing to change: set at least one of --ack-timeout, --max-attempts, --backoff-min, --backoff-max"), helpHint(cmd)}
+			return nil, &usageError{errors.New("nothing to change: set at least one of --ack-timeout, --max-attempts, --backoff-min, --backoff-max"), helpHint(cmd)}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if pauses {
 				g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
 				if err != nil {
@@ -538,40 +506,30 @@ delivery or failure of a record on. The mode cannot be changed.`,
 				return err
 			}
 			return s.printGroupDone("GROUP", args[0], args[1])
-		})
+		}, nil
 	}
-	return f.completing(cmd, streamNames, groupNames)
 }
 
-func groupSeek(f *frame) *cobra.Command {
+func groupSeek(_ *frame, cmd *cobra.Command) prepare {
 	var partition int
-	cmd := &cobra.Command{
-		Use:   "seek STREAM GROUP WHERE",
-		Short: "Set the position of a consumer group",
-		Long: `Set the position of a consumer group to WHERE: an ID, a time such as 2025-11-21T16:00:00Z,
-beginning or end. All records from there on are delivered, again if necessary. Pending
-records are forgotten.`,
-		Args: takes("STREAM", "GROUP", "WHERE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			to, err := parseStart(args[2])
-			if err != nil {
-				return &usageError{fmt.Errorf("WHERE: %q is %w", args[2], err), helpHint(cmd)}
-			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				var opts []stream.SeekPartOption
-				if cmd.Flags().Changed("partition") {
-					opts = append(opts, stream.Partition(partition))
-				}
-				if err := s.Stream(s.namespace).Seek(ctx, args[0], args[1], to, opts...); err != nil {
-					return err
-				}
-				return s.printGroupDone("GROUP", args[0], args[1])
-			})
-		},
-	}
 	cmd.Flags().Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition",
 		"partition to set the position in (default all)")
-	return f.completing(cmd, streamNames, groupNames, startNames)
+	return func(args []string) (callFunc, error) {
+		to, err := parseStart(args[2])
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("WHERE: %q is %w", args[2], err), helpHint(cmd)}
+		}
+		return func(ctx context.Context, s *session) error {
+			var opts []stream.SeekPartOption
+			if cmd.Flags().Changed("partition") {
+				opts = append(opts, stream.Partition(partition))
+			}
+			if err := s.Stream(s.namespace).Seek(ctx, args[0], args[1], to, opts...); err != nil {
+				return err
+			}
+			return s.printGroupDone("GROUP", args[0], args[1])
+		}, nil
+	}
 }
 
 func startNames(context.Context, *session, []string, string) ([]string, error) {
@@ -634,21 +592,12 @@ func newCursorText(c stream.GroupCursor) cursorText {
 	return cursorText{c.Partition, optionalID(c.LastDelivered), optionalID(c.Acked), c.Pending, c.Lag, c.LagTime.Milliseconds()}
 }
 
-func groupInfo(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "info STREAM GROUP",
-		Short: "Show a group's offsets, lag and members",
-		Args:  takes("STREAM", "GROUP"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				return s.printGroup(args[0], &g)
-			})
-		},
-	}, streamNames, groupNames)
+func groupInfo(ctx context.Context, s *session, args []string) error {
+	g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
+	if err != nil {
+		return err
+	}
+	return s.printGroup(args[0], &g)
 }
 
 func (s *session) printGroup(name string, g *stream.GroupStats) error {
@@ -681,31 +630,20 @@ type lagText struct {
 	cursorText
 }
 
-func groupLag(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "lag STREAM [GROUP]",
-		Short: "Show the lag of groups by partition",
-		Long: `Show the lag of a group, or of all groups of a stream, by partition: the number of undelivered
-records, and the age of the oldest one.`,
-		Args: takes("STREAM", "[GROUP]"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				of := s.Stream(s.namespace).Groups(args[0])
-				if len(args) > 1 {
-					g, err := of.Get(ctx, args[1])
-					if err != nil {
-						return err
-					}
-					return s.printLag(g)
-				}
-				all, err := collected(of.All(ctx))
-				if err != nil {
-					return err
-				}
-				return s.printLag(all...)
-			})
-		},
-	}, streamNames, groupNames)
+func groupLag(ctx context.Context, s *session, args []string) error {
+	of := s.Stream(s.namespace).Groups(args[0])
+	if len(args) > 1 {
+		g, err := of.Get(ctx, args[1])
+		if err != nil {
+			return err
+		}
+		return s.printLag(g)
+	}
+	all, err := collected(of.All(ctx))
+	if err != nil {
+		return err
+	}
+	return s.printLag(all...)
 }
 
 func (s *session) printLag(groups ...stream.GroupStats) error {
@@ -720,37 +658,15 @@ func (s *session) printLag(groups ...stream.GroupStats) error {
 	return s.print(list, t)
 }
 
-func groupList(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "list STREAM",
-		Short: "List the groups of a stream",
-		Args:  takes("STREAM"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				list, err := printEach(s.output, s.Stream(s.namespace).Groups(args[0]).All(ctx), groupHead, summarizeGroup, groupRow)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(list)
-			})
-		},
-	}, streamNames)
+func groupList(ctx context.Context, s *session, args []string) error {
+	return printEach(s.output, s.Stream(s.namespace).Groups(args[0]).All(ctx), groupHead, summarizeGroup, groupRow, nil)
 }
 
-func groupDelete(f *frame) *cobra.Command {
-	return f.completing(f.asking(&cobra.Command{
-		Use:   "delete STREAM GROUP",
-		Short: "Delete a consumer group",
-		Args:  takes("STREAM", "GROUP"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Stream(s.namespace).Groups(args[0]).Delete(ctx, args[1]); err != nil {
-					return err
-				}
-				return s.printGroupDone("DELETED", args[0], args[1])
-			})
-		},
-	}, "it deletes the positions and pending records of the group"), streamNames, groupNames)
+func groupDelete(ctx context.Context, s *session, args []string) error {
+	if err := s.Stream(s.namespace).Groups(args[0]).Delete(ctx, args[1]); err != nil {
+		return err
+	}
+	return s.printGroupDone("DELETED", args[0], args[1])
 }
 
 // groupNames lists the groups of the stream before it on the command line.

@@ -16,13 +16,27 @@ import (
 
 func keyCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("key", "Create, list, rotate and revoke API keys", keyCreate(f), apiKeyList(f), keyRotate(f), keyRevoke(f))
+	cmd := f.group("key", "Create, list, rotate and revoke API keys", keyRows)
 	cmd.Long = `Create, list, rotate and revoke API keys.
 
 The first one comes from floe server bootstrap, and is an admin's. These commands take the
 role admin. A key is shown once, when it is created: the node keeps a hash of it.`
 	f.equip(cmd)
 	return cmd
+}
+
+var keyRows = []row{
+	{use: "create", short: "Create an API key and show it once", flags: keyCreate,
+		example: `  floe key create --role write --namespaces shop,billing --name checkout
+  floe key create --role read --out reader.key
+  floe key create --role write --expires 30d --name migration`},
+	{use: "list", short: "List API keys without their secrets", run: apiKeyList},
+	{use: "rotate ID", short: "Replace an API key with a new one", flags: keyRotate,
+		long: `Replace an API key with a new one of the same role, namespaces and name, print it once, and
+revoke the old one. With --keep the old key stays valid until floe key revoke, so that its
+holders can switch. If the old key expires, the new one gets the same lifetime from now on.`,
+		example: `  floe key rotate 0123456789abcdef --out checkout.key --keep`},
+	{use: "revoke ID", short: "Revoke an API key and its sessions", asks: "it revokes the key and its sessions", run: keyRevoke},
 }
 
 // keySummary is a key in the output. Key is set only when the key has just been created.
@@ -59,15 +73,7 @@ func (k keySummary) shownNamespaces() string {
 // roles are the roles that a key can have.
 var roles = []string{string(floe.RoleAdmin), string(floe.RoleWrite), string(floe.RoleRead)}
 
-func keyCreate(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Create an API key and show it once",
-		Example: `  floe key create --role write --namespaces shop,billing --name checkout
-  floe key create --role read --out reader.key
-  floe key create --role write --expires 30d --name migration`,
-		Args: takes(),
-	}
+func keyCreate(_ *frame, cmd *cobra.Command) prepare {
 	flags := cmd.Flags()
 	role := flags.String("role", "", "`role` of the key: admin, write or read")
 	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces of the key, separated by commas (default all)")
@@ -75,31 +81,30 @@ func keyCreate(f *frame) *cobra.Command {
 	expires := addExpires(cmd, "never")
 	file := addSecretOut(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return func(_ []string) (callFunc, error) {
 		if *role == "" {
-			return &usageError{errors.New("--role is missing"), "it takes admin, write or read"}
+			return nil, &usageError{errors.New("--role is missing"), "it takes admin, write or read"}
 		}
 		if !slices.Contains(roles, *role) {
-			return &usageError{fmt.Errorf("--role=%s: not one of %s", *role, strings.Join(roles, ", ")), helpHint(cmd)}
+			return nil, &usageError{fmt.Errorf("--role=%s: not one of %s", *role, strings.Join(roles, ", ")), helpHint(cmd)}
 		}
 		opts := []floe.KeyOption{floe.KeyName(*name)}
 		if cmd.Flags().Changed("namespaces") {
 			if len(*namespaces) == 0 {
-				return &usageError{errors.New("--namespaces is empty"), "leave it out for a key that is good for all"}
+				return nil, &usageError{errors.New("--namespaces is empty"), "leave it out for a key that is good for all"}
 			}
 			opts = append(opts, floe.ForNamespaces(*namespaces...))
 		}
 		more, err := expires(floe.Key{})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		opts = append(opts, more...)
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			_, err := s.createKey(ctx, *file, floe.Role(*role), opts)
 			return err
-		})
+		}, nil
 	}
-	return cmd
 }
 
 // addExpires adds --expires to a command and returns a function that makes options of it. A key
@@ -156,50 +161,38 @@ func (s *session) createKey(ctx context.Context, file string, role floe.Role, op
 	return k, nil
 }
 
-func keyRotate(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rotate ID",
-		Short: "Replace an API key with a new one",
-		Long: `Replace an API key with a new one of the same role, namespaces and name, print it once, and
-revoke the old one. With --keep the old key stays valid until floe key revoke, so that its
-holders can switch. If the old key expires, the new one gets the same lifetime from now on.`,
-		Example: `  floe key rotate 0123456789abcdef --out checkout.key --keep`,
-		Args:    takes("ID"),
-	}
+func keyRotate(_ *frame, cmd *cobra.Command) prepare {
 	keep := cmd.Flags().Bool("keep", false, "keep the old key valid")
 	expires := addExpires(cmd, "the lifetime of the old key")
 	file := addSecretOut(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			keys, err := collected(s.Keys().All(ctx))
-			if err != nil {
-				return err
-			}
-			at := slices.IndexFunc(keys, func(k floe.Key) bool { return k.ID == args[0] })
-			if at < 0 {
-				return &textError{floe.ErrNotFound, fmt.Sprintf("key %.64q not found", args[0])}
-			}
-			old := keys[at]
-			opts := []floe.KeyOption{floe.KeyName(old.Name)}
-			if old.Namespaces != nil {
-				opts = append(opts, floe.ForNamespaces(old.Namespaces...))
-			}
-			more, err := expires(old)
-			if err != nil {
-				return err
-			}
-			opts = append(opts, more...)
-			if _, err := s.createKey(ctx, *file, old.Role, opts); err != nil || *keep {
-				return err
-			}
-			if err := s.Keys().Revoke(ctx, old.ID); err != nil {
-				return &hintedError{fmt.Errorf("the new key is valid, but the old one was not revoked: %w", err),
-					"revoke it with floe key revoke " + old.ID}
-			}
-			return nil
-		})
-	}
-	return cmd
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		keys, err := collected(s.Keys().All(ctx))
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(keys, func(k floe.Key) bool { return k.ID == args[0] })
+		if at < 0 {
+			return &textError{floe.ErrNotFound, fmt.Sprintf("key %.64q not found", args[0])}
+		}
+		old := keys[at]
+		opts := []floe.KeyOption{floe.KeyName(old.Name)}
+		if old.Namespaces != nil {
+			opts = append(opts, floe.ForNamespaces(old.Namespaces...))
+		}
+		more, err := expires(old)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, more...)
+		if _, err := s.createKey(ctx, *file, old.Role, opts); err != nil || *keep {
+			return err
+		}
+		if err := s.Keys().Revoke(ctx, old.ID); err != nil {
+			return &hintedError{fmt.Errorf("the new key is valid, but the old one was not revoked: %w", err),
+				"revoke it with floe key revoke " + old.ID}
+		}
+		return nil
+	})
 }
 
 // printKey shows a new key.
@@ -223,28 +216,19 @@ func (o *output) printKey(k floe.Key, secret string) error {
 	return o.print(sum, t)
 }
 
-func apiKeyList(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List API keys without their secrets",
-		Args:  takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				keys, err := collected(s.Keys().All(ctx))
-				if err != nil {
-					return err
-				}
-				list, t := []keySummary{}, table{head: []string{"ID", "NAME", "ROLE", "NAMESPACES", "CREATED", "EXPIRES", "LAST USED"}}
-				for _, k := range keys {
-					sum := summarizeKey(k, "")
-					list = append(list, sum)
-					t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt),
-						shownOptionalTime(k.ExpiresAt), shownOptionalTime(k.LastUsedAt)})
-				}
-				return s.print(list, t)
-			})
-		},
+func apiKeyList(ctx context.Context, s *session, _ []string) error {
+	keys, err := collected(s.Keys().All(ctx))
+	if err != nil {
+		return err
 	}
+	list, t := []keySummary{}, table{head: []string{"ID", "NAME", "ROLE", "NAMESPACES", "CREATED", "EXPIRES", "LAST USED"}}
+	for _, k := range keys {
+		sum := summarizeKey(k, "")
+		list = append(list, sum)
+		t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt),
+			shownOptionalTime(k.ExpiresAt), shownOptionalTime(k.LastUsedAt)})
+	}
+	return s.print(list, t)
 }
 
 // keyRevoked is the answer to a revocation.
@@ -253,18 +237,9 @@ type keyRevoked struct {
 	ID string `json:"id"`
 }
 
-func keyRevoke(f *frame) *cobra.Command {
-	return f.asking(&cobra.Command{
-		Use:   "revoke ID",
-		Short: "Revoke an API key and its sessions",
-		Args:  takes("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Keys().Revoke(ctx, args[0]); err != nil {
-					return err
-				}
-				return s.print(keyRevoked{OK: true, ID: args[0]}, table{head: []string{"REVOKED"}, rows: [][]string{{args[0]}}})
-			})
-		},
-	}, "it revokes the key and its sessions")
+func keyRevoke(ctx context.Context, s *session, args []string) error {
+	if err := s.Keys().Revoke(ctx, args[0]); err != nil {
+		return err
+	}
+	return s.print(keyRevoked{OK: true, ID: args[0]}, table{head: []string{"REVOKED"}, rows: [][]string{{args[0]}}})
 }

@@ -15,12 +15,23 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-func kvCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("kv", "Read and write keys", kvSet(f), kvGet(f), kvDelete(f), kvList(f), kvHistory(f), kvTouch(f), kvIncr(f),
-		kvWatch(f), jsonCommand(f), lockCommand(f))
-	f.equip(cmd)
-	return cmd
+var kvRows = []row{
+	{code: kvSet},
+	{use: "get KEY", short: "Print the value of a key", flags: kvGet},
+	{use: "delete KEY", short: "Delete a key", run: kvDelete,
+		long: "Delete a key. Its history is kept for a day."},
+	{use: "list", short: "List keys in order", flags: kvList},
+	{use: "history KEY", short: "List the versions of a key, newest first", run: kvHistory},
+	{use: "touch KEY --ttl DURATION", short: "Change the time to live of a key", flags: kvTouch,
+		long: "Change the time to live of a key. Its value, version and revision stay."},
+	{use: "incr KEY", short: "Increment the number at a key", flags: kvIncr,
+		long: `Increment the number at a key, and print the sum. A key that does not exist counts as 0. If the
+sum is not between --min and --max, nothing is written and the exit code is 4.`,
+		example: `  floe kv incr visits
+  floe kv incr seats --by -2 --min 0`},
+	{code: kvWatch},
+	{use: "json", short: "Read and change parts of JSON documents", below: jsonRows},
+	{use: "lock", short: "Acquire, renew and release locks", below: lockRows},
 }
 
 // keyText is a key in JSON.
@@ -242,30 +253,22 @@ type keyDetail struct {
 	TTLMillis *int64 `json:"ttl_ms"` // remaining time; nil: does not expire
 }
 
-func kvGet(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get KEY",
-		Short: "Print the value of a key",
-		Args:  takes("KEY"),
-	}
+func kvGet(_ *frame, cmd *cobra.Command) prepare {
 	access := addStale(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			e, err := s.KV(s.namespace, access()...).Get(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			detail := keyDetail{
-				Found: true, keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
-				Version: e.Version, revisionText: newRevisionText(e.Revision), Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
-			}
-			if !e.ExpiresAt.IsZero() {
-				detail.TTLMillis = new(max(0, time.Until(e.ExpiresAt).Milliseconds()))
-			}
-			return s.printValue(detail, e.Value)
-		})
-	}
-	return cmd
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		e, err := s.KV(s.namespace, access()...).Get(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		detail := keyDetail{
+			Found: true, keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
+			Version: e.Version, revisionText: newRevisionText(e.Revision), Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
+		}
+		if !e.ExpiresAt.IsZero() {
+			detail.TTLMillis = new(max(0, time.Until(e.ExpiresAt).Milliseconds()))
+		}
+		return s.printValue(detail, e.Value)
+	})
 }
 
 // addStale adds --stale to a command that reads, and returns a function that makes options of it.
@@ -280,22 +283,12 @@ func addStale(cmd *cobra.Command) func() []floe.AccessOption {
 	}
 }
 
-func kvDelete(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete KEY",
-		Short: "Delete a key",
-		Long:  "Delete a key. Its history is kept for a day.",
-		Args:  takes("KEY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				written, err := s.KV(s.namespace).Delete(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return s.printWritten(args[0], written)
-			})
-		},
+func kvDelete(ctx context.Context, s *session, args []string) error {
+	written, err := s.KV(s.namespace).Delete(ctx, args[0])
+	if err != nil {
+		return err
 	}
+	return s.printWritten(args[0], written)
 }
 
 // keyList is a listing of all keys, in the form of a last page.
@@ -315,16 +308,12 @@ type scanItem struct {
 	Revision uint64 `json:"revision"`
 }
 
-func kvList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List keys in order", Args: takes()}
+func kvList(_ *frame, cmd *cobra.Command) prepare {
 	prefix := cmd.Flags().String("prefix", "", "only keys with this prefix")
 	access := addStale(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			return s.listKeys(ctx, s.KV(s.namespace, access()...), *prefix)
-		})
-	}
-	return cmd
+	return unchecked(func(ctx context.Context, s *session, _ []string) error {
+		return s.listKeys(ctx, s.KV(s.namespace, access()...), *prefix)
+	})
 }
 
 func (s *session) listKeys(ctx context.Context, store *kv.Store, prefix string) error {
@@ -333,11 +322,8 @@ func (s *session) listKeys(ctx context.Context, store *kv.Store, prefix string) 
 		return scanItem{newKeyText(item.Key), item.Size, item.Version, item.Revision}
 	}
 	items := store.All(ctx, kv.Prefix(prefix), kv.NoValues(), kv.Limit(kv.MaxPageItems))
-	keys, err := printEach(s.output, items, []string{"KEY", "SIZE", "REVISION"}, document, row)
-	if err != nil || s.format != formatJSON {
-		return err
-	}
-	return s.print(keyList{Keys: keys, Count: len(keys), Namespace: s.namespace})
+	return printEach(s.output, items, []string{"KEY", "SIZE", "REVISION"}, document, row,
+		func(keys []scanItem) any { return keyList{Keys: keys, Count: len(keys), Namespace: s.namespace} })
 }
 
 // keyHistory is the history of a key.
@@ -358,21 +344,12 @@ type keyVersion struct {
 	Expired         bool   `json:"expired"` // a tombstone left by expiry
 }
 
-func kvHistory(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "history KEY",
-		Short: "List the versions of a key, newest first",
-		Args:  takes("KEY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				versions, err := collected(s.KV(s.namespace).History(args[0]).All(ctx, kv.NoValues()))
-				if err != nil {
-					return err
-				}
-				return s.printHistory(args[0], versions)
-			})
-		},
+func kvHistory(ctx context.Context, s *session, args []string) error {
+	versions, err := collected(s.KV(s.namespace).History(args[0]).All(ctx, kv.NoValues()))
+	if err != nil {
+		return err
 	}
+	return s.printHistory(args[0], versions)
 }
 
 func (s *session) printHistory(key string, versions []kv.Version) error {
@@ -405,29 +382,19 @@ type keyCounted struct {
 	Revision  uint64 `json:"revision"`
 }
 
-func kvIncr(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "incr KEY",
-		Short: "Increment the number at a key",
-		Long: `Increment the number at a key, and print the sum. A key that does not exist counts as 0. If the
-sum is not between --min and --max, nothing is written and the exit code is 4.`,
-		Example: `  floe kv incr visits
-  floe kv incr seats --by -2 --min 0`,
-		Args: takes("KEY"),
-	}
+func kvIncr(_ *frame, cmd *cobra.Command) prepare {
 	by, low, high := int64(1), int64(math.MinInt64), int64(math.MaxInt64)
 	var ttl time.Duration
-	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "amount to add; may be negative (default 1)")
 	cmd.Flags().Var(newFlag(&low, "n", wholeNumber), "min", "minimum of the sum (default no limit)")
 	cmd.Flags().Var(newFlag(&high, "n", wholeNumber), "max", "maximum of the sum (default no limit)")
 	cmd.Flags().Var(newFlag(&ttl, "duration", positiveDuration), "ttl",
 		"time to live of a new key; an existing key keeps its own")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if low > high {
-			return &usageError{fmt.Errorf("--min=%d: is greater than --max, %d", low, high), helpHint(cmd)}
+			return nil, &usageError{fmt.Errorf("--min=%d: is greater than --max, %d", low, high), helpHint(cmd)}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			opts := []kv.IncrOption{kv.Min(low), kv.Max(high)}
 			if cmd.Flags().Changed("ttl") {
 				opts = append(opts, kv.TTL(ttl))
@@ -440,9 +407,8 @@ sum is not between --min and --max, nothing is written and the exit code is 4.`,
 				keyCounted{true, newKeyText(args[0]), s.namespace, n.Value, n.Version, n.Revision},
 				table{rows: [][]string{{decimal(n.Value)}}},
 			)
-		})
+		}, nil
 	}
-	return cmd
 }
 
 // keyEvent is a change reported by a watch.

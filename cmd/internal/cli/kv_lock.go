@@ -15,8 +15,16 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-func lockCommand(f *frame) *cobra.Command {
-	return group("lock", "Acquire, renew and release locks", lockAcquire(f), lockRenew(f), lockRelease(f), lockRun(f))
+var lockRows = []row{
+	{use: "acquire KEY", short: "Acquire a lock", flags: lockAcquire,
+		long: `Acquire a lock, which is a key with a time to live, and print its fencing token. Later holders
+have greater tokens. If another holder has the lock, the exit code is 4.`,
+		example: `  token=$(floe kv lock acquire nightly --ttl 5m --wait 1m -o raw | cut -f 2)
+  floe kv lock renew nightly $token --ttl 5m
+  floe kv lock release nightly $token`},
+	{use: "renew KEY TOKEN", short: "Extend a lock", flags: lockRenew},
+	{use: "release KEY TOKEN", short: "Release a lock", flags: lockRelease},
+	{code: lockRun},
 }
 
 // defaultLockTTL is the default time to live of a lock.
@@ -45,23 +53,13 @@ func (s *session) printLock(key string, token uint64, until time.Time) error {
 	)
 }
 
-func lockAcquire(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "acquire KEY",
-		Short: "Acquire a lock",
-		Long: `Acquire a lock, which is a key with a time to live, and print its fencing token. Later holders
-have greater tokens. If another holder has the lock, the exit code is 4.`,
-		Example: `  token=$(floe kv lock acquire nightly --ttl 5m --wait 1m -o raw | cut -f 2)
-  floe kv lock renew nightly $token --ttl 5m
-  floe kv lock release nightly $token`,
-		Args: takes("KEY"),
-	}
+func lockAcquire(f *frame, cmd *cobra.Command) prepare {
 	ttl := addLockTTL(cmd)
 	var wait time.Duration
 	cmd.Flags().Var(newFlag(&wait, "duration", durationOrNone), "wait", "time to wait while another holder has it (default 0s)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		f.timeout += min(wait, forever-f.timeout) // not f.wait: an interrupted wait is no success
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			lock, until, err := acquire(ctx, s.KV(s.namespace), args[0], *ttl, wait)
 			if errors.Is(err, floe.ErrConflict) {
 				return &hintedError{&textError{err, fmt.Sprintf("lock %q is held", args[0])}, "--wait waits for it"}
@@ -70,9 +68,8 @@ have greater tokens. If another holder has the lock, the exit code is 4.`,
 				return err
 			}
 			return s.printLock(args[0], lock.Token(), until)
-		})
+		}, nil
 	}
-	return cmd
 }
 
 // acquire waits for changes of the key, and tries to acquire the lock after each one: a wait that
@@ -117,43 +114,36 @@ func lockLost(key string, err error) error {
 	return err
 }
 
-func lockRenew(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "renew KEY TOKEN", Short: "Extend a lock", Args: takes("KEY", "TOKEN")}
+func lockRenew(_ *frame, cmd *cobra.Command) prepare {
 	ttl := addLockTTL(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		token, err := parseToken(cmd, args[1])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			until := time.Now().Add(*ttl)
 			if err := s.KV(s.namespace).Touch(ctx, args[0], *ttl, kv.IfRevision(token)); err != nil {
 				return lockLost(args[0], err)
 			}
 			return s.printLock(args[0], token, until)
-		})
+		}, nil
 	}
-	return cmd
 }
 
-func lockRelease(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "release KEY TOKEN",
-		Short: "Release a lock",
-		Args:  takes("KEY", "TOKEN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			token, err := parseToken(cmd, args[1])
-			if err != nil {
-				return err
+func lockRelease(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		token, err := parseToken(cmd, args[1])
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, s *session) error {
+			if _, err := s.KV(s.namespace).Delete(ctx, args[0], kv.IfRevision(token)); err != nil {
+				return lockLost(args[0], err)
 			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if _, err := s.KV(s.namespace).Delete(ctx, args[0], kv.IfRevision(token)); err != nil {
-					return lockLost(args[0], err)
-				}
-				return s.print(keyDone{true, newKeyText(args[0]), s.namespace},
-					table{head: []string{"RELEASED"}, rows: [][]string{{args[0]}}})
-			})
-		},
+			return s.print(keyDone{true, newKeyText(args[0]), s.namespace},
+				table{head: []string{"RELEASED"}, rows: [][]string{{args[0]}}})
+		}, nil
 	}
 }
 

@@ -13,11 +13,11 @@ import (
 	"github.com/floedb/floe"
 )
 
-func nsCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("ns", "Create, list and delete namespaces", nsCreate(f), nsList(f), nsDelete(f))
-	f.equip(cmd)
-	return cmd
+var nsRows = []row{
+	{use: "create NAME", short: "Create a namespace", flags: nsCreate,
+		long: "Create a namespace. The first write to a missing namespace creates it too."},
+	{use: "list", short: "List namespaces with their sizes", run: nsList},
+	{use: "delete NAME", short: "Delete an empty namespace", run: nsDelete},
 }
 
 // namespaceCreated is the result of creating a namespace.
@@ -27,33 +27,24 @@ type namespaceCreated struct {
 	Spread bool   `json:"spread"`
 }
 
-func nsCreate(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create a namespace",
-		Long:  "Create a namespace. The first write to a missing namespace creates it too.",
-		Args:  takes("NAME"),
-	}
+func nsCreate(_ *frame, cmd *cobra.Command) prepare {
 	spread := cmd.Flags().Bool("spread", false, "spread the namespace over all shards, for large data")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			create := s.Namespaces().Create
-			var err error
-			if *spread {
-				err = create(ctx, args[0], floe.Spread())
-			} else {
-				err = create(ctx, args[0])
-			}
-			if err != nil {
-				return err
-			}
-			return s.print(
-				namespaceCreated{OK: true, Name: args[0], Spread: *spread},
-				table{head: []string{"NAME", "SPREAD"}, rows: [][]string{{args[0], strconv.FormatBool(*spread)}}},
-			)
-		})
-	}
-	return cmd
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		create := s.Namespaces().Create
+		var err error
+		if *spread {
+			err = create(ctx, args[0], floe.Spread())
+		} else {
+			err = create(ctx, args[0])
+		}
+		if err != nil {
+			return err
+		}
+		return s.print(
+			namespaceCreated{OK: true, Name: args[0], Spread: *spread},
+			table{head: []string{"NAME", "SPREAD"}, rows: [][]string{{args[0], strconv.FormatBool(*spread)}}},
+		)
+	})
 }
 
 // namespaceDeleted is the result of deleting a namespace.
@@ -62,20 +53,11 @@ type namespaceDeleted struct {
 	Name string `json:"name"`
 }
 
-func nsDelete(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete an empty namespace",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Namespaces().Delete(ctx, args[0]); err != nil {
-					return err
-				}
-				return s.print(namespaceDeleted{OK: true, Name: args[0]}, table{head: []string{"DELETED"}, rows: [][]string{{args[0]}}})
-			})
-		},
+func nsDelete(ctx context.Context, s *session, args []string) error {
+	if err := s.Namespaces().Delete(ctx, args[0]); err != nil {
+		return err
 	}
+	return s.print(namespaceDeleted{OK: true, Name: args[0]}, table{head: []string{"DELETED"}, rows: [][]string{{args[0]}}})
 }
 
 // namespaceSummary is a namespace in a listing.
@@ -92,29 +74,20 @@ type namespaceSummary struct {
 	CreatedAt       int64  `json:"created_at"`
 }
 
-func nsList(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List namespaces with their sizes",
-		Args:  takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				list := []namespaceSummary{}
-				t := table{head: []string{"NAME", "SPREAD", "KEYS", "BYTES", "CREATED"}}
-				for info, err := range s.Namespaces().All(ctx) {
-					if err != nil {
-						return err
-					}
-					list = append(list, summarizeNamespace(info))
-					t.rows = append(t.rows, []string{
-						info.Name, strconv.FormatBool(info.Spread), decimal(info.Counts.Keys), decimal(info.Counts.KeyBytes),
-						shownTime(info.CreatedAt),
-					})
-				}
-				return s.print(list, t)
-			})
-		},
+func nsList(ctx context.Context, s *session, _ []string) error {
+	list := []namespaceSummary{}
+	t := table{head: []string{"NAME", "SPREAD", "KEYS", "BYTES", "CREATED"}}
+	for info, err := range s.Namespaces().All(ctx) {
+		if err != nil {
+			return err
+		}
+		list = append(list, summarizeNamespace(info))
+		t.rows = append(t.rows, []string{
+			info.Name, strconv.FormatBool(info.Spread), decimal(info.Counts.Keys), decimal(info.Counts.KeyBytes),
+			shownTime(info.CreatedAt),
+		})
 	}
+	return s.print(list, t)
 }
 
 func summarizeNamespace(info floe.NamespaceStats) namespaceSummary {

@@ -77,15 +77,14 @@ func (o *output) print(document any, tables ...table) error {
 // partRows is the number of rows that a long listing prints as one table.
 const partRows = 1000
 
-// printEach prints items in rows as they arrive, because they may not fit into memory. For JSON it
-// prints nothing and returns all items, because they belong in one document.
-func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, document func(T) D, row func(T) []string) (all []D,
-	err error) {
-	all = []D{}
-	part := table{head: head}
+// printEach prints items in rows as they arrive, because they may not fit into memory. In JSON they
+// belong in one document, which whole makes of them; nil means the list itself.
+func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, document func(T) D, row func(T) []string,
+	whole func([]D) any) error {
+	all, part := []D{}, table{head: head}
 	for item, err := range items {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if o.format == formatJSON {
 			all = append(all, document(item))
@@ -93,15 +92,20 @@ func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, do
 		}
 		if part.rows = append(part.rows, row(item)); len(part.rows) == partRows {
 			if err := o.print(nil, part); err != nil {
-				return nil, err
+				return err
 			}
 			part = table{}
 		}
 	}
-	if o.format == formatJSON || part.head == nil && part.rows == nil {
-		return all, nil
+	switch {
+	case o.format == formatJSON && whole != nil:
+		return o.print(whole(all))
+	case o.format == formatJSON:
+		return o.print(all)
+	case part.head == nil && part.rows == nil:
+		return nil
 	}
-	return nil, o.print(nil, part)
+	return o.print(nil, part)
 }
 
 // cell returns bytes for a row: all of them for scripts, a shortened form for people.

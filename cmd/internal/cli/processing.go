@@ -15,15 +15,33 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-func processingCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("processing", "Submit and manage stream-processing jobs",
-		processingSubmit(f), processingValidate(f), processingStatus(f), processingList(f),
-		jobChange(f, "stop JOB", "Stop a job, keeping its state", (*processing.Store).Stop),
-		jobChange(f, "cancel JOB", "Cancel a job and drop its state", (*processing.Store).Cancel),
-		processingSavepoint(f), processingRestore(f), processingPlan(f), processingApply(f), processingRescale(f))
-	f.equip(cmd)
-	return cmd
+var processingRows = []row{
+	{use: "submit [FILE]", short: "Submit a job", flags: processingSubmit,
+		long: `Submit a job: a definition of sources, operators and sinks, YAML or JSON. It starts at once.
+The namespace is that of --namespace, else that of the definition.`,
+		example: `  floe processing submit -f orders.yaml
+  floe processing submit orders.yaml -n shop`},
+	{code: processingValidate},
+	{use: "status JOB", short: "Show a job", flags: processingStatus,
+		long: `Show a job, which is named by its id or, if no other job has it, by its name.`},
+	{use: "list", short: "List the jobs of a namespace", flags: processingList},
+	{use: "stop JOB", short: "Stop a job, keeping its state", flags: onJob((*processing.Store).Stop)},
+	{use: "cancel JOB", short: "Cancel a job and drop its state", flags: onJob((*processing.Store).Cancel)},
+	{use: "savepoint JOB", short: "Create a savepoint of a job", flags: processingSavepoint,
+		long: "Copy the state of a job while it runs, and wait until the copy is complete."},
+	{use: "restore JOB [SAVEPOINT]", short: "Resume a stopped job, optionally from a savepoint", flags: processingRestore,
+		long: `Resume a job that is stopped, failed or completed. With a savepoint it has the state of the
+savepoint, and later output is written again; without one it continues at its position.
+
+With --file the job gets another definition: sources and operators with unchanged names and
+keys keep their state. "floe processing plan" lists them. --restart-source is for a source
+whose stream was deleted and created again: it restarts, and operators keep their state.`},
+	{use: "plan JOB [SAVEPOINT] -f FILE", short: "Show which state a changed definition keeps", flags: processingPlan},
+	{use: "apply [FILE]", short: "Create a job or change its definition", flags: processingApply,
+		long: `Create a job or change its definition. Without a job of that name, one is submitted. Else the
+job is stopped and resumes with the definition; sources and operators with unchanged names
+and keys keep their state. A job that already has the definition is left unchanged.`},
+	{use: "rescale JOB N", short: "Set the parallelism of a job", flags: processingRescale},
 }
 
 // pipeline reads the pipeline named by --file or an argument.
@@ -110,23 +128,14 @@ func (s *session) useNamespaceOf(cmd *cobra.Command, definition []byte) error {
 	return nil
 }
 
-func processingSubmit(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "submit [FILE]",
-		Short: "Submit a job",
-		Long: `Submit a job: a definition of sources, operators and sinks, YAML or JSON. It starts at once.
-The namespace is that of --namespace, else that of the definition.`,
-		Example: `  floe processing submit -f orders.yaml
-  floe processing submit orders.yaml -n shop`,
-		Args: takes("[FILE]"),
-	}
+func processingSubmit(f *frame, cmd *cobra.Command) prepare {
 	file := addFile(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		definition, err := f.pipeline(cmd, *file, args)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.useNamespaceOf(cmd, definition); err != nil {
 				return err
 			}
@@ -136,9 +145,8 @@ The namespace is that of --namespace, else that of the definition.`,
 			}
 			s.noteNamesake(ctx, f, made)
 			return s.printJob(made.Job, made.Status.String())
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // noteNamesake prints a note if another job has the name of a submitted one: it was often meant to
@@ -288,19 +296,12 @@ func orDash(text string) string {
 	return text
 }
 
-func processingList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the jobs of a namespace", Args: takes()}
+func processingList(_ *frame, cmd *cobra.Command) prepare {
 	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			list, err := printEach(s.output, s.Processing(s.namespace).All(ctx, processing.Prefix(*prefix)), jobHead, textOfJob, rowOfJob)
-			if err != nil || s.format != formatJSON {
-				return err
-			}
-			return s.print(jobsText{s.namespace, list, len(list)})
-		})
-	}
-	return f.completing(cmd)
+	return unchecked(func(ctx context.Context, s *session, _ []string) error {
+		return printEach(s.output, s.Processing(s.namespace).All(ctx, processing.Prefix(*prefix)), jobHead, textOfJob, rowOfJob,
+			func(list []jobText) any { return jobsText{s.namespace, list, len(list)} })
+	})
 }
 
 // savepointText is a savepoint in JSON.
@@ -319,93 +320,73 @@ type jobStatus struct {
 	Savepoints []savepointText `json:"savepoints"`
 }
 
-func processingStatus(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "status JOB",
-		Short: "Show a job",
-		Long:  `Show a job, which is named by its id or, if no other job has it, by its name.`,
-		Args:  takes("JOB"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				store, id, err := s.jobIn(ctx, cmd, args[0])
-				if err != nil {
-					return err
-				}
-				d, err := store.Get(ctx, id)
-				if err != nil {
-					return err
-				}
-				text := jobStatus{textOfJob(d.Job), string(d.Definition), []savepointText{}}
-				tables := []table{{head: jobHead, rows: [][]string{rowOfJob(d.Job)}}}
-				if f := d.Failure; f != nil && f.Source != "" {
-					tables = append(tables, tableOfFailure(f))
-				}
-				saved := table{head: []string{"SAVEPOINT", "RECORDS", "BYTES", "COMPLETE"}}
-				for _, p := range d.Savepoints {
-					text.Savepoints = append(text.Savepoints,
-						savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes})
-					saved.rows = append(saved.rows,
-						[]string{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes), strconv.FormatBool(p.Complete)})
-				}
-				if len(saved.rows) > 0 {
-					tables = append(tables, saved)
-				}
-				return s.print(text, tables...)
-			})
-		},
+func processingStatus(f *frame, cmd *cobra.Command) prepare {
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		store, id, err := s.jobIn(ctx, cmd, args[0])
+		if err != nil {
+			return err
+		}
+		d, err := store.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		text := jobStatus{textOfJob(d.Job), string(d.Definition), []savepointText{}}
+		tables := []table{{head: jobHead, rows: [][]string{rowOfJob(d.Job)}}}
+		if f := d.Failure; f != nil && f.Source != "" {
+			tables = append(tables, tableOfFailure(f))
+		}
+		saved := table{head: []string{"SAVEPOINT", "RECORDS", "BYTES", "COMPLETE"}}
+		for _, p := range d.Savepoints {
+			text.Savepoints = append(text.Savepoints,
+				savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes})
+			saved.rows = append(saved.rows,
+				[]string{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes), strconv.FormatBool(p.Complete)})
+		}
+		if len(saved.rows) > 0 {
+			tables = append(tables, saved)
+		}
+		return s.print(text, tables...)
 	})
 }
 
-func jobChange(
-	f *frame, use, short string, change func(*processing.Store, context.Context, processing.JobID) (processing.Status, error),
-) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  takes("JOB"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				store, id, err := s.jobIn(ctx, cmd, args[0])
-				if err != nil {
-					return err
-				}
-				status, err := change(store, ctx, id)
-				if err != nil {
-					return err
-				}
-				return s.printJob(id, status.String())
-			})
-		},
-	})
+// onJob returns the flags of a command that changes the status of a job.
+func onJob(
+	change func(*processing.Store, context.Context, processing.JobID) (processing.Status, error),
+) func(*frame, *cobra.Command) prepare {
+	return func(_ *frame, cmd *cobra.Command) prepare {
+		return unchecked(func(ctx context.Context, s *session, args []string) error {
+			store, id, err := s.jobIn(ctx, cmd, args[0])
+			if err != nil {
+				return err
+			}
+			status, err := change(store, ctx, id)
+			if err != nil {
+				return err
+			}
+			return s.printJob(id, status.String())
+		})
+	}
 }
 
-func processingSavepoint(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "savepoint JOB",
-		Short: "Create a savepoint of a job",
-		Long:  "Copy the state of a job while it runs, and wait until the copy is complete.",
-		Args:  takes("JOB"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				store, id, err := s.jobIn(ctx, cmd, args[0])
-				if err != nil {
-					return err
-				}
-				made, err := store.Savepoints(id).Create(ctx)
-				if err != nil {
-					return err
-				}
-				p, err := store.AwaitSavepoint(ctx, id, made)
-				if err != nil {
-					return err
-				}
-				return s.print(
-					savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes},
-					table{head: []string{"SAVEPOINT", "RECORDS", "BYTES"},
-						rows: [][]string{{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes)}}},
-				)
-			})
-		},
+func processingSavepoint(_ *frame, cmd *cobra.Command) prepare {
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		store, id, err := s.jobIn(ctx, cmd, args[0])
+		if err != nil {
+			return err
+		}
+		made, err := store.Savepoints(id).Create(ctx)
+		if err != nil {
+			return err
+		}
+		p, err := store.AwaitSavepoint(ctx, id, made)
+		if err != nil {
+			return err
+		}
+		return s.print(
+			savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes},
+			table{head: []string{"SAVEPOINT", "RECORDS", "BYTES"},
+				rows: [][]string{{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes)}}},
+		)
 	})
 }
 
@@ -431,29 +412,18 @@ func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processi
 	}
 }
 
-func processingRestore(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "restore JOB [SAVEPOINT]",
-		Short: "Resume a stopped job, optionally from a savepoint",
-		Long: `Resume a job that is stopped, failed or completed. With a savepoint it has the state of the
-savepoint, and later output is written again; without one it continues at its position.
-
-With --file the job gets another definition: sources and operators with unchanged names and
-keys keep their state. "floe processing plan" lists them. --restart-source is for a source
-whose stream was deleted and created again: it restarts, and operators keep their state.`,
-		Args: takes("JOB", "[SAVEPOINT]"),
-	}
+func processingRestore(f *frame, cmd *cobra.Command) prepare {
 	options := f.restoreFlags(cmd)
 	drop := cmd.Flags().Bool("drop-state", false, "allow a definition that loses state")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		opts, err := options(args)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if *drop {
 			opts = append(opts, processing.DropState())
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			store, id, err := s.jobIn(ctx, cmd, args[0])
 			if err != nil {
 				return err
@@ -463,9 +433,8 @@ whose stream was deleted and created again: it restarts, and operators keep thei
 				return jobMistakes(err)
 			}
 			return s.printJob(id, status.String())
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // planText is the state that a restore keeps and drops, in JSON.
@@ -476,19 +445,14 @@ type planText struct {
 	Notes   []string `json:"notes"`
 }
 
-func processingPlan(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plan JOB [SAVEPOINT] -f FILE",
-		Short: "Show which state a changed definition keeps",
-		Args:  takes("JOB", "[SAVEPOINT]"),
-	}
+func processingPlan(f *frame, cmd *cobra.Command) prepare {
 	options := f.restoreFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		opts, err := options(args)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			store, id, err := s.jobIn(ctx, cmd, args[0])
 			if err != nil {
 				return err
@@ -507,9 +471,8 @@ func processingPlan(f *frame) *cobra.Command {
 				}
 			}
 			return s.print(planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New), orEmpty(p.Notes)}, t)
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // appliedText is the result of apply, in JSON.
@@ -520,27 +483,19 @@ type appliedText struct {
 	planText
 }
 
-func processingApply(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "apply [FILE]",
-		Short: "Create a job or change its definition",
-		Long: `Create a job or change its definition. Without a job of that name, one is submitted. Else the
-job is stopped and resumes with the definition; sources and operators with unchanged names
-and keys keep their state. A job that already has the definition is left unchanged.`,
-		Args: takes("[FILE]"),
-	}
+func processingApply(f *frame, cmd *cobra.Command) prepare {
 	file := addFile(cmd)
 	drop := cmd.Flags().Bool("drop-state", false, "allow a definition that loses state")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		definition, err := f.pipeline(cmd, *file, args)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var opts []processing.RestoreOption
 		if *drop {
 			opts = append(opts, processing.DropState())
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.useNamespaceOf(cmd, definition); err != nil {
 				return err
 			}
@@ -560,35 +515,29 @@ and keys keep their state. A job that already has the definition is left unchang
 				appliedText{job, done.Made, done.Changed, planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New), orEmpty(p.Notes)}},
 				table{head: []string{"JOB", "STATUS", "WHAT"}, rows: [][]string{{job.JobID, job.Status, what}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
-func processingRescale(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "rescale JOB N",
-		Short: "Set the parallelism of a job",
-		Args:  takes("JOB", "N"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(args[1])
+func processingRescale(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		n, err := strconv.Atoi(args[1])
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("argument %q is not a number", args[1]), helpHint(cmd)}
+		}
+		return func(ctx context.Context, s *session) error {
+			store, id, err := s.jobIn(ctx, cmd, args[0])
 			if err != nil {
-				return &usageError{fmt.Errorf("argument %q is not a number", args[1]), helpHint(cmd)}
+				return err
 			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				store, id, err := s.jobIn(ctx, cmd, args[0])
-				if err != nil {
-					return err
-				}
-				if err := store.Rescale(ctx, id, n); err != nil {
-					return err
-				}
-				j, err := store.Get(ctx, id)
-				if err != nil {
-					return err
-				}
-				return s.printJob(id, j.Status.String())
-			})
-		},
-	})
+			if err := store.Rescale(ctx, id, n); err != nil {
+				return err
+			}
+			j, err := store.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			return s.printJob(id, j.Status.String())
+		}, nil
+	}
 }

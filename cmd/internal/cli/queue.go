@@ -15,15 +15,36 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-func queueCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("queue", "Enqueue and consume messages",
-		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queueRelease(f), queuePeek(f), queueGet(f),
-		queueRemove(f),
-		queueStats(f), queueList(f), queuePurge(f),
-		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
-	f.equip(cmd)
-	return cmd
+var queueRows = []row{
+	{code: queueEnqueue},
+	{code: queueDequeue},
+	{use: "ack NAME RECEIPT...", short: "Acknowledge messages atomically", complete: listers{queueNames, nil}, flags: queueAck},
+	{use: "nack NAME RECEIPT", short: "Return a message for redelivery", complete: listers{queueNames, nil}, flags: queueNack},
+	{use: "extend NAME RECEIPT", short: "Extend a lease", complete: listers{queueNames, nil}, flags: queueExtend},
+	{use: "release NAME RECEIPT...", short: "Return messages as if they had not been delivered",
+		complete: listers{queueNames, nil}, flags: queueRelease,
+		long: `Return messages to a queue as if they had not been delivered: they are ready at once, and the
+delivery does not count as an attempt. Messages whose leases have ended are skipped.`},
+	{use: "peek NAME", short: "List messages in delivery order", complete: listers{queueNames}, flags: queuePeek},
+	{use: "get NAME SEQ", short: "Show a message by its sequence number", complete: listers{queueNames, nil}, flags: queueGet},
+	{use: "remove NAME SEQ...", short: "Delete messages by sequence number", complete: listers{queueNames, nil}, flags: queueRemove,
+		long: `Delete messages by sequence number, all or none. They must be ready, delayed or dead letters;
+leased messages are settled by their consumers.`},
+	{use: "stats NAME", short: "Show the statistics and settings of a queue", complete: listers{queueNames}, run: queueStats},
+	{use: "list", short: "List queues with their sizes", run: queueList},
+	{use: "purge NAME", short: "Remove all messages, even leased, except dead letters",
+		complete: listers{queueNames}, asks: "it removes all messages of the queue", run: queuePurge},
+	{use: "pause NAME", short: "Pause the deliveries of a queue", complete: listers{queueNames},
+		run: onQueue("PAUSED", (*queue.Store).Pause)},
+	{use: "resume NAME", short: "Resume the deliveries of a queue", complete: listers{queueNames},
+		run: onQueue("RESUMED", (*queue.Store).Resume)},
+	{use: "configure NAME", short: "Change a queue's settings, creating it if missing",
+		complete: listers{queueNames}, flags: queueConfigure,
+		example: `  floe queue configure mail --max-attempts 3 --backoff-min 10s
+  floe queue configure mail --max-len 100000 --dead-retention 30d`},
+	{use: "delete NAME", short: "Delete a queue with its settings",
+		complete: listers{queueNames}, asks: "it deletes the queue with all messages and dead letters", flags: queueDelete},
+	{use: "dlq", short: "List, requeue and delete dead letters", below: dlqRows},
 }
 
 // enqueued is the result of an enqueue.
@@ -377,42 +398,31 @@ func (s *session) printReceipts(head, name string, receipts []string) error {
 	return s.print(receiptsDone{true, name, s.namespace, receipts}, t)
 }
 
-func queueAck(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "ack NAME RECEIPT...",
-		Short: "Acknowledge messages atomically",
-		Args:  atLeast("NAME", "RECEIPT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var receipts []queue.Receipt
-			for _, arg := range args[1:] {
-				receipts = append(receipts, queue.Receipt(arg))
+func queueAck(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		var receipts []queue.Receipt
+		for _, arg := range args[1:] {
+			receipts = append(receipts, queue.Receipt(arg))
+		}
+		return func(ctx context.Context, s *session) error {
+			if _, err := s.Queue(s.namespace).Ack(ctx, args[0], receipts...); err != nil {
+				return leaseEnded(err)
 			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if _, err := s.Queue(s.namespace).Ack(ctx, args[0], receipts...); err != nil {
-					return leaseEnded(err)
-				}
-				return s.printReceipts("ACKED", args[0], args[1:])
-			})
-		},
-	}, queueNames, nil)
+			return s.printReceipts("ACKED", args[0], args[1:])
+		}, nil
+	}
 }
 
-func queueNack(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "nack NAME RECEIPT",
-		Short: "Return a message for redelivery",
-		Args:  takes("NAME", "RECEIPT"),
-	}
+func queueNack(_ *frame, cmd *cobra.Command) prepare {
 	var delay time.Duration
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay",
 		"delay before redelivery (default the back-off of the queue)")
 	bury := flags.Bool("to-dlq", false, "make the message a dead letter now")
 	reason := flags.String("reason", "", "reason, shown with dead letters")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := exclusive(cmd, "delay", "to-dlq"); err != nil {
-			return err
+			return nil, err
 		}
 		opts := []queue.NackOption{queue.Reason(*reason)}
 		if flags.Changed("delay") {
@@ -421,37 +431,29 @@ func queueNack(f *frame) *cobra.Command {
 		if *bury {
 			opts = append(opts, queue.ToDLQ())
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if _, err := s.Queue(s.namespace).Nack(ctx, args[0], []queue.Receipt{queue.Receipt(args[1])}, opts...); err != nil {
 				return leaseEnded(err)
 			}
 			return s.printReceipts("NACKED", args[0], args[1:])
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames, nil)
 }
 
-func queueRelease(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "release NAME RECEIPT...",
-		Short: "Return messages as if they had not been delivered",
-		Long: `Return messages to a queue as if they had not been delivered: they are ready at once, and the
-delivery does not count as an attempt. Messages whose leases have ended are skipped.`,
-		Args: atLeast("NAME", "RECEIPT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var receipts []queue.Receipt
-			for _, arg := range args[1:] {
-				receipts = append(receipts, queue.Receipt(arg))
+func queueRelease(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		var receipts []queue.Receipt
+		for _, arg := range args[1:] {
+			receipts = append(receipts, queue.Receipt(arg))
+		}
+		return func(ctx context.Context, s *session) error {
+			n, err := s.Queue(s.namespace).Release(ctx, args[0], receipts...)
+			if err != nil {
+				return err
 			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				n, err := s.Queue(s.namespace).Release(ctx, args[0], receipts...)
-				if err != nil {
-					return err
-				}
-				return s.printSeqs("RELEASED", args[0], n)
-			})
-		},
-	}, queueNames, nil)
+			return s.printSeqs("RELEASED", args[0], n)
+		}, nil
+	}
 }
 
 // leaseExtended is the new end of a message's lease.
@@ -463,27 +465,19 @@ type leaseExtended struct {
 	LeaseUntil int64  `json:"lease_until"`
 }
 
-func queueExtend(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "extend NAME RECEIPT",
-		Short: "Extend a lease",
-		Args:  takes("NAME", "RECEIPT"),
-	}
+func queueExtend(_ *frame, cmd *cobra.Command) prepare {
 	lease := queue.DefaultLease
 	cmd.Flags().Var(newFlag(&lease, "duration", positiveDuration), "lease", "new duration from now (default 30s)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			until, err := s.Queue(s.namespace).Extend(ctx, args[0], queue.Receipt(args[1]), lease)
-			if err != nil {
-				return leaseEnded(err)
-			}
-			return s.print(
-				leaseExtended{true, args[0], s.namespace, args[1], until.UnixMilli()},
-				table{head: []string{"QUEUE", "EXTENDED", "LEASE UNTIL"}, rows: [][]string{{args[0], args[1], shownTime(until)}}},
-			)
-		})
-	}
-	return f.completing(cmd, queueNames, nil)
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		until, err := s.Queue(s.namespace).Extend(ctx, args[0], queue.Receipt(args[1]), lease)
+		if err != nil {
+			return leaseEnded(err)
+		}
+		return s.print(
+			leaseExtended{true, args[0], s.namespace, args[1], until.UnixMilli()},
+			table{head: []string{"QUEUE", "EXTENDED", "LEASE UNTIL"}, rows: [][]string{{args[0], args[1], shownTime(until)}}},
+		)
+	})
 }
 
 // first returns an iterator over at most limit items.
@@ -504,25 +498,19 @@ func first[T any](items iter.Seq2[T, error], limit int64) iter.Seq2[T, error] {
 // defaultMessages is the default limit of a listing of messages.
 const defaultMessages = 100
 
-func queuePeek(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "peek NAME",
-		Short: "List messages in delivery order",
-		Args:  takes("NAME"),
-	}
+func queuePeek(_ *frame, cmd *cobra.Command) prepare {
 	limit, state := int64(defaultMessages), queue.State(0)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
 	flags.Var(newFlag(&state, "state", messageState), "state", "only this state: ready, delayed or leased")
 	_ = cmd.RegisterFlagCompletionFunc("state",
 		cobra.FixedCompletions([]string{"ready", "delayed", "leased"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		opts := []queue.MessageOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
 		if state != 0 {
 			opts = append(opts, queue.InState(state))
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			row := func(m queue.Message) []string {
 				until := m.LeaseUntil
 				if until.IsZero() {
@@ -536,23 +524,17 @@ func queuePeek(f *frame) *cobra.Command {
 			}
 			head := []string{"SEQ", "PRIORITY", "STATE", "UNTIL", "ATTEMPTS", "LAST ERROR", "HEADERS", "PAYLOAD"}
 			return s.printMessages(args[0], first(s.Queue(s.namespace).Messages(args[0]).All(ctx, opts...), limit), head, row)
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames)
 }
 
-func queueGet(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get NAME SEQ",
-		Short: "Show a message by its sequence number",
-		Args:  takes("NAME", "SEQ"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+func queueGet(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
 		seqs, err := readSeqs(cmd, args[1:])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			m, err := s.Queue(s.namespace).Messages(args[0]).Get(ctx, seqs[0])
 			if err != nil {
 				return err
@@ -565,32 +547,23 @@ func queueGet(f *frame) *cobra.Command {
 				{"died", shownOptionalTime(m.DiedAt)}, {"last error", m.LastError}, {"headers", shownHeaders(m.Headers)}, {"payload",
 					s.cell(m.Payload)},
 			}})
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames, nil)
 }
 
-func queueRemove(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "remove NAME SEQ...",
-		Short: "Delete messages by sequence number",
-		Long: `Delete messages by sequence number, all or none. They must be ready, delayed or dead letters;
-leased messages are settled by their consumers.`,
-		Args: atLeast("NAME", "SEQ"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+func queueRemove(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
 		seqs, err := readSeqs(cmd, args[1:])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.onSeqs(ctx, args[0], seqs, s.Queue(s.namespace).Messages(args[0]).Delete, queue.DeleteMessageOp); err != nil {
 				return err
 			}
 			return s.printSeqs("REMOVED", args[0], int64(len(seqs)))
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames, nil)
 }
 
 func messageState(v string) (state queue.State, err error) {
@@ -599,11 +572,8 @@ func messageState(v string) (state queue.State, err error) {
 }
 
 func (s *session) printMessages(name string, all iter.Seq2[queue.Message, error], head []string, row func(queue.Message) []string) error {
-	list, err := printEach(s.output, all, head, newMessageText, row)
-	if err != nil || s.format != formatJSON {
-		return err
-	}
-	return s.print(messageList{name, s.namespace, list, len(list)})
+	return printEach(s.output, all, head, newMessageText, row,
+		func(list []messageText) any { return messageList{name, s.namespace, list, len(list)} })
 }
 
 func queueNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {

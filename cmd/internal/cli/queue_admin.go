@@ -89,21 +89,12 @@ func settingsTable(s queue.Settings) table {
 	}}
 }
 
-func queueStats(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "stats NAME",
-		Short: "Show the statistics and settings of a queue",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				q, err := s.Queue(s.namespace).Get(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return s.printStats(q)
-			})
-		},
-	}, queueNames)
+func queueStats(ctx context.Context, s *session, args []string) error {
+	q, err := s.Queue(s.namespace).Get(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return s.printStats(q)
 }
 
 func (s *session) printStats(q queue.Stats) error {
@@ -128,30 +119,17 @@ func (s *session) printStats(q queue.Stats) error {
 	return s.print(d, now, ever, settingsTable(q.Settings))
 }
 
-func queueList(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List queues with their sizes",
-		Args:  takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				row := func(q queue.Stats) []string {
-					return []string{
-						q.Name, decimal(q.Ready), decimal(q.Delayed), decimal(q.Inflight), decimal(q.Dead), decimal(q.Enqueued),
-						decimal(q.Acked),
-						strconv.FormatBool(q.Paused),
-					}
-				}
-				head := []string{"NAME", "READY", "DELAYED", "INFLIGHT", "DEAD", "ENQUEUED", "ACKED", "PAUSED"}
-				list, err := printEach(s.output, s.Queue(s.namespace).All(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue,
-					row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(list)
-			})
-		},
+func queueList(ctx context.Context, s *session, _ []string) error {
+	row := func(q queue.Stats) []string {
+		return []string{
+			q.Name, decimal(q.Ready), decimal(q.Delayed), decimal(q.Inflight), decimal(q.Dead), decimal(q.Enqueued),
+			decimal(q.Acked),
+			strconv.FormatBool(q.Paused),
+		}
 	}
+	head := []string{"NAME", "READY", "DELAYED", "INFLIGHT", "DEAD", "ENQUEUED", "ACKED", "PAUSED"}
+	return printEach(s.output, s.Queue(s.namespace).All(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue,
+		row, nil)
 }
 
 // queuePurged is the number of messages removed by a purge.
@@ -162,56 +140,25 @@ type queuePurged struct {
 	Purged    int64  `json:"purged"`
 }
 
-func queuePurge(f *frame) *cobra.Command {
-	return f.completing(f.asking(&cobra.Command{
-		Use:   "purge NAME",
-		Short: "Remove all messages, even leased, except dead letters",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				n, err := s.Queue(s.namespace).Purge(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return s.print(
-					queuePurged{true, args[0], s.namespace, n},
-					table{head: []string{"QUEUE", "PURGED"}, rows: [][]string{{args[0], decimal(n)}}},
-				)
-			})
-		},
-	}, "it removes all messages of the queue"), queueNames)
+func queuePurge(ctx context.Context, s *session, args []string) error {
+	n, err := s.Queue(s.namespace).Purge(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return s.print(
+		queuePurged{true, args[0], s.namespace, n},
+		table{head: []string{"QUEUE", "PURGED"}, rows: [][]string{{args[0], decimal(n)}}},
+	)
 }
 
-func queuePause(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "pause NAME",
-		Short: "Pause the deliveries of a queue",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Queue(s.namespace).Pause(ctx, args[0]); err != nil {
-					return err
-				}
-				return s.printQueueDone("PAUSED", args[0])
-			})
-		},
-	}, queueNames)
-}
-
-func queueResume(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "resume NAME",
-		Short: "Resume the deliveries of a queue",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Queue(s.namespace).Resume(ctx, args[0]); err != nil {
-					return err
-				}
-				return s.printQueueDone("RESUMED", args[0])
-			})
-		},
-	}, queueNames)
+// onQueue returns the run of a command that changes a queue.
+func onQueue(head string, do func(*queue.Store, context.Context, string) error) runFunc {
+	return func(ctx context.Context, s *session, args []string) error {
+		if err := do(s.Queue(s.namespace), ctx, args[0]); err != nil {
+			return err
+		}
+		return s.printQueueDone(head, args[0])
+	}
 }
 
 // queueConfigured is the new settings of a queue.
@@ -222,17 +169,9 @@ type queueConfigured struct {
 	Settings  queueSettings `json:"settings"`
 }
 
-func queueConfigure(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "configure NAME",
-		Short: "Change a queue's settings, creating it if missing",
-		Example: `  floe queue configure mail --max-attempts 3 --backoff-min 10s
-  floe queue configure mail --max-len 100000 --dead-retention 30d`,
-		Args: takes("NAME"),
-	}
+func queueConfigure(_ *frame, cmd *cobra.Command) prepare {
 	var to queue.Settings
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "maximum number of messages, without dead letters; 0: no limit")
 	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of payloads; 0: no limit")
 	flags.Var(newFlag(&to.MaxAttempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts",
@@ -242,11 +181,11 @@ func queueConfigure(f *frame) *cobra.Command {
 	flags.Var(newFlag(&to.BackoffMax, "duration", positiveDuration), "backoff-max", "maximum delay between deliveries (new queues: 5m)")
 	flags.Var(newFlag(&to.DeadRetention, "duration", durationOrNone), "dead-retention", "retention of dead letters; 0s: no limit")
 	flags.Var(newFlag(&to.DedupWindow, "duration", positiveDuration), "dedup-window", "time a dedup key is remembered (new queues: 1h)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if _, _, err := backoff(cmd, to.BackoffMin, to.BackoffMax); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			q, err := s.Queue(s.namespace).Get(ctx, args[0])
 			if err != nil && !errors.Is(err, floe.ErrNotFound) {
 				return err
@@ -259,9 +198,8 @@ func queueConfigure(f *frame) *cobra.Command {
 				return err
 			}
 			return s.print(queueConfigured{true, args[0], s.namespace, newQueueSettings(q.Settings)}, settingsTable(q.Settings))
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames)
 }
 
 // changed returns s with the settings that are given as flags taken from to. If only one of the
@@ -300,30 +238,22 @@ func changed(cmd *cobra.Command, s, to queue.Settings) queue.Settings {
 	return s
 }
 
-func queueDelete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a queue with its settings",
-		Args:  takes("NAME"),
-	}
+func queueDelete(_ *frame, cmd *cobra.Command) prepare {
 	force := cmd.Flags().Bool("force", false, "delete the queue even if it is not empty")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			if !*force {
-				q, err := s.Queue(s.namespace).Get(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if held := q.Ready + q.Delayed + q.Inflight; held+q.Dead > 0 {
-					text := fmt.Sprintf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead)
-					return &hintedError{&textError{floe.ErrConflict, text}, "--force deletes them too"}
-				}
-			}
-			if err := s.Queue(s.namespace).Delete(ctx, args[0]); err != nil {
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		if !*force {
+			q, err := s.Queue(s.namespace).Get(ctx, args[0])
+			if err != nil {
 				return err
 			}
-			return s.printQueueDone("DELETED", args[0])
-		})
-	}
-	return f.completing(f.asking(cmd, "it deletes the queue with all messages and dead letters"), queueNames)
+			if held := q.Ready + q.Delayed + q.Inflight; held+q.Dead > 0 {
+				text := fmt.Sprintf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead)
+				return &hintedError{&textError{floe.ErrConflict, text}, "--force deletes them too"}
+			}
+		}
+		if err := s.Queue(s.namespace).Delete(ctx, args[0]); err != nil {
+			return err
+		}
+		return s.printQueueDone("DELETED", args[0])
+	})
 }

@@ -11,27 +11,28 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-func dlqCommand(f *frame) *cobra.Command {
-	return group("dlq", "List, requeue and delete dead letters", dlqList(f), dlqRequeue(f), dlqDelete(f))
+var dlqRows = []row{
+	{use: "list NAME", short: "List dead letters, oldest first", complete: listers{queueNames}, flags: dlqList},
+	{use: "requeue NAME [SEQ]...", short: "Requeue dead letters", complete: listers{queueNames, deadSeqs}, flags: dlqRequeue,
+		long: `Requeue dead letters at their old positions, as if they had not been delivered: those with
+the given sequence numbers, all or none, or all that match --all or --contains.`},
+	{use: "delete NAME [SEQ]...", short: "Delete dead letters",
+		complete: listers{queueNames, deadSeqs}, asks: "it deletes dead letters for good", flags: dlqDelete,
+		long: `Delete dead letters: those with the given sequence numbers, all or none, or all that match
+--all or --contains.`},
 }
 
-func dlqList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list NAME",
-		Short: "List dead letters, oldest first",
-		Args:  takes("NAME"),
-	}
+func dlqList(_ *frame, cmd *cobra.Command) prepare {
 	limit := int64(defaultMessages)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
 	contains := flags.String("contains", "", "only dead letters with this text in payload or last error")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		opts := []queue.DeadOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
 		if *contains != "" {
 			opts = append(opts, queue.Contains(*contains))
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			row := func(m queue.Message) []string {
 				return []string{
 					decimal(m.Seq), decimal(m.Priority), shownTime(m.DiedAt), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts), m.LastError,
@@ -40,9 +41,8 @@ func dlqList(f *frame) *cobra.Command {
 			}
 			head := []string{"SEQ", "PRIORITY", "DIED", "ATTEMPTS", "LAST ERROR", "HEADERS", "PAYLOAD"}
 			return s.printMessages(args[0], first(s.Queue(s.namespace).DeadLetters(args[0]).All(ctx, opts...), limit), head, row)
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames)
 }
 
 // selection is the dead letters that a command selects.
@@ -100,21 +100,14 @@ func (s *session) printSeqs(head, name string, n int64) error {
 	return s.print(seqsDone{true, name, s.namespace, n}, table{head: []string{"QUEUE", head}, rows: [][]string{{name, decimal(n)}}})
 }
 
-func dlqRequeue(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "requeue NAME [SEQ]...",
-		Short: "Requeue dead letters",
-		Long: `Requeue dead letters at their old positions, as if they had not been delivered: those with
-the given sequence numbers, all or none, or all that match --all or --contains.`,
-		Args: atLeast("NAME"),
-	}
+func dlqRequeue(_ *frame, cmd *cobra.Command) prepare {
 	var which selection
 	which.equip(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := which.read(cmd, args[1:]); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			n, err := int64(len(which.seqs)), error(nil)
 			if n > 0 {
 				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).DeadLetters(args[0]).Requeue, queue.RequeueOp)
@@ -125,9 +118,8 @@ the given sequence numbers, all or none, or all that match --all or --contains.`
 				return full(err)
 			}
 			return s.printSeqs("REQUEUED", args[0], n)
-		})
+		}, nil
 	}
-	return f.completing(cmd, queueNames, deadSeqs)
 }
 
 func (s *session) requeueAll(ctx context.Context, name string, which *selection) (int64, error) {
@@ -156,21 +148,14 @@ func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one fu
 	return err
 }
 
-func dlqDelete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete NAME [SEQ]...",
-		Short: "Delete dead letters",
-		Long: `Delete dead letters: those with the given sequence numbers, all or none, or all that match
---all or --contains.`,
-		Args: atLeast("NAME"),
-	}
+func dlqDelete(_ *frame, cmd *cobra.Command) prepare {
 	var which selection
 	which.equip(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := which.read(cmd, args[1:]); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			n, err := int64(len(which.seqs)), error(nil)
 			if n > 0 {
 				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).DeadLetters(args[0]).Delete, queue.DeleteDeadOp)
@@ -181,9 +166,8 @@ func dlqDelete(f *frame) *cobra.Command {
 				return err
 			}
 			return s.printSeqs("DELETED", args[0], n)
-		})
+		}, nil
 	}
-	return f.completing(f.asking(cmd, "it deletes dead letters for good"), queueNames, deadSeqs)
 }
 
 // deleteAll deletes dead letters page by page.

@@ -14,17 +14,10 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-func scheduleCommand(f *frame) *cobra.Command {
-	return group("schedule", "Manage schedules of actions",
-		scheduleSet(f), scheduleInfo(f), scheduleList(f), schedulePause(f, true), schedulePause(f, false), scheduleTrigger(f),
-		scheduleDelete(f))
-}
-
-func scheduleSet(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "set ACTION NAME [JSON]",
-		Short: "Create or change a schedule of an action",
-		Long: `Create or replace a schedule, which runs an action at the times of a cron expression or in
+var scheduleRows = []row{
+	{use: "set ACTION NAME [JSON]", short: "Create or change a schedule of an action",
+		complete: listers{actionNames, scheduleNames, nil}, flags: scheduleSet,
+		long: `Create or replace a schedule, which runs an action at the times of a cron expression or in
 intervals. An equal schedule is left unchanged. JSON is the input of the runs: the argument
 itself, the content of a file as @FILE, or stdin as -. Without it the input is null.
 
@@ -32,15 +25,26 @@ A cron expression has five fields (minute, hour, day of month, month, day of wee
 seconds in front, or is @yearly, @monthly, @weekly, @daily or @hourly. When clocks change, a
 skipped time runs at the first instant after it, and a repeated time runs once; expressions
 of every hour follow real time.`,
-		Example: `  floe action schedule set report nightly --cron '0 2 * * *' --zone Europe/Berlin
+		example: `  floe action schedule set report nightly --cron '0 2 * * *' --zone Europe/Berlin
   floe action schedule set sync quarterly --every 15m --overlap buffer '{"full":false}'
-  floe action schedule set bill monthly --cron '0 6 L * *' --catch-up all`,
-		Args: takes("ACTION", "NAME", "[JSON]"),
-	}
+  floe action schedule set bill monthly --cron '0 6 L * *' --catch-up all`},
+	{use: "info ACTION NAME", short: "Show a schedule and its last ticks",
+		complete: listers{actionNames, scheduleNames}, run: scheduleInfo},
+	{use: "list [ACTION]", short: "List schedules", complete: listers{actionNames}, flags: scheduleList},
+	{use: "pause ACTION NAME", short: "Pause a schedule", complete: listers{actionNames, scheduleNames},
+		run: onSchedule("PAUSED", action.Schedules.Pause)},
+	{use: "resume ACTION NAME", short: "Resume a schedule", complete: listers{actionNames, scheduleNames},
+		run: onSchedule("RESUMED", action.Schedules.Resume)},
+	{use: "trigger ACTION NAME", short: "Start a run of a schedule now",
+		complete: listers{actionNames, scheduleNames}, run: scheduleTrigger},
+	{use: "delete ACTION NAME", short: "Delete a schedule", complete: listers{actionNames, scheduleNames},
+		run: onSchedule("DELETED", action.Schedules.Delete)},
+}
+
+func scheduleSet(f *frame, cmd *cobra.Command) prepare {
 	var spec action.ScheduleSpec
 	priority := action.DefaultPriority
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&spec.Cron, "cron", "", "cron expression")
 	flags.StringVar(&spec.Zone, "zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
 	flags.Var(newFlag(&spec.Every, "duration", positiveDuration), "every", "interval, at least 1s")
@@ -59,9 +63,9 @@ of every hour follow real time.`,
 	for name, values := range map[string][]string{"overlap": {"skip", "buffer", "allow", "replace"}, "catch-up": {"one", "none", "all"}} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if flags.Changed("catch-up-limit") && spec.CatchUp != action.CatchUpAll {
-			return &usageError{errors.New("--catch-up-limit: is only for --catch-up all"), helpHint(cmd)}
+			return nil, &usageError{errors.New("--catch-up-limit: is only for --catch-up all"), helpHint(cmd)}
 		}
 		opts := []action.ScheduleOption{action.Priority(priority), action.Labels(labels)}
 		if flags.Changed("concurrency-key") {
@@ -70,17 +74,16 @@ of every hour follow real time.`,
 		if len(args) > 2 {
 			var err error
 			if spec.Input, err = f.payload(cmd, "JSON", args[2:]); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.Action(s.namespace).Schedules(args[0]).Set(ctx, args[1], spec, opts...); err != nil {
 				return unregistered(err, args[0])
 			}
 			return s.printScheduleDone("SCHEDULE", args[0], args[1])
-		})
+		}, nil
 	}
-	return f.completing(cmd, actionNames, scheduleNames, nil)
 }
 
 func anchorOf(v string) (time.Time, error) {
@@ -185,38 +188,29 @@ func whenOf(s action.ScheduleSpec) string {
 	return strings.TrimSpace(s.Cron + " " + s.Zone)
 }
 
-func scheduleInfo(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "info ACTION NAME",
-		Short: "Show a schedule and its last ticks",
-		Args:  takes("ACTION", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				found, err := s.Action(s.namespace).Schedules(args[0]).Get(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				rows := [][]string{
-					{"action", found.Action}, {"when", whenOf(found.Spec)}, {"overlap", found.Spec.Overlap.String()}, {"catch-up",
-						found.Spec.CatchUp.String()},
-					{"paused", strconv.FormatBool(found.Paused)}, {"note", found.Note}, {"next", shownOptionalTime(found.Next)},
-					{"ran", decimal(found.Ran)}, {"skipped", decimal(found.Skipped)}, {"missed", decimal(found.Missed)}, {"refused",
-						decimal(found.Refused)},
-					{"last run", string(found.LastRun)}, {"input", s.cell(found.Spec.Input)},
-				}
-				ticks := table{head: []string{"TICK", "RESULT", "DECIDED", "RUN", "ERROR"}}
-				for _, t := range found.Ticks {
-					result := t.Result.String()
-					if t.Count > 1 {
-						result += " " + decimal(t.Count)
-					}
-					ticks.rows = append(ticks.rows,
-						[]string{shownOptionalTime(t.At), result, shownTime(t.DecidedAt), string(t.Run), t.Error})
-				}
-				return s.print(newScheduleText(s.namespace, found), table{head: []string{"SCHEDULE", found.Name}, rows: rows}, ticks)
-			})
-		},
-	}, actionNames, scheduleNames)
+func scheduleInfo(ctx context.Context, s *session, args []string) error {
+	found, err := s.Action(s.namespace).Schedules(args[0]).Get(ctx, args[1])
+	if err != nil {
+		return err
+	}
+	rows := [][]string{
+		{"action", found.Action}, {"when", whenOf(found.Spec)}, {"overlap", found.Spec.Overlap.String()}, {"catch-up",
+			found.Spec.CatchUp.String()},
+		{"paused", strconv.FormatBool(found.Paused)}, {"note", found.Note}, {"next", shownOptionalTime(found.Next)},
+		{"ran", decimal(found.Ran)}, {"skipped", decimal(found.Skipped)}, {"missed", decimal(found.Missed)}, {"refused",
+			decimal(found.Refused)},
+		{"last run", string(found.LastRun)}, {"input", s.cell(found.Spec.Input)},
+	}
+	ticks := table{head: []string{"TICK", "RESULT", "DECIDED", "RUN", "ERROR"}}
+	for _, t := range found.Ticks {
+		result := t.Result.String()
+		if t.Count > 1 {
+			result += " " + decimal(t.Count)
+		}
+		ticks.rows = append(ticks.rows,
+			[]string{shownOptionalTime(t.At), result, shownTime(t.DecidedAt), string(t.Run), t.Error})
+	}
+	return s.print(newScheduleText(s.namespace, found), table{head: []string{"SCHEDULE", found.Name}, rows: rows}, ticks)
 }
 
 // schedulesText is the list of a namespace's schedules in JSON.
@@ -226,92 +220,50 @@ type schedulesText struct {
 	Count     int            `json:"count"`
 }
 
-func scheduleList(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "list [ACTION]",
-		Short: "List schedules",
-		Args:  takes("[ACTION]"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			of := ""
-			if len(args) > 0 {
-				of = args[0]
-			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				document := func(i action.Schedule) scheduleText { return newScheduleText(s.namespace, i) }
-				row := func(i action.Schedule) []string {
-					return []string{
-						i.Action, i.Name, whenOf(i.Spec), strconv.FormatBool(i.Paused), shownOptionalTime(i.Next), decimal(i.Ran),
-						decimal(i.Skipped),
-						decimal(i.Missed), decimal(i.Refused),
-					}
-				}
-				head := []string{"ACTION", "SCHEDULE", "WHEN", "PAUSED", "NEXT", "RAN", "SKIPPED", "MISSED", "REFUSED"}
-				list, err := printEach(s.output, s.Action(s.namespace).Schedules(of).All(ctx), head, document, row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(schedulesText{s.namespace, list, len(list)})
-			})
-		},
-	}, actionNames)
-}
-
-func schedulePause(f *frame, pause bool) *cobra.Command {
-	use, head, short := "pause ACTION NAME", "PAUSED", "Pause a schedule"
-	if !pause {
-		use, head, short = "resume ACTION NAME", "RESUMED", "Resume a schedule"
-	}
-	return f.onSchedule(use, head, short, func(ctx context.Context, of action.Schedules, name string) error {
-		if pause {
-			return of.Pause(ctx, name)
+func scheduleList(_ *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		of := ""
+		if len(args) > 0 {
+			of = args[0]
 		}
-		return of.Resume(ctx, name)
-	})
+		return func(ctx context.Context, s *session) error {
+			document := func(i action.Schedule) scheduleText { return newScheduleText(s.namespace, i) }
+			row := func(i action.Schedule) []string {
+				return []string{
+					i.Action, i.Name, whenOf(i.Spec), strconv.FormatBool(i.Paused), shownOptionalTime(i.Next), decimal(i.Ran),
+					decimal(i.Skipped),
+					decimal(i.Missed), decimal(i.Refused),
+				}
+			}
+			head := []string{"ACTION", "SCHEDULE", "WHEN", "PAUSED", "NEXT", "RAN", "SKIPPED", "MISSED", "REFUSED"}
+			return printEach(s.output, s.Action(s.namespace).Schedules(of).All(ctx), head, document, row,
+				func(list []scheduleText) any { return schedulesText{s.namespace, list, len(list)} })
+		}, nil
+	}
 }
 
-func scheduleDelete(f *frame) *cobra.Command {
-	return f.onSchedule("delete ACTION NAME", "DELETED", "Delete a schedule",
-		func(ctx context.Context, of action.Schedules, name string) error {
-			return of.Delete(ctx, name)
-		})
+// onSchedule returns the run of a command that changes a schedule.
+func onSchedule(head string, do func(action.Schedules, context.Context, string) error) runFunc {
+	return func(ctx context.Context, s *session, args []string) error {
+		if err := do(s.Action(s.namespace).Schedules(args[0]), ctx, args[1]); err != nil {
+			return err
+		}
+		return s.printScheduleDone(head, args[0], args[1])
+	}
 }
 
-// onSchedule returns a command that changes a schedule.
-func (f *frame) onSchedule(use, head, short string, do func(ctx context.Context, of action.Schedules, name string) error) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use: use, Short: short, Args: takes("ACTION", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := do(ctx, s.Action(s.namespace).Schedules(args[0]), args[1]); err != nil {
-					return err
-				}
-				return s.printScheduleDone(head, args[0], args[1])
-			})
-		},
-	}, actionNames, scheduleNames)
-}
-
-func scheduleTrigger(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "trigger ACTION NAME",
-		Short: "Start a run of a schedule now",
-		Args:  takes("ACTION", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				made, err := s.Action(s.namespace).Schedules(args[0]).Trigger(ctx, args[1])
-				if errors.Is(err, floe.ErrConflict) {
-					return &hintedError{err, "see floe action schedule info " + args[0] + " " + args[1]}
-				}
-				if err != nil {
-					return err
-				}
-				return s.print(
-					runInvoked{true, args[0], s.namespace, string(made.Run), made.Duplicate},
-					table{head: []string{"ACTION", "SCHEDULE", "RUN"}, rows: [][]string{{args[0], args[1], string(made.Run)}}},
-				)
-			})
-		},
-	}, actionNames, scheduleNames)
+func scheduleTrigger(ctx context.Context, s *session, args []string) error {
+	made, err := s.Action(s.namespace).Schedules(args[0]).Trigger(ctx, args[1])
+	if errors.Is(err, floe.ErrConflict) {
+		return &hintedError{err, "see floe action schedule info " + args[0] + " " + args[1]}
+	}
+	if err != nil {
+		return err
+	}
+	return s.print(
+		runInvoked{true, args[0], s.namespace, string(made.Run), made.Duplicate},
+		table{head: []string{"ACTION", "SCHEDULE", "RUN"}, rows: [][]string{{args[0], args[1], string(made.Run)}}},
+	)
 }
 
 // scheduleNames lists the schedules of the action before it on the command line, for completion.

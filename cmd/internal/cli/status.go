@@ -14,11 +14,14 @@ import (
 	"github.com/floedb/floe"
 )
 
-func clusterCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("cluster", "Show the nodes of a cluster", clusterStatus(f))
-	f.equip(cmd)
-	return cmd
+var clusterRows = []row{
+	{use: "status", short: "Show all nodes and shards of the cluster", run: clusterStatus,
+		long: `Show all nodes and shards of the cluster, as seen by one node, which queries the others.
+
+A row per node shows whether it is alive and can write, and how many shards it leads. A row
+per shard shows its leader, term and commit index, and the progress of each node; - is a
+node without an answer. Below are the connection problems between nodes. The exit code is 5
+while a shard has no leader.`},
 }
 
 // clusterStats are the nodes and shards of a cluster, as the called node sees them and as the other
@@ -77,31 +80,16 @@ type replicaStats struct {
 	Waiting int    `json:"waiting"`
 }
 
-func clusterStatus(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show all nodes and shards of the cluster",
-		Long: `Show all nodes and shards of the cluster, as seen by one node, which queries the others.
-
-A row per node shows whether it is alive and can write, and how many shards it leads. A row
-per shard shows its leader, term and commit index, and the progress of each node; - is a
-node without an answer. Below are the connection problems between nodes. The exit code is 5
-while a shard has no leader.`,
-		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				stats, err := s.Stats(ctx)
-				if err != nil {
-					return err
-				}
-				all := newClusterStats(stats, s.askNodes(ctx, stats))
-				if err := s.printCluster(all); err != nil {
-					return err
-				}
-				return all.led()
-			})
-		},
+func clusterStatus(ctx context.Context, s *session, _ []string) error {
+	stats, err := s.Stats(ctx)
+	if err != nil {
+		return err
 	}
+	all := newClusterStats(stats, s.askNodes(ctx, stats))
+	if err := s.printCluster(all); err != nil {
+		return err
+	}
+	return all.led()
 }
 
 // led returns an error that names the shards without a leader.

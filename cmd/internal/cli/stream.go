@@ -12,13 +12,25 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-func streamCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("stream", "Append to, read and consume streams",
-		streamCreate(f), streamAppend(f), streamRead(f), streamInfo(f), streamList(f), streamConfigure(f), streamTrim(f), streamDelete(f),
-		groupCommand(f))
-	f.equip(cmd)
-	return cmd
+var streamRows = []row{
+	{use: "create NAME", short: "Create a stream", flags: streamCreate,
+		long: "Create a stream. The first append to a missing stream creates it too, with one partition.",
+		example: `  floe stream create orders
+  floe stream create clicks --partitions 8 --max-age 7d --max-len 1000000`},
+	{code: streamAppend},
+	{code: streamRead},
+	{use: "info NAME", short: "Show a stream, its partitions and groups", complete: listers{streamNames}, run: streamInfo},
+	{use: "list", short: "List streams with their sizes", run: streamList},
+	{use: "configure NAME", short: "Change the retention of a stream", complete: listers{streamNames}, flags: streamConfigure,
+		example: `  floe stream configure orders --max-age 30d
+  floe stream configure orders --max-len 0`},
+	{use: "trim NAME", short: "Remove the oldest records",
+		complete: listers{streamNames}, asks: "it removes records for good", flags: streamTrim,
+		example: `  floe stream trim orders --max-len 1000 --dry-run
+  floe stream trim orders --before 1763740800000-0`},
+	{use: "delete NAME", short: "Delete a stream with its groups",
+		complete: listers{streamNames}, asks: "it deletes the stream with all records and groups", flags: streamDelete},
+	{use: "group", short: "Consume streams in consumer groups", below: groupRows},
 }
 
 // idText is the ID of a record in JSON.
@@ -102,24 +114,15 @@ type streamCreated struct {
 	Retention  string `json:"retention"`
 }
 
-func streamCreate(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create a stream",
-		Long:  "Create a stream. The first append to a missing stream creates it too, with one partition.",
-		Example: `  floe stream create orders
-  floe stream create clicks --partitions 8 --max-age 7d --max-len 1000000`,
-		Args: takes("NAME"),
-	}
+func streamCreate(_ *frame, cmd *cobra.Command) prepare {
 	partitions, keeps := 1, stream.Retention{}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&partitions, "n", within(1, stream.MaxPartitions)), "partitions",
 		"number of partitions, which cannot change; records are ordered in each (default 1)")
 	flags.Var(newFlag(&keeps.MaxAge, "duration", positiveDuration), "max-age", "retention of records (default no limit)")
 	flags.Var(newFlag(&keeps.MaxLen, "n", count(1)), "max-len", "maximum number of records per partition (default no limit)")
 	flags.Var(newFlag(&keeps.MaxBytes, "size", sizeFrom(1)), "max-bytes", "maximum bytes of records per partition (default no limit)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		opts := []stream.CreateOption{stream.Partitions(partitions)}
 		if keeps.MaxAge > 0 {
 			opts = append(opts, stream.MaxAge(keeps.MaxAge))
@@ -130,7 +133,7 @@ func streamCreate(f *frame) *cobra.Command {
 		if keeps.MaxBytes > 0 {
 			opts = append(opts, stream.MaxBytes(keeps.MaxBytes))
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).Create(ctx, args[0], opts...)
 			if errors.Is(err, floe.ErrExists) {
 				return &hintedError{err, "floe stream info NAME shows it, floe stream configure changes its retention"}
@@ -139,9 +142,8 @@ func streamCreate(f *frame) *cobra.Command {
 				return err
 			}
 			return s.printStream(args[0], partitions, keeps)
-		})
+		}, nil
 	}
-	return cmd
 }
 
 func (s *session) printStream(name string, partitions int, keeps stream.Retention) error {
@@ -196,28 +198,19 @@ func streamBytes(info stream.Stats) (n int64) {
 	return n
 }
 
-func streamInfo(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "info NAME",
-		Short: "Show a stream, its partitions and groups",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				info, err := s.Stream(s.namespace).Get(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				var groups []stream.GroupStats
-				for g, err := range s.Stream(s.namespace).Groups(args[0]).All(ctx) {
-					if err != nil {
-						return err
-					}
-					groups = append(groups, g)
-				}
-				return s.printStreamInfo(info, groups)
-			})
-		},
-	}, streamNames)
+func streamInfo(ctx context.Context, s *session, args []string) error {
+	info, err := s.Stream(s.namespace).Get(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	var groups []stream.GroupStats
+	for g, err := range s.Stream(s.namespace).Groups(args[0]).All(ctx) {
+		if err != nil {
+			return err
+		}
+		groups = append(groups, g)
+	}
+	return s.printStreamInfo(info, groups)
 }
 
 func (s *session) printStreamInfo(info stream.Stats, groups []stream.GroupStats) error {
@@ -250,49 +243,28 @@ func (s *session) printStreamInfo(info stream.Stats, groups []stream.GroupStats)
 	return s.print(d, tables...)
 }
 
-func streamList(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List streams with their sizes",
-		Args:  takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				row := func(info stream.Stats) []string {
-					return []string{
-						info.Name, decimal(len(info.Partitions)), decimal(info.Records()), decimal(streamBytes(info)),
-						info.Retention.String(), shownTime(info.CreatedAt),
-					}
-				}
-				head := []string{"NAME", "PARTITIONS", "RECORDS", "BYTES", "RETENTION", "CREATED"}
-				list, err := printEach(s.output, s.Stream(s.namespace).All(ctx), head, s.summarizeStream, row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(list)
-			})
-		},
+func streamList(ctx context.Context, s *session, _ []string) error {
+	row := func(info stream.Stats) []string {
+		return []string{
+			info.Name, decimal(len(info.Partitions)), decimal(info.Records()), decimal(streamBytes(info)),
+			info.Retention.String(), shownTime(info.CreatedAt),
+		}
 	}
+	head := []string{"NAME", "PARTITIONS", "RECORDS", "BYTES", "RETENTION", "CREATED"}
+	return printEach(s.output, s.Stream(s.namespace).All(ctx), head, s.summarizeStream, row, nil)
 }
 
-func streamConfigure(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "configure NAME",
-		Short: "Change the retention of a stream",
-		Example: `  floe stream configure orders --max-age 30d
-  floe stream configure orders --max-len 0`,
-		Args: takes("NAME"),
-	}
+func streamConfigure(_ *frame, cmd *cobra.Command) prepare {
 	var to stream.Retention
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&to.MaxAge, "duration", durationOrNone), "max-age", "retention of records; 0s: no limit")
 	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "maximum number of records per partition; 0: no limit")
 	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of records per partition; 0: no limit")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if !flags.Changed("max-age") && !flags.Changed("max-len") && !flags.Changed("max-bytes") {
-			return &usageError{errors.New("nothing to change: set at least one of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
+			return nil, &usageError{errors.New("nothing to change: set at least one of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			info, err := s.Stream(s.namespace).Get(ctx, args[0])
 			if err != nil {
 				return err
@@ -311,9 +283,8 @@ func streamConfigure(f *frame) *cobra.Command {
 				return err
 			}
 			return s.printStream(args[0], len(info.Partitions), keeps)
-		})
+		}, nil
 	}
-	return f.completing(cmd, streamNames)
 }
 
 // streamTrimmed is the number of records removed by a trim.
@@ -325,27 +296,19 @@ type streamTrimmed struct {
 	Removed   int64  `json:"removed"` // with DryRun, the number that would be removed
 }
 
-func streamTrim(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "trim NAME",
-		Short: "Remove the oldest records",
-		Example: `  floe stream trim orders --max-len 1000 --dry-run
-  floe stream trim orders --before 1763740800000-0`,
-		Args: takes("NAME"),
-	}
+func streamTrim(_ *frame, cmd *cobra.Command) prepare {
 	var maxLen, maxBytes int64
 	var maxAge time.Duration
 	var before stream.ID
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&maxLen, "n", count(0)), "max-len", "number of records to keep in each partition")
 	flags.Var(newFlag(&maxBytes, "size", sizeFrom(0)), "max-bytes", "maximum bytes of records to keep in each partition")
 	flags.Var(newFlag(&maxAge, "duration", positiveDuration), "max-age", "maximum age of records to keep")
 	flags.Var(newFlag(&before, "id", recordID), "before", "first record to keep")
 	dryRun := flags.Bool("dry-run", false, "remove nothing, and print the number of records")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := exclusive(cmd, "max-len", "max-bytes", "max-age", "before"); err != nil {
-			return err
+			return nil, err
 		}
 		bound, head := stream.TrimOption(nil), "REMOVED"
 		switch {
@@ -358,13 +321,13 @@ func streamTrim(f *frame) *cobra.Command {
 		case flags.Changed("before"):
 			bound = stream.Before(before)
 		default:
-			return &usageError{errors.New("no bound given: set at least one of --max-len, --max-bytes, --max-age, --before"), helpHint(cmd)}
+			return nil, &usageError{errors.New("no bound given: set at least one of --max-len, --max-bytes, --max-age, --before"), helpHint(cmd)}
 		}
 		opts := []stream.TrimOption{bound}
 		if *dryRun {
 			opts, head = append(opts, stream.DryRun()), "TO REMOVE"
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			n, err := s.Stream(s.namespace).Trim(ctx, args[0], opts...)
 			if err != nil {
 				return err
@@ -373,9 +336,8 @@ func streamTrim(f *frame) *cobra.Command {
 				streamTrimmed{true, args[0], s.namespace, *dryRun, n},
 				table{head: []string{"STREAM", head}, rows: [][]string{{args[0], decimal(n)}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(f.asking(cmd, "it removes records for good"), streamNames)
 }
 
 // streamDone is the result of a change to a stream that has no other result.
@@ -385,19 +347,14 @@ type streamDone struct {
 	Namespace string `json:"namespace"`
 }
 
-func streamDelete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a stream with its groups",
-		Args:  takes("NAME"),
-	}
+func streamDelete(_ *frame, cmd *cobra.Command) prepare {
 	force := cmd.Flags().Bool("force", false, "delete the stream even if it is not empty")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		var opts []stream.DeleteOption
 		if *force {
 			opts = append(opts, stream.Force())
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).Delete(ctx, args[0], opts...)
 			if errors.Is(err, floe.ErrConflict) {
 				return &hintedError{err, "--force deletes them too"}
@@ -406,9 +363,8 @@ func streamDelete(f *frame) *cobra.Command {
 				return err
 			}
 			return s.print(streamDone{true, args[0], s.namespace}, table{head: []string{"DELETED"}, rows: [][]string{{args[0]}}})
-		})
+		}, nil
 	}
-	return f.completing(f.asking(cmd, "it deletes the stream with all records and groups"), streamNames)
 }
 
 func streamNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {

@@ -375,11 +375,8 @@ func (s *session) readRecords(ctx context.Context, name string, r *reading) erro
 		return []string{rec.ID.String(), decimal(rec.Partition), rec.Key, shownHeaders(rec.Headers), s.cell(rec.Payload)}
 	}
 	head := []string{"ID", "PARTITION", "KEY", "HEADERS", "PAYLOAD"}
-	all, err := printEach(s.output, s.records(ctx, name, r), head, newRecordText, row)
-	if err != nil || s.format != formatJSON {
-		return err
-	}
-	return s.print(recordList{name, s.namespace, all, len(all)})
+	return printEach(s.output, s.records(ctx, name, r), head, newRecordText, row,
+		func(all []recordText) any { return recordList{name, s.namespace, all, len(all)} })
 }
 
 // records returns up to r.limit records, in several calls if needed.

@@ -19,12 +19,46 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-func tsCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("ts", "Write and query time series",
-		tsWrite(f), tsImport(f), tsQuery(f), tsRead(f), tsLast(f), tsList(f), tsSeries(f), tsRetention(f), tsDelete(f))
-	f.equip(cmd)
-	return cmd
+var tsRows = []row{
+	{use: "write MEASUREMENT", short: "Write a point", complete: listers{measurementNames}, flags: tsWrite,
+		example: `  floe ts write cpu --tags host=web-01,region=eu --value 12.5
+  floe ts write disk --tags host=web-01 --fields used=5.2e10,free=1e9 --timestamp 1700000000000`},
+	{use: "import FILE", short: "Import points in line protocol", flags: tsImport,
+		long: `Import points in the line protocol of InfluxDB, from a file or stdin as -, in batches.
+
+Rejected lines are reported with their numbers, and the command fails; the others are
+written. String fields are omitted and counted. Repeating an import changes nothing. While
+the node is busy or restarts, the import waits.`,
+		example: `  floe ts import metrics.lp --precision ns
+  telegraf --test --outputs file | floe ts import - --precision ns`},
+	{use: "query FLOQL", short: "Evaluate a FloQL query", flags: tsQuery,
+		long: `Evaluate a FloQL query, MEASUREMENT{FILTERS}[RANGE] | STAGE | ...: the argument itself, the
+content of a file as @FILE, or stdin as -.
+As JSON the result is that of the HTTP API.`,
+		example: `  floe ts query 'cpu{host=~"web-*"}[1h] | window(5m) | group_by(host) | avg()'
+  floe ts query 'requests{code!=200}[now-1d..now] | rate(1m) | sum()' -o json`},
+	{use: "read MEASUREMENT", short: "Print the newest points of a field", complete: listers{measurementNames}, flags: tsRead,
+		example: `  floe ts read cpu --tags host=web-01 --from -1h --limit 20
+  floe ts read cpu --from 2025-11-21T16:00:00Z --to 1763744400000
+  floe ts read cpu:5m:max --field usage -o raw`},
+	{use: "last MEASUREMENT", short: "Print the newest point of each series", complete: listers{measurementNames}, flags: tsLast,
+		example: `  floe ts last cpu --tags region=eu
+  floe ts last cpu --field usage --from -1h -o json
+  floe ts last cpu:5m:max`},
+	{use: "list", short: "List the measurements of a namespace", flags: tsList},
+	{use: "series MEASUREMENT", short: "List the series of a measurement", complete: listers{measurementNames}, flags: tsSeries},
+	{use: "retention MEASUREMENT", short: "Show or change the retention of a measurement",
+		complete: listers{measurementNames}, flags: tsRetention,
+		long: `Show or change the retention of a measurement; other settings stay. A rollup has count, sum,
+min, max, first and last of each time bucket. It is read as NAME:EVERY:AGGREGATE, and
+queries use it for points that are no longer stored.`,
+		example: `  floe ts retention cpu --raw-ttl 7d --downsample 5m=90d --downsample 1h=0s
+  floe ts query 'cpu:5m:max{host=web-01}[30d]'`},
+	{use: "delete MEASUREMENT", short: "Delete a measurement, series or time range",
+		complete: listers{measurementNames}, asks: "it deletes points for good", flags: tsDelete,
+		example: `  floe ts delete cpu --tags host=web-01
+  floe ts delete cpu --tags host=web-01 --from 2025-11-21T16:00:00Z --to -1h
+  floe ts delete cpu --match 'host=~test-*,region!=eu'`},
 }
 
 // pointWritten is the result of a write to a measurement.
@@ -35,33 +69,25 @@ type pointWritten struct {
 	Written     int    `json:"written"` // points
 }
 
-func tsWrite(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "write MEASUREMENT",
-		Short: "Write a point",
-		Example: `  floe ts write cpu --tags host=web-01,region=eu --value 12.5
-  floe ts write disk --tags host=web-01 --fields used=5.2e10,free=1e9 --timestamp 1700000000000`,
-		Args: takes("MEASUREMENT"),
-	}
+func tsWrite(_ *frame, cmd *cobra.Command) prepare {
 	p := ts.Point{}
 	var value float64
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&p.Tags, "k=v,...", tagPairs), "tags", "tags of the series")
 	flags.Var(newFlag(&value, "number", finiteNumber), "value", "value of the field named value")
 	flags.Var(newFlag(&p.Fields, "k=number,...", fieldPairs), "fields", "fields with their values")
 	flags.Var(newFlag(&p.Time, "time", parseTime), "timestamp", "time of the point: ms since the epoch, RFC 3339 or -1h (default now)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := exclusive(cmd, "value", "fields"); err != nil {
-			return err
+			return nil, err
 		}
 		switch p.Measurement = args[0]; {
 		case flags.Changed("value"):
 			p.Fields = map[string]float64{"value": value}
 		case p.Fields == nil:
-			return &usageError{errors.New("--value or --fields is missing"), helpHint(cmd)}
+			return nil, &usageError{errors.New("--value or --fields is missing"), helpHint(cmd)}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			result, err := s.TS(s.namespace).Write(ctx, p)
 			if err != nil {
 				return err
@@ -70,9 +96,8 @@ func tsWrite(f *frame) *cobra.Command {
 				pointWritten{true, args[0], s.namespace, result.Written},
 				table{head: []string{"MEASUREMENT", "WRITTEN"}, rows: [][]string{{args[0], decimal(result.Written)}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd, measurementNames)
 }
 
 // tagPairs parses k=v,k=v. A backslash escapes a comma, an equals sign or a backslash.
@@ -152,48 +177,36 @@ type refusedLine struct {
 	Error string `json:"error"`
 }
 
-func tsImport(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Import points in line protocol",
-		Long: `Import points in the line protocol of InfluxDB, from a file or stdin as -, in batches.
-
-Rejected lines are reported with their numbers, and the command fails; the others are
-written. String fields are omitted and counted. Repeating an import changes nothing. While
-the node is busy or restarts, the import waits.`,
-		Example: `  floe ts import metrics.lp --precision ns
-  telegraf --test --outputs file | floe ts import - --precision ns`,
-		Args: takes("FILE"),
-	}
+func tsImport(f *frame, cmd *cobra.Command) prepare {
 	precision := ts.Milliseconds
 	cmd.Flags().Var(newFlag(&precision, "unit", ts.ParsePrecision), "precision", "unit of the timestamps: ns, us, ms or s (default ms)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		in := f.Stdin
+		var file *os.File
 		if args[0] != "-" {
-			file, err := os.Open(args[0])
-			if err != nil {
-				return err
+			var err error
+			if file, err = os.Open(args[0]); err != nil {
+				return nil, err
 			}
-			defer file.Close()
 			in = file
 		}
 		if in == nil {
-			return &usageError{errors.New("FILE is -, but stdin is not available"), helpHint(cmd)}
+			return nil, &usageError{errors.New("FILE is -, but stdin is not available"), helpHint(cmd)}
 		}
 		if !cmd.Flags().Changed("timeout") { // no limit while there is input
 			f.timeout = forever
 		}
 		progress := &progress{r: in, to: f.Stderr, shown: isTerminal(f.Stderr)}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
+			defer file.Close() // nil is refused, without harm
 			result, err := s.TS(s.namespace).Import(ctx, progress, precision)
 			progress.end()
 			if err != nil {
 				return fmt.Errorf("%d points were written before: %w", result.Written, err)
 			}
 			return s.printImported(result)
-		})
+		}, nil
 	}
-	return cmd
 }
 
 func (s *session) printImported(result ts.Result) error {
@@ -279,36 +292,25 @@ func heldBy(m ts.Measurement) string {
 	return shownDuration(m.HeldBy.Every)
 }
 
-func tsList(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the measurements of a namespace",
-		Args:  takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				row := func(m ts.Measurement) []string {
-					var fields []string
-					for _, f := range m.Fields {
-						fields = append(fields, f.Name)
-					}
-					retention := m.Retention.String()
-					if m.Held > 0 {
-						retention += fmt.Sprintf(" (%s older points held by %s)", decimal(m.Held), heldBy(m))
-					}
-					return []string{
-						m.Name, decimal(m.Series), decimal(m.Points), shownOptionalTime(m.Oldest), shownOptionalTime(m.Newest), retention,
-						strings.Join(fields, ","),
-					}
-				}
-				head := []string{"NAME", "SERIES", "POINTS", "OLDEST", "NEWEST", "RETENTION", "FIELDS"}
-				list, err := printEach(s.output, s.TS(s.namespace).All(ctx, ts.Limit(1000)), head, s.summarizeMeasurement, row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(list)
-			})
-		},
-	}
+func tsList(f *frame, cmd *cobra.Command) prepare {
+	return unchecked(func(ctx context.Context, s *session, _ []string) error {
+		row := func(m ts.Measurement) []string {
+			var fields []string
+			for _, f := range m.Fields {
+				fields = append(fields, f.Name)
+			}
+			retention := m.Retention.String()
+			if m.Held > 0 {
+				retention += fmt.Sprintf(" (%s older points held by %s)", decimal(m.Held), heldBy(m))
+			}
+			return []string{
+				m.Name, decimal(m.Series), decimal(m.Points), shownOptionalTime(m.Oldest), shownOptionalTime(m.Newest), retention,
+				strings.Join(fields, ","),
+			}
+		}
+		head := []string{"NAME", "SERIES", "POINTS", "OLDEST", "NEWEST", "RETENTION", "FIELDS"}
+		return printEach(s.output, s.TS(s.namespace).All(ctx, ts.Limit(1000)), head, s.summarizeMeasurement, row, nil)
+	})
 }
 
 // seriesText is a series in JSON.
@@ -317,34 +319,21 @@ type seriesText struct {
 	Tags        map[string]string `json:"tags"`
 }
 
-func tsSeries(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "series MEASUREMENT",
-		Short: "List the series of a measurement",
-		Args:  takes("MEASUREMENT"),
-	}
+func tsSeries(_ *frame, cmd *cobra.Command) prepare {
 	var tags map[string]string
 	var match []floql.Filter
-	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series with these tags")
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
 		"only series that match these FloQL filters")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			if _, err := s.TS(s.namespace).Get(ctx, args[0]); err != nil {
-				return err
-			}
-			document := func(one ts.Series) seriesText { return seriesText{one.Measurement, one.Tags} }
-			row := func(one ts.Series) []string { return []string{one.Measurement, shownTags(one.Tags)} }
-			all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.Tags(tags), ts.Matching(match...))
-			list, err := printEach(s.output, all, []string{"MEASUREMENT", "TAGS"}, document, row)
-			if err != nil || s.format != formatJSON {
-				return err
-			}
-			return s.print(list)
-		})
-	}
-	return f.completing(cmd, measurementNames)
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		if _, err := s.TS(s.namespace).Get(ctx, args[0]); err != nil {
+			return err
+		}
+		document := func(one ts.Series) seriesText { return seriesText{one.Measurement, one.Tags} }
+		row := func(one ts.Series) []string { return []string{one.Measurement, shownTags(one.Tags)} }
+		all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.Tags(tags), ts.Matching(match...))
+		return printEach(s.output, all, []string{"MEASUREMENT", "TAGS"}, document, row, nil)
+	})
 }
 
 // shownTags formats tags as --tags accepts them.
@@ -372,33 +361,22 @@ type rollupText struct {
 	TTL   int64 `json:"ttl_ms"` // 0: forever
 }
 
-func tsRetention(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "retention MEASUREMENT",
-		Short: "Show or change the retention of a measurement",
-		Long: `Show or change the retention of a measurement; other settings stay. A rollup has count, sum,
-min, max, first and last of each time bucket. It is read as NAME:EVERY:AGGREGATE, and
-queries use it for points that are no longer stored.`,
-		Example: `  floe ts retention cpu --raw-ttl 7d --downsample 5m=90d --downsample 1h=0s
-  floe ts query 'cpu:5m:max{host=web-01}[30d]'`,
-		Args: takes("MEASUREMENT"),
-	}
+func tsRetention(_ *frame, cmd *cobra.Command) prepare {
 	var to ts.Retention
 	addRollup := func(v string) ([]ts.Downsample, error) {
 		d, err := downsample(v)
 		return append(to.Downsample, d), err
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&to.RawTTL, "duration", durationOrNone), "raw-ttl", "retention of raw points; 0s: no limit")
 	flags.Var(newFlag(&to.Downsample, "every=ttl", addRollup), "downsample",
 		"bucket size and retention of a rollup, 0s: no limit; repeatable")
 	none := flags.Bool("no-downsample", false, "remove all rollups")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := exclusive(cmd, "downsample", "no-downsample"); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
 			r, err := store.Retention(ctx, args[0])
 			changes := flags.Changed("raw-ttl") || flags.Changed("downsample") || *none
@@ -421,9 +399,8 @@ queries use it for points that are no longer stored.`,
 				document.Downsample = append(document.Downsample, rollupText{d.Every.Milliseconds(), d.TTL.Milliseconds()})
 			}
 			return s.print(document, table{head: []string{"MEASUREMENT", "RETENTION"}, rows: [][]string{{args[0], r.String()}}})
-		})
+		}, nil
 	}
-	return f.completing(cmd, measurementNames)
 }
 
 // downsample parses a rollup: every=ttl.
@@ -446,29 +423,20 @@ type tsDeleted struct {
 	Series      *int64 `json:"series"` // null: the whole measurement; with a time range, the number of series examined
 }
 
-func tsDelete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete MEASUREMENT",
-		Short: "Delete a measurement, series or time range",
-		Example: `  floe ts delete cpu --tags host=web-01
-  floe ts delete cpu --tags host=web-01 --from 2025-11-21T16:00:00Z --to -1h
-  floe ts delete cpu --match 'host=~test-*,region!=eu'`,
-		Args: takes("MEASUREMENT"),
-	}
+func tsDelete(_ *frame, cmd *cobra.Command) prepare {
 	var tags map[string]string
 	var match []floql.Filter
 	var from, to time.Time
-	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&from, "time", parseTime), "from", "delete only points at or after this time")
 	cmd.Flags().Var(newFlag(&to, "time", parseTime), "to", "delete only points before this time")
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series with these tags")
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
 		"delete only series that match these FloQL filters")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := ordered(cmd, "from", from, "to", to); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			document, deleted := tsDeleted{OK: true, Measurement: args[0], Namespace: s.namespace}, "all"
 			if cmd.Flags().Changed("match") && len(match) == 0 {
 				return &usageError{errors.New("--match has no filters"), helpHint(cmd)}
@@ -493,9 +461,8 @@ func tsDelete(f *frame) *cobra.Command {
 				document.Series, deleted = &n, decimal(n)
 			}
 			return s.print(document, table{head: []string{"MEASUREMENT", "DELETED SERIES"}, rows: [][]string{{args[0], deleted}}})
-		})
+		}, nil
 	}
-	return f.completing(f.asking(cmd, "it deletes points for good"), measurementNames)
 }
 
 func measurementNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {

@@ -17,35 +17,25 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-func tsQuery(f *frame) *cobra.Command {
-	return &cobra.Command{
-		Use:   "query FLOQL",
-		Short: "Evaluate a FloQL query",
-		Long: `Evaluate a FloQL query, MEASUREMENT{FILTERS}[RANGE] | STAGE | ...: the argument itself, the
-content of a file as @FILE, or stdin as -.
-As JSON the result is that of the HTTP API.`,
-		Example: `  floe ts query 'cpu{host=~"web-*"}[1h] | window(5m) | group_by(host) | avg()'
-  floe ts query 'requests{code!=200}[now-1d..now] | rate(1m) | sum()' -o json`,
-		Args: takes("FLOQL"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := f.payload(cmd, "FLOQL", args)
+func tsQuery(f *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		query, err := f.payload(cmd, "FLOQL", args)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, s *session) error {
+			result, err := s.FloQL(ctx, s.namespace, string(query))
+			if wrong := (*floql.Error)(nil); errors.As(err, &wrong) {
+				return &exitError{&hintedError{err, "it is here:\n" + wrong.Caret()}, exitUsage}
+			}
 			if err != nil {
 				return err
 			}
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				result, err := s.FloQL(ctx, s.namespace, string(query))
-				if wrong := (*floql.Error)(nil); errors.As(err, &wrong) {
-					return &exitError{&hintedError{err, "it is here:\n" + wrong.Caret()}, exitUsage}
-				}
-				if err != nil {
-					return err
-				}
-				for _, hint := range result.Hints {
-					fmt.Fprintf(f.Stderr, "floe: hint: %s\n", hint)
-				}
-				return s.print(result, resultTable(result, s.format))
-			})
-		},
+			for _, hint := range result.Hints {
+				fmt.Fprintf(f.Stderr, "floe: hint: %s\n", hint)
+			}
+			return s.print(result, resultTable(result, s.format))
+		}, nil
 	}
 }
 
@@ -103,30 +93,21 @@ type sampleText struct {
 	Tags      map[string]string `json:"tags"`
 }
 
-func tsRead(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "read MEASUREMENT",
-		Short: "Print the newest points of a field",
-		Example: `  floe ts read cpu --tags host=web-01 --from -1h --limit 20
-  floe ts read cpu --from 2025-11-21T16:00:00Z --to 1763744400000
-  floe ts read cpu:5m:max --field usage -o raw`,
-		Args: takes("MEASUREMENT"),
-	}
+func tsRead(f *frame, cmd *cobra.Command) prepare {
 	var tags map[string]string
 	var begin, end time.Time
 	limit := int64(1000)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	field := flags.String("field", "", "name of the field (default the only one, or value)")
 	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series with these tags")
 	flags.Var(newFlag(&begin, "time", parseTime), "from", "only points at or after this time: ms since the epoch, RFC 3339, now or -1h")
 	flags.Var(newFlag(&end, "time", parseTime), "to", "only points before this time")
 	flags.Var(newFlag(&limit, "n", count(0)), "limit", "maximum number of points, the newest; 0: no limit (default 1000)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := ordered(cmd, "from", begin, "to", end); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
 			name, err := readField(ctx, store, args[0], *field)
 			if err != nil {
@@ -141,9 +122,8 @@ func tsRead(f *frame) *cobra.Command {
 					limit)
 			}
 			return s.printSamples(args[0], name, points)
-		})
+		}, nil
 	}
-	return f.completing(cmd, measurementNames)
 }
 
 // lastPoints are the newest points of each series of a measurement, in JSON.
@@ -161,28 +141,19 @@ type lastPointText struct {
 	Tags      map[string]string `json:"tags"`
 }
 
-func tsLast(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "last MEASUREMENT",
-		Short: "Print the newest point of each series",
-		Example: `  floe ts last cpu --tags region=eu
-  floe ts last cpu --field usage --from -1h -o json
-  floe ts last cpu:5m:max`,
-		Args: takes("MEASUREMENT"),
-	}
+func tsLast(_ *frame, cmd *cobra.Command) prepare {
 	var tags map[string]string
 	var begin, end time.Time
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	field := flags.String("field", "", "only this field (default all)")
 	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series with these tags")
 	flags.Var(newFlag(&begin, "time", parseTime), "from", "only points at or after this time: ms since the epoch, RFC 3339, now or -1h")
 	flags.Var(newFlag(&end, "time", parseTime), "to", "only points before this time")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := ordered(cmd, "from", begin, "to", end); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
 			fields, err := fieldNames(ctx, store, args[0])
 			if err == nil && *field != "" {
@@ -209,9 +180,8 @@ func tsLast(f *frame) *cobra.Command {
 				t.rows = append(t.rows, []string{pointTime(p.Timestamp, s.format), p.Field, shownNumber(p.Value), shownTags(p.Tags)})
 			}
 			return s.print(document, t)
-		})
+		}, nil
 	}
-	return f.completing(cmd, measurementNames)
 }
 
 // fieldNames returns the fields of a measurement. The name of a rollup stands for its measurement.

@@ -16,13 +16,46 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-func workerCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("worker", "Execute action runs from scripts, and list workers",
-		workerAwait(f), workerComplete(f), workerFail(f), workerTouch(f), workerRegister(f), workerHeartbeat(f),
-		workerDrain(f), workerDeregister(f), workerList(f))
-	f.equip(cmd)
-	return cmd
+var workerRows = []row{
+	{use: "await ACTION... --worker-id ID", short: "Take runs of actions for a worker", complete: listers{actionNames}, flags: workerAwait,
+		long: `Take runs of actions for a worker, which settles them with floe worker complete or fail. A
+run that is not settled within the action's timeout is retried; floe worker touch extends
+the timeout.
+
+Scripts should pass --attempt, as the one below does. Without it, complete and fail settle
+the current attempt; if an attempt was too slow, that may be the next one, on the same
+worker. With it, settling an earlier attempt is rejected. --delivery is stricter: a released
+attempt does not count, so the next one has the same ATTEMPT, but another DELIVERY. With -o
+raw INPUT is the rest of the line; DELIVERY is in tables and in -o json.
+
+The command succeeds if there are no runs.`,
+		example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
+    if send "$input"; then
+      floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1
+    else
+      floe worker fail "$run" --attempt "$attempt" --worker-id mailer-1 --error 'no luck' --retry
+    fi
+  done`},
+	{use: "complete RUN --worker-id ID", short: "Complete a run with its result", flags: workerComplete,
+		long: `Complete a run from floe worker await with its result. Scripts should pass --attempt:
+otherwise a slow script may complete a later attempt.`},
+	{use: "fail RUN --worker-id ID --error TEXT", short: "Fail an attempt of a run", flags: workerFail,
+		long: `Fail an attempt of a run from floe worker await. Scripts should pass --attempt: otherwise a
+slow script may fail a later attempt.`},
+	{use: "touch RUN --worker-id ID", short: "Extend the timeout of an attempt", flags: workerTouch},
+	{use: "register ACTION... --worker-id ID", short: "Register a worker", complete: listers{actionNames}, flags: workerRegister,
+		long: `Register a worker that takes runs with floe worker await. This is optional: the first await
+lists the worker too, without the details that are given here.
+
+A worker without runs that makes no call for 90 s is listed as unhealthy, and removed after
+24 h. Send a heartbeat about every 10 s, unless it is waiting for runs.`},
+	{use: "heartbeat --worker-id ID", short: "Send a worker heartbeat", flags: workerHeartbeat},
+	{use: "drain --worker-id ID", short: "Stop assigning new runs to a worker",
+		flags: workerDrain,
+		long:  "Stop assigning new runs to a worker. Its await calls are rejected, also one that is waiting."},
+	{use: "deregister --worker-id ID", short: "Deregister a worker and release its runs",
+		flags: workerDeregister},
+	{use: "list", short: "List the workers of a namespace", run: workerList},
 }
 
 // taskText is a run assigned to a worker, in JSON.
@@ -59,46 +92,22 @@ type taskList struct {
 	Count     int        `json:"count"`
 }
 
-func workerAwait(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "await ACTION... --worker-id ID",
-		Short: "Take runs of actions for a worker",
-		Long: `Take runs of actions for a worker, which settles them with floe worker complete or fail. A
-run that is not settled within the action's timeout is retried; floe worker touch extends
-the timeout.
-
-Scripts should pass --attempt, as the one below does. Without it, complete and fail settle
-the current attempt; if an attempt was too slow, that may be the next one, on the same
-worker. With it, settling an earlier attempt is rejected. --delivery is stricter: a released
-attempt does not count, so the next one has the same ATTEMPT, but another DELIVERY. With -o
-raw INPUT is the rest of the line; DELIVERY is in tables and in -o json.
-
-The command succeeds if there are no runs.`,
-		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
-    if send "$input"; then
-      floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1
-    else
-      floe worker fail "$run" --attempt "$attempt" --worker-id mailer-1 --error 'no luck' --retry
-    fi
-  done`,
-		Args: atLeast("ACTION"),
-	}
+func workerAwait(f *frame, cmd *cobra.Command) prepare {
 	id := workerID(cmd)
 	most := 1
 	var wait time.Duration
 	var labels map[string]string
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.Var(newFlag(&most, "n", within(1, 100)), "max", "maximum number of runs (default 1)")
 	flags.Var(newFlag(&wait, "duration", durationOrNone), "wait", "time to wait for a run (default 0s)")
 	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
 	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "label of the worker; repeatable")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := needs(cmd, "worker-id"); err != nil {
-			return err
+			return nil, err
 		}
 		f.wait = wait
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			tasks, err := s.Action(s.namespace).Await(ctx, *id, args, action.Max(most), action.Wait(wait), action.Labels(labels))
 			if err != nil {
 				return err
@@ -114,9 +123,8 @@ The command succeeds if there are no runs.`,
 				t.rows = append(t.rows, row)
 			}
 			return s.print(list, t)
-		})
+		}, nil
 	}
-	return f.completing(cmd, actionNames)
 }
 
 // workerID adds the flag for the caller's worker id, which the command requires.
@@ -142,23 +150,15 @@ func lost(err error, id string) error {
 	return err
 }
 
-func workerComplete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "complete RUN --worker-id ID",
-		Short: "Complete a run with its result",
-		Long: `Complete a run from floe worker await with its result. Scripts should pass --attempt:
-otherwise a slow script may complete a later attempt.`,
-		Args: takes("RUN"),
-	}
+func workerComplete(f *frame, cmd *cobra.Command) prepare {
 	id := workerID(cmd)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	result := flags.String("result", "", "output of the run: JSON, @FILE, or - for stdin (default none)")
 	outcome := flags.String("outcome", "", "outcome of the run (default success)")
 	which := attemptFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := needs(cmd, "worker-id"); err != nil {
-			return err
+			return nil, err
 		}
 		opts := which()
 		if *outcome != "" {
@@ -168,21 +168,20 @@ otherwise a slow script may complete a later attempt.`,
 		if flags.Changed("result") {
 			var err error
 			if output, err = f.payload(cmd, "--result", []string{*result}); err != nil {
-				return err
+				return nil, err
 			}
 			if !json.Valid(output) {
-				return &usageError{fmt.Errorf("--result is not valid JSON: %.40q", output),
+				return nil, &usageError{fmt.Errorf("--result is not valid JSON: %.40q", output),
 					"a text is given in double quotes, such as --result '\"done\"'"}
 			}
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.Action(s.namespace).Complete(ctx, action.RunID(args[0]), *id, output, opts...); err != nil {
 				return lost(err, args[0])
 			}
 			return s.printRunDone("COMPLETED", args[0], action.Completed.String())
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // attemptFlags adds the flags that name the attempt that has ended.
@@ -196,26 +195,18 @@ func attemptFlags(cmd *cobra.Command) (options func() []action.EndOption) {
 	}
 }
 
-func workerFail(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "fail RUN --worker-id ID --error TEXT",
-		Short: "Fail an attempt of a run",
-		Long: `Fail an attempt of a run from floe worker await. Scripts should pass --attempt: otherwise a
-slow script may fail a later attempt.`,
-		Args: takes("RUN"),
-	}
+func workerFail(_ *frame, cmd *cobra.Command) prepare {
 	id := workerID(cmd)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	text := flags.String("error", "", "error message")
 	code := flags.String("code", "", "error code")
 	retry := flags.Bool("retry", false, "retry if attempts are left (default the run fails)")
 	var delay time.Duration
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "delay before the retry (default the back-off of the action)")
 	which := attemptFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := needs(cmd, "worker-id", "error"); err != nil {
-			return err
+			return nil, err
 		}
 		opts := which()
 		if *code != "" {
@@ -226,11 +217,11 @@ slow script may fail a later attempt.`,
 		}
 		if flags.Changed("delay") {
 			if !*retry {
-				return &usageError{errors.New("--delay requires --retry"), helpHint(cmd)}
+				return nil, &usageError{errors.New("--delay requires --retry"), helpHint(cmd)}
 			}
 			opts = append(opts, action.Delay(delay))
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			store := s.Action(s.namespace)
 			if err := store.Fail(ctx, action.RunID(args[0]), *id, *text, opts...); err != nil {
 				return lost(err, args[0])
@@ -240,9 +231,8 @@ slow script may fail a later attempt.`,
 				return err
 			}
 			return s.printRunDone("ENDED", args[0], run.Status.String())
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // touched is the new deadline of a run.
@@ -253,20 +243,15 @@ type touched struct {
 	Deadline  int64  `json:"deadline"`
 }
 
-func workerTouch(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "touch RUN --worker-id ID",
-		Short: "Extend the timeout of an attempt",
-		Args:  takes("RUN"),
-	}
+func workerTouch(_ *frame, cmd *cobra.Command) prepare {
 	id := workerID(cmd)
 	d := 30 * time.Second
 	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "new duration from now (default 30s)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		if err := needs(cmd, "worker-id"); err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			until, err := s.Action(s.namespace).Extend(ctx, action.RunID(args[0]), *id, d)
 			if err != nil {
 				return lost(err, args[0])
@@ -275,9 +260,8 @@ func workerTouch(f *frame) *cobra.Command {
 				touched{true, args[0], s.namespace, until.UnixMilli()},
 				table{head: []string{"RUN", "DEADLINE"}, rows: [][]string{{args[0], shownTime(until)}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // workerText is a worker in JSON.
@@ -305,41 +289,29 @@ type workersText struct {
 	Count     int          `json:"count"`
 }
 
-func workerList(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "list",
-		Short: "List the workers of a namespace",
-		Args:  takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				document := func(w action.WorkerInfo) workerText {
-					text := workerText{
-						WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: s.namespace, MachineID: w.Machine,
-						CurrentLoad:   w.Load,
-						MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed,
-						LastSeen:     w.LastSeen.UnixMilli(),
-						RegisteredAt: w.RegisteredAt.UnixMilli(), Labels: w.Labels, Actions: w.Actions, Metadata: w.Metadata,
-					}
-					if w.Metadata == nil {
-						text.Metadata = json.RawMessage("null")
-					}
-					return text
-				}
-				row := func(w action.WorkerInfo) []string {
-					load := strconv.Itoa(w.Load)
-					if w.MaxConcurrent > 0 { // a worker that has not registered has no limit to show
-						load += "/" + strconv.Itoa(w.MaxConcurrent)
-					}
-					return []string{w.ID, w.Type, w.Status.String(), load, decimal(w.Completed), decimal(w.Failed), shownTime(w.LastSeen),
-						w.Machine}
-				}
-				head := []string{"WORKER", "TYPE", "STATUS", "LOAD", "COMPLETED", "FAILED", "LAST SEEN", "MACHINE"}
-				list, err := printEach(s.output, s.Action(s.namespace).Workers().All(ctx), head, document, row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(workersText{s.namespace, list, len(list)})
-			})
-		},
-	})
+func workerList(ctx context.Context, s *session, _ []string) error {
+	document := func(w action.WorkerInfo) workerText {
+		text := workerText{
+			WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: s.namespace, MachineID: w.Machine,
+			CurrentLoad:   w.Load,
+			MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed,
+			LastSeen:     w.LastSeen.UnixMilli(),
+			RegisteredAt: w.RegisteredAt.UnixMilli(), Labels: w.Labels, Actions: w.Actions, Metadata: w.Metadata,
+		}
+		if w.Metadata == nil {
+			text.Metadata = json.RawMessage("null")
+		}
+		return text
+	}
+	row := func(w action.WorkerInfo) []string {
+		load := strconv.Itoa(w.Load)
+		if w.MaxConcurrent > 0 { // a worker that has not registered has no limit to show
+			load += "/" + strconv.Itoa(w.MaxConcurrent)
+		}
+		return []string{w.ID, w.Type, w.Status.String(), load, decimal(w.Completed), decimal(w.Failed), shownTime(w.LastSeen),
+			w.Machine}
+	}
+	head := []string{"WORKER", "TYPE", "STATUS", "LOAD", "COMPLETED", "FAILED", "LAST SEEN", "MACHINE"}
+	return printEach(s.output, s.Action(s.namespace).Workers().All(ctx), head, document, row,
+		func(list []workerText) any { return workersText{s.namespace, list, len(list)} })
 }

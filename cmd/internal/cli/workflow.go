@@ -13,15 +13,50 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-func workflowCommand(p Process) *cobra.Command {
-	f := &frame{Process: p}
-	cmd := group("workflow", "Create and run workflows",
-		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f),
-		workflowCancel(f), workflowRetry(f),
-		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f),
-		workflowVersionCommand(f), workflowDelete(f))
-	f.equip(cmd)
-	return cmd
+var workflowRows = []row{
+	{use: "create -f FILE", short: "Create a workflow or a version of one", flags: workflowCreate,
+		long: `Create a workflow or a version of one, which new runs use from now on; active runs keep
+theirs. An existing version with the same definition is left unchanged, with another one
+it is an error. The namespace is that of --namespace, else that of the definition.`,
+		example: `  floe workflow create -f order.yaml
+  generate-order | floe workflow create -f -`},
+	{code: workflowValidate},
+	{use: "start NAME [JSON]", short: "Start a run of a workflow", complete: listers{workflowNames, nil}, flags: workflowStart,
+		long: `Start a run of a workflow. JSON is the input: the argument itself, the content of a file as
+@FILE, or stdin as -. Without it the input is null.
+
+With --wait the command waits for the end of the run and prints its output. It fails unless
+the run is completed.`,
+		example: `  floe workflow start order '{"orderId":"42"}' --idempotency-key order-42
+  floe workflow start report @input.json --version 2.0.0 --wait --timeout 5m`},
+	{use: "status RUN", short: "Show a run and its step results", complete: listers{flowIDs}, flags: workflowStatus},
+	{use: "history RUN", short: "List the events of a run, oldest first", complete: listers{flowIDs}, flags: workflowHistory},
+	{use: "signal RUN TYPE [JSON]", short: "Send a signal to a run", complete: listers{flowIDs, nil, nil}, flags: workflowSignal,
+		long: `Send a signal to a run. A step that waits for its type takes it; otherwise the signal is kept
+for a later step. JSON is the payload: the argument itself, the content of a file as @FILE,
+or stdin as -. Without it the payload is null. Its member "outcome" selects the transition
+of the step.`,
+		example: `  floe workflow signal RUN approval '{"outcome":"rejected","by":"ada"}'`},
+	{use: "cancel RUN", short: "Cancel a run and compensate its steps", complete: listers{flowIDs}, flags: workflowCancel},
+	{use: "retry RUN", short: "Resume a failed run at its failed step", complete: listers{flowIDs}, flags: workflowRetry,
+		long: `Resume a failed or timed-out run at its failed step, or at an earlier one. The calls of the
+step get the same idempotency keys as before, unless the step gets another input.`,
+		example: `  floe workflow retry RUN
+  floe workflow retry RUN --from-step charge --input '{"amount":12}'`},
+	{use: "list", short: "List the workflows of a namespace", flags: workflowList},
+	{use: "info NAME", short: "Show a workflow, its schedule and trigger", complete: listers{workflowNames}, run: workflowInfo},
+	{use: "runs", short: "List the workflow runs of a namespace", flags: workflowRuns,
+		long: `List the workflow runs of a namespace, newest first. UNCOMPENSATED is the number of steps
+whose compensation failed, so that their effects remain.`},
+	{use: "enable NAME", short: "Enable a disabled workflow", complete: listers{workflowNames},
+		run: onWorkflow("ENABLED", (*workflow.Store).Enable)},
+	{use: "disable NAME", short: "Disable a workflow, its schedule and trigger", complete: listers{workflowNames},
+		run: onWorkflow("DISABLED", (*workflow.Store).Disable)},
+	{use: "schedule", short: "Pause and resume the schedule of a workflow", below: workflowScheduleRows},
+	{use: "version", short: "Manage the versions of a workflow", below: workflowVersionRows},
+	{use: "delete NAME", short: "Delete a workflow with all its versions",
+		complete: listers{workflowNames}, asks: "it deletes the workflow with all versions", flags: workflowDelete,
+		long: "Delete a workflow with all its versions. Ended runs are kept for a while."},
 }
 
 // addFile adds the flag for a definition file to a command.
@@ -58,24 +93,14 @@ type workflowCreated struct {
 	Status    string `json:"status"` // created, updated or unchanged
 }
 
-func workflowCreate(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create -f FILE",
-		Short: "Create a workflow or a version of one",
-		Long: `Create a workflow or a version of one, which new runs use from now on; active runs keep
-theirs. An existing version with the same definition is left unchanged, with another one
-it is an error. The namespace is that of --namespace, else that of the definition.`,
-		Example: `  floe workflow create -f order.yaml
-  generate-order | floe workflow create -f -`,
-		Args: takes(),
-	}
+func workflowCreate(f *frame, cmd *cobra.Command) prepare {
 	file := addFile(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return func(_ []string) (callFunc, error) {
 		definition, err := f.definition(cmd, *file)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if !cmd.Flags().Changed("namespace") {
 				own, err := workflow.DefinitionNamespace(definition)
 				if err != nil {
@@ -98,9 +123,8 @@ it is an error. The namespace is that of --namespace, else that of the definitio
 				workflowCreated{true, made.Name, s.namespace, made.Version, status},
 				table{head: []string{"WORKFLOW", "VERSION", "STATUS"}, rows: [][]string{{made.Name, made.Version, status}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd)
 }
 
 // mistakes splits the error of a definition into one error per mistake.
@@ -213,33 +237,22 @@ type workflowsText struct {
 	Count     int            `json:"count"`
 }
 
-func workflowList(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the workflows of a namespace",
-		Args:  takes(),
-	}
+func workflowList(_ *frame, cmd *cobra.Command) prepare {
 	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error {
-			document := func(i workflow.Info) workflowText { return newWorkflowText(s.namespace, i) }
-			row := func(i workflow.Info) []string {
-				r := i.Runs
-				return []string{
-					i.Name, i.Version, strconv.FormatBool(i.Enabled), strconv.Itoa(len(i.Steps)), startedBy(i), decimal(r.Active),
-					decimal(r.Completed),
-					decimal(r.Failed + r.TimedOut), decimal(r.Cancelled),
-				}
+	return unchecked(func(ctx context.Context, s *session, _ []string) error {
+		document := func(i workflow.Info) workflowText { return newWorkflowText(s.namespace, i) }
+		row := func(i workflow.Info) []string {
+			r := i.Runs
+			return []string{
+				i.Name, i.Version, strconv.FormatBool(i.Enabled), strconv.Itoa(len(i.Steps)), startedBy(i), decimal(r.Active),
+				decimal(r.Completed),
+				decimal(r.Failed + r.TimedOut), decimal(r.Cancelled),
 			}
-			head := []string{"WORKFLOW", "VERSION", "ENABLED", "STEPS", "STARTED BY", "ACTIVE", "COMPLETED", "FAILED", "CANCELLED"}
-			list, err := printEach(s.output, s.Workflow(s.namespace).All(ctx, workflow.Prefix(*prefix)), head, document, row)
-			if err != nil || s.format != formatJSON {
-				return err
-			}
-			return s.print(workflowsText{s.namespace, list, len(list)})
-		})
-	}
-	return f.completing(cmd)
+		}
+		head := []string{"WORKFLOW", "VERSION", "ENABLED", "STEPS", "STARTED BY", "ACTIVE", "COMPLETED", "FAILED", "CANCELLED"}
+		return printEach(s.output, s.Workflow(s.namespace).All(ctx, workflow.Prefix(*prefix)), head, document, row,
+			func(list []workflowText) any { return workflowsText{s.namespace, list, len(list)} })
+	})
 }
 
 // startedBy returns what starts a workflow automatically: its schedule, its trigger, or both.
@@ -269,31 +282,6 @@ func (s *session) printWorkflowDone(head, name string) error {
 	return s.print(workflowDone{true, name, s.namespace}, table{head: []string{head}, rows: [][]string{{name}}})
 }
 
-func workflowEnable(f *frame, enable bool) *cobra.Command {
-	use, head, short := "enable NAME", "ENABLED", "Enable a disabled workflow"
-	if !enable {
-		use, head, short = "disable NAME", "DISABLED",
-			"Disable a workflow, its schedule and trigger"
-	}
-	return f.completing(&cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				do := s.Workflow(s.namespace).Enable
-				if !enable {
-					do = s.Workflow(s.namespace).Disable
-				}
-				if err := do(ctx, args[0]); err != nil {
-					return uncreated(err)
-				}
-				return s.printWorkflowDone(head, args[0])
-			})
-		},
-	}, workflowNames)
-}
-
 // uncreated adds a hint to the error for an unknown workflow.
 func uncreated(err error) error {
 	if errors.Is(err, floe.ErrNotFound) {
@@ -302,20 +290,14 @@ func uncreated(err error) error {
 	return err
 }
 
-func workflowDelete(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a workflow with all its versions",
-		Long:  "Delete a workflow with all its versions. Ended runs are kept for a while.",
-		Args:  takes("NAME"),
-	}
+func workflowDelete(_ *frame, cmd *cobra.Command) prepare {
 	force := cmd.Flags().Bool("force", false, "delete it even if it has active runs, which continue")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		var opts []workflow.DeleteOption
 		if *force {
 			opts = append(opts, workflow.Force())
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			if err := s.Workflow(s.namespace).Delete(ctx, args[0], opts...); err != nil {
 				if errors.Is(err, floe.ErrConflict) {
 					return &hintedError{err, "use --force to remove it anyway; its runs continue"}
@@ -323,9 +305,8 @@ func workflowDelete(f *frame) *cobra.Command {
 				return err
 			}
 			return s.printWorkflowDone("DELETED", args[0])
-		})
+		}, nil
 	}
-	return f.completing(f.asking(cmd, "it deletes the workflow with all versions"), workflowNames)
 }
 
 // workflowNames lists the workflows of the namespace for completion.
@@ -335,4 +316,14 @@ func workflowNames(ctx context.Context, s *session, _ []string, begun string) (n
 		names = append(names, i.Name)
 	}
 	return names, err
+}
+
+// onWorkflow returns the run of a command that changes a workflow.
+func onWorkflow(head string, do func(*workflow.Store, context.Context, string) error) runFunc {
+	return func(ctx context.Context, s *session, args []string) error {
+		if err := do(s.Workflow(s.namespace), ctx, args[0]); err != nil {
+			return uncreated(err)
+		}
+		return s.printWorkflowDone(head, args[0])
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/workflow"
 )
@@ -83,21 +81,12 @@ func newWorkflowDetail(namespace string, i workflow.Info) workflowDetail {
 	return d
 }
 
-func workflowInfo(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "info NAME",
-		Short: "Show a workflow, its schedule and trigger",
-		Args:  takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				i, err := s.Workflow(s.namespace).Get(ctx, args[0])
-				if err != nil {
-					return uncreated(err)
-				}
-				return s.print(newWorkflowDetail(s.namespace, i), workflowTables(&i)...)
-			})
-		},
-	}, workflowNames)
+func workflowInfo(ctx context.Context, s *session, args []string) error {
+	i, err := s.Workflow(s.namespace).Get(ctx, args[0])
+	if err != nil {
+		return uncreated(err)
+	}
+	return s.print(newWorkflowDetail(s.namespace, i), workflowTables(&i)...)
 }
 
 // workflowTables returns the tables of a workflow: its properties, schedule and trigger.
@@ -166,85 +155,47 @@ type versionList struct {
 	Count     int           `json:"count"`
 }
 
-func workflowVersionCommand(f *frame) *cobra.Command {
-	return group("version", "Manage the versions of a workflow", workflowVersionList(f), workflowVersionDefault(f),
-		workflowVersionRemove(f))
+var workflowVersionRows = []row{
+	{use: "list NAME", short: "List the versions of a workflow, newest first", complete: listers{workflowNames}, run: workflowVersionList},
+	{use: "default NAME VERSION", short: "Set the default version of a workflow",
+		complete: listers{workflowNames}, run: workflowVersionDefault},
+	{use: "remove NAME VERSION", short: "Remove a version of a workflow",
+		complete: listers{workflowNames}, asks: "it removes the version", run: workflowVersionRemove},
 }
 
-func workflowVersionList(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use: "list NAME", Short: "List the versions of a workflow, newest first", Args: takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				all, err := collected(s.Workflow(s.namespace).Versions(args[0]).All(ctx))
-				if err != nil {
-					return uncreated(err)
-				}
-				list, t := versionList{args[0], s.namespace, []versionText{},
-					len(all)}, table{head: []string{"VERSION", "DEFAULT", "CREATED"}}
-				for _, v := range all {
-					list.Versions = append(list.Versions, versionText{v.Version, v.Default, v.CreatedAt.UnixMilli()})
-					t.rows = append(t.rows, []string{v.Version, strconv.FormatBool(v.Default), shownTime(v.CreatedAt)})
-				}
-				return s.print(list, t)
-			})
-		},
-	}, workflowNames)
-}
-
-func workflowVersionDefault(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use: "default NAME VERSION", Short: "Set the default version of a workflow", Args: takes("NAME", "VERSION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Workflow(s.namespace).Versions(args[0]).SetDefault(ctx, args[1]); err != nil {
-					return err
-				}
-				return s.printWorkflowDone("DEFAULT", args[0])
-			})
-		},
-	}, workflowNames)
-}
-
-func workflowVersionRemove(f *frame) *cobra.Command {
-	return f.completing(f.asking(&cobra.Command{
-		Use: "remove NAME VERSION", Short: "Remove a version of a workflow", Args: takes("NAME", "VERSION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Workflow(s.namespace).Versions(args[0]).Delete(ctx, args[1]); err != nil {
-					return err
-				}
-				return s.printWorkflowDone("REMOVED", args[0])
-			})
-		},
-	}, "it removes the version"), workflowNames)
-}
-
-func workflowScheduleCommand(f *frame) *cobra.Command {
-	return group("schedule", "Pause and resume the schedule of a workflow", workflowPause(f, true), workflowPause(f, false))
-}
-
-func workflowPause(f *frame, pause bool) *cobra.Command {
-	use, head, short := "pause NAME", "PAUSED", "Pause the schedule of a workflow"
-	if !pause {
-		use, head, short = "resume NAME", "RESUMED", "Resume a workflow's schedule without missed ticks"
+func workflowVersionList(ctx context.Context, s *session, args []string) error {
+	all, err := collected(s.Workflow(s.namespace).Versions(args[0]).All(ctx))
+	if err != nil {
+		return uncreated(err)
 	}
-	return f.completing(&cobra.Command{
-		Use: use, Short: short, Args: takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				schedule := s.Workflow(s.namespace).Schedule(args[0])
-				do := schedule.Pause
-				if !pause {
-					do = schedule.Resume
-				}
-				if err := do(ctx); err != nil {
-					return unscheduled(err)
-				}
-				return s.printWorkflowDone(head, args[0])
-			})
-		},
-	}, workflowNames)
+	list, t := versionList{args[0], s.namespace, []versionText{},
+		len(all)}, table{head: []string{"VERSION", "DEFAULT", "CREATED"}}
+	for _, v := range all {
+		list.Versions = append(list.Versions, versionText{v.Version, v.Default, v.CreatedAt.UnixMilli()})
+		t.rows = append(t.rows, []string{v.Version, strconv.FormatBool(v.Default), shownTime(v.CreatedAt)})
+	}
+	return s.print(list, t)
+}
+
+func workflowVersionDefault(ctx context.Context, s *session, args []string) error {
+	if err := s.Workflow(s.namespace).Versions(args[0]).SetDefault(ctx, args[1]); err != nil {
+		return err
+	}
+	return s.printWorkflowDone("DEFAULT", args[0])
+}
+
+func workflowVersionRemove(ctx context.Context, s *session, args []string) error {
+	if err := s.Workflow(s.namespace).Versions(args[0]).Delete(ctx, args[1]); err != nil {
+		return err
+	}
+	return s.printWorkflowDone("REMOVED", args[0])
+}
+
+var workflowScheduleRows = []row{
+	{use: "pause NAME", short: "Pause the schedule of a workflow", complete: listers{workflowNames},
+		run: onWorkflowSchedule("PAUSED", workflow.Schedule.Pause)},
+	{use: "resume NAME", short: "Resume a workflow's schedule without missed ticks", complete: listers{workflowNames},
+		run: onWorkflowSchedule("RESUMED", workflow.Schedule.Resume)},
 }
 
 // unscheduled adds a hint to the error for a missing workflow or schedule.
@@ -253,4 +204,14 @@ func unscheduled(err error) error {
 		return &hintedError{err, "floe workflow list shows which workflows have a schedule"}
 	}
 	return err
+}
+
+// onWorkflowSchedule returns the run of a command that changes the schedule of a workflow.
+func onWorkflowSchedule(head string, do func(workflow.Schedule, context.Context) error) runFunc {
+	return func(ctx context.Context, s *session, args []string) error {
+		if err := do(s.Workflow(s.namespace).Schedule(args[0]), ctx); err != nil {
+			return unscheduled(err)
+		}
+		return s.printWorkflowDone(head, args[0])
+	}
 }

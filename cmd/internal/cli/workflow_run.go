@@ -35,26 +35,13 @@ type runStarted struct {
 	Duplicate bool   `json:"duplicate"` // an earlier start with the same key has created it
 }
 
-func workflowStart(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "start NAME [JSON]",
-		Short: "Start a run of a workflow",
-		Long: `Start a run of a workflow. JSON is the input: the argument itself, the content of a file as
-@FILE, or stdin as -. Without it the input is null.
-
-With --wait the command waits for the end of the run and prints its output. It fails unless
-the run is completed.`,
-		Example: `  floe workflow start order '{"orderId":"42"}' --idempotency-key order-42
-  floe workflow start report @input.json --version 2.0.0 --wait --timeout 5m`,
-		Args: takes("NAME", "[JSON]"),
-	}
+func workflowStart(f *frame, cmd *cobra.Command) prepare {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	version := flags.String("version", "", "version of the workflow (default the newest)")
 	key := flags.String("idempotency-key", "", "idempotency key: no second run with the same key")
 	id := flags.String("run-id", "", "unique ID of the run (default generated)")
 	wait := flags.Bool("wait", false, "wait until the run has ended, and print its output")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return func(args []string) (callFunc, error) {
 		var opts []workflow.StartOption
 		if flags.Changed("version") {
 			opts = append(opts, workflow.Version(*version))
@@ -67,9 +54,9 @@ the run is completed.`,
 		}
 		input, err := f.optionalPayload(cmd, "JSON", args[1:])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			started, err := s.Workflow(s.namespace).Start(ctx, args[0], input, opts...)
 			if err != nil {
 				return uncreated(err)
@@ -82,9 +69,8 @@ the run is completed.`,
 				table{head: []string{"WORKFLOW", "RUN", "STATUS", "DUPLICATE"},
 					rows: [][]string{{args[0], string(started.Run), started.Status.String(), strconv.FormatBool(started.Duplicate)}}},
 			)
-		})
+		}, nil
 	}
-	return f.completing(cmd, workflowNames, nil)
 }
 
 // optionalPayload is payload for an optional argument.
@@ -196,21 +182,14 @@ func newFlowDetail(namespace string, r *workflow.Run) flowDetail {
 	return d
 }
 
-func workflowStatus(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "status RUN",
-		Short: "Show a run and its step results",
-		Args:  takes("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				r, err := s.flowsOf(cmd, args[0]).Runs().Get(ctx, workflow.RunID(args[0]))
-				if err != nil {
-					return err
-				}
-				return s.print(newFlowDetail(s.namespace, &r), s.flowTables(&r)...)
-			})
-		},
-	}, flowIDs)
+func workflowStatus(_ *frame, cmd *cobra.Command) prepare {
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		r, err := s.flowsOf(cmd, args[0]).Runs().Get(ctx, workflow.RunID(args[0]))
+		if err != nil {
+			return err
+		}
+		return s.print(newFlowDetail(s.namespace, &r), s.flowTables(&r)...)
+	})
 }
 
 // flowTables returns the tables of a run, its steps and its pending signals.
@@ -279,115 +258,23 @@ type eventList struct {
 	Count     int         `json:"count"`
 }
 
-func workflowHistory(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "history RUN",
-		Short: "List the events of a run, oldest first",
-		Args:  takes("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				row := func(e workflow.Event) []string {
-					attempt := ""
-					if e.Attempt > 0 {
-						attempt = strconv.Itoa(e.Attempt)
-					}
-					return []string{shownTime(e.At), e.Type.String(), e.Step, attempt, e.Outcome, e.Detail}
-				}
-				document := func(e workflow.Event) eventText {
-					return eventText{e.Type.String(), e.Step, e.At.UnixMilli(), e.Attempt, e.Outcome, e.Detail}
-				}
-				head := []string{"TIME", "EVENT", "STEP", "ATTEMPT", "OUTCOME", "DETAIL"}
-				events := s.flowsOf(cmd, args[0]).History(workflow.RunID(args[0])).All(ctx, workflow.Limit(workflow.MaxPageItems))
-				list, err := printEach(s.output, events, head, document, row)
-				if err != nil || s.format != formatJSON {
-					return err
-				}
-				return s.print(eventList{args[0], s.namespace, list, len(list)})
-			})
-		},
-	}, flowIDs)
-}
-
-// flowChange calls do, which changes a run, and prints the run's new state.
-func (f *frame) flowChange(cmd *cobra.Command, id string, do func(context.Context, *workflow.Store) (workflow.Status, error)) error {
-	return f.call(cmd, func(ctx context.Context, s *session) error {
-		status, err := do(ctx, s.flowsOf(cmd, id))
-		if err != nil {
-			return err
+func workflowHistory(_ *frame, cmd *cobra.Command) prepare {
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		row := func(e workflow.Event) []string {
+			attempt := ""
+			if e.Attempt > 0 {
+				attempt = strconv.Itoa(e.Attempt)
+			}
+			return []string{shownTime(e.At), e.Type.String(), e.Step, attempt, e.Outcome, e.Detail}
 		}
-		return s.print(runDone{true, id, s.namespace, status.String()},
-			table{head: []string{"RUN", "STATUS"}, rows: [][]string{{id, status.String()}}})
+		document := func(e workflow.Event) eventText {
+			return eventText{e.Type.String(), e.Step, e.At.UnixMilli(), e.Attempt, e.Outcome, e.Detail}
+		}
+		head := []string{"TIME", "EVENT", "STEP", "ATTEMPT", "OUTCOME", "DETAIL"}
+		events := s.flowsOf(cmd, args[0]).History(workflow.RunID(args[0])).All(ctx, workflow.Limit(workflow.MaxPageItems))
+		return printEach(s.output, events, head, document, row,
+			func(list []eventText) any { return eventList{args[0], s.namespace, list, len(list)} })
 	})
-}
-
-func workflowSignal(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
-		Use:   "signal RUN TYPE [JSON]",
-		Short: "Send a signal to a run",
-		Long: `Send a signal to a run. A step that waits for its type takes it; otherwise the signal is kept
-for a later step. JSON is the payload: the argument itself, the content of a file as @FILE,
-or stdin as -. Without it the payload is null. Its member "outcome" selects the transition
-of the step.`,
-		Example: `  floe workflow signal RUN approval '{"outcome":"rejected","by":"ada"}'`,
-		Args:    takes("RUN", "TYPE", "[JSON]"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			payload, err := f.optionalPayload(cmd, "JSON", args[2:])
-			if err != nil {
-				return err
-			}
-			return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
-				return flows.Signal(ctx, workflow.RunID(args[0]), args[1], payload)
-			})
-		},
-	}, flowIDs, nil, nil)
-}
-
-func workflowCancel(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "cancel RUN",
-		Short: "Cancel a run and compensate its steps",
-		Args:  takes("RUN"),
-	}
-	reason := cmd.Flags().String("reason", "", "reason, shown with the run")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
-			return flows.Cancel(ctx, workflow.RunID(args[0]), *reason)
-		})
-	}
-	return f.completing(cmd, flowIDs)
-}
-
-func workflowRetry(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "retry RUN",
-		Short: "Resume a failed run at its failed step",
-		Long: `Resume a failed or timed-out run at its failed step, or at an earlier one. The calls of the
-step get the same idempotency keys as before, unless the step gets another input.`,
-		Example: `  floe workflow retry RUN
-  floe workflow retry RUN --from-step charge --input '{"amount":12}'`,
-		Args: takes("RUN"),
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	step := flags.String("from-step", "", "step to resume at (default the failed one)")
-	input := flags.String("input", "", "input of that step: JSON, @FILE or - (default that of the definition)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var opts []workflow.RetryOption
-		if flags.Changed("from-step") {
-			opts = append(opts, workflow.FromStep(*step))
-		}
-		if flags.Changed("input") {
-			b, err := f.payload(cmd, "--input", []string{*input})
-			if err != nil {
-				return err
-			}
-			opts = append(opts, workflow.ReplaceInput(b))
-		}
-		return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
-			return flows.Retry(ctx, workflow.RunID(args[0]), opts...)
-		})
-	}
-	return f.completing(cmd, flowIDs)
 }
 
 // flowList is a list of runs in JSON.
@@ -397,17 +284,66 @@ type flowList struct {
 	Count     int        `json:"count"`
 }
 
-func workflowRuns(f *frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "runs",
-		Short: "List the workflow runs of a namespace",
-		Long: `List the workflow runs of a namespace, newest first. UNCOMPENSATED is the number of steps
-whose compensation failed, so that their effects remain.`,
-		Args: takes(),
+// changeRun calls do, which changes a run, and prints the run's new state.
+func (s *session) changeRun(id string, store *workflow.Store, do func(*workflow.Store) (workflow.Status, error)) error {
+	status, err := do(store)
+	if err != nil {
+		return err
 	}
+	return s.print(runDone{true, id, s.namespace, status.String()},
+		table{head: []string{"RUN", "STATUS"}, rows: [][]string{{id, status.String()}}})
+}
+
+func workflowSignal(f *frame, cmd *cobra.Command) prepare {
+	return func(args []string) (callFunc, error) {
+		payload, err := f.optionalPayload(cmd, "JSON", args[2:])
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, s *session) error {
+			return s.changeRun(args[0], s.flowsOf(cmd, args[0]), func(flows *workflow.Store) (workflow.Status, error) {
+				return flows.Signal(ctx, workflow.RunID(args[0]), args[1], payload)
+			})
+		}, nil
+	}
+}
+
+func workflowCancel(_ *frame, cmd *cobra.Command) prepare {
+	reason := cmd.Flags().String("reason", "", "reason, shown with the run")
+	return unchecked(func(ctx context.Context, s *session, args []string) error {
+		return s.changeRun(args[0], s.flowsOf(cmd, args[0]), func(flows *workflow.Store) (workflow.Status, error) {
+			return flows.Cancel(ctx, workflow.RunID(args[0]), *reason)
+		})
+	})
+}
+
+func workflowRetry(f *frame, cmd *cobra.Command) prepare {
+	flags := cmd.Flags()
+	step := flags.String("from-step", "", "step to resume at (default the failed one)")
+	input := flags.String("input", "", "input of that step: JSON, @FILE or - (default that of the definition)")
+	return func(args []string) (callFunc, error) {
+		var opts []workflow.RetryOption
+		if flags.Changed("from-step") {
+			opts = append(opts, workflow.FromStep(*step))
+		}
+		if flags.Changed("input") {
+			b, err := f.payload(cmd, "--input", []string{*input})
+			if err != nil {
+				return nil, err
+			}
+			opts = append(opts, workflow.ReplaceInput(b))
+		}
+		return func(ctx context.Context, s *session) error {
+			return s.changeRun(args[0], s.flowsOf(cmd, args[0]), func(flows *workflow.Store) (workflow.Status, error) {
+				return flows.Retry(ctx, workflow.RunID(args[0]), opts...)
+			})
+		}, nil
+	}
+}
+
+func workflowRuns(f *frame, cmd *cobra.Command) prepare {
 	limit, status := int64(defaultMessages), workflow.Status(0)
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	of := flags.String("workflow", "", "only runs of this workflow")
 	flags.Var(newFlag(&status, "state", flowStatus), "status",
 		"only this status: pending, running, waiting, completed, failed, cancelled or timed_out")
@@ -425,9 +361,12 @@ whose compensation failed, so that their effects remain.`,
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "maximum number of results (default 100)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
 		[]string{"pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	_ = cmd.RegisterFlagCompletionFunc("workflow", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return f.completing(&cobra.Command{}, workflowNames).ValidArgsFunction(cmd, nil, begun)
+	})
+	return func([]string) (callFunc, error) {
 		if err := ordered(cmd, "since", since, "until", until); err != nil {
-			return err
+			return nil, err
 		}
 		opts := []workflow.RunOption{workflow.Limit(int(min(limit, workflow.MaxPageItems)))}
 		if flags.Changed("workflow") {
@@ -442,7 +381,7 @@ whose compensation failed, so that their effects remain.`,
 		if !since.IsZero() || !until.IsZero() {
 			opts = append(opts, workflow.StartedBetween(since, until))
 		}
-		return f.call(cmd, func(ctx context.Context, s *session) error {
+		return func(ctx context.Context, s *session) error {
 			row := func(r workflow.RunInfo) []string {
 				return []string{
 					string(r.ID), r.Workflow, r.Version, r.Status.String(), r.CurrentStep, r.TriggeredBy, shownTime(r.StartedAt),
@@ -453,18 +392,10 @@ whose compensation failed, so that their effects remain.`,
 			head := []string{"RUN", "WORKFLOW", "VERSION", "STATUS", "STEP", "TRIGGERED BY", "STARTED", "COMPLETED", "UNCOMPENSATED",
 				"ERROR"}
 			document := func(r workflow.RunInfo) flowText { return newFlowText(s.namespace, &r) }
-			list, err := printEach(s.output, first(s.Workflow(s.namespace).Runs().All(ctx, opts...), limit), head, document, row)
-			if err != nil || s.format != formatJSON {
-				return err
-			}
-			return s.print(flowList{s.namespace, list, len(list)})
-		})
+			return printEach(s.output, first(s.Workflow(s.namespace).Runs().All(ctx, opts...), limit), head, document, row,
+				func(list []flowText) any { return flowList{s.namespace, list, len(list)} })
+		}, nil
 	}
-	cmd = f.completing(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("workflow", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return f.completing(&cobra.Command{}, workflowNames).ValidArgsFunction(cmd, nil, begun)
-	})
-	return cmd
 }
 
 // attributeIs is a search attribute with a value.
