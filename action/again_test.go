@@ -237,6 +237,50 @@ func TestEndInATransaction(t *testing.T) {
 	}
 }
 
+// TestAssigned ends attempts by the names of their run and worker, as other processes do.
+func TestAssigned(t *testing.T) {
+	ctx, node := short(t), floe.OpenMemory(t)
+	s := node.Action("n")
+	if _, err := s.Register(ctx, "a", action.MaxAttempts(3)); err != nil {
+		t.Fatal(err)
+	}
+	i, err := s.Invoke(ctx, "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(want error, op floe.Op, held ...*action.Task) {
+		t.Helper()
+		txn := node.Txn("n").Do(op)
+		for _, h := range held {
+			txn.If(action.Held(h))
+		}
+		if _, err := txn.Commit(ctx); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("Commit = %v, want %v", err, want)
+		}
+	}
+	take := func(attempt int) {
+		t.Helper()
+		if got, err := s.Await(ctx, "w", []string{"a"}, action.Wait(time.Minute)); err != nil || len(got) != 1 || got[0].Delivery != attempt {
+			t.Fatalf("Await = %+v, %v", got, err)
+		}
+	}
+	take(1)
+	put := kv.PutOp("k", nil)
+	end(nil, put, action.Assigned(i.Run, "w", 0), action.Assigned(i.Run, "w", 1))
+	end(floe.ErrConflict, put, action.Assigned(i.Run, "w", 2))
+	end(floe.ErrConflict, put, action.Assigned(i.Run, "v", 1))
+	end(floe.ErrInvalid, put, action.Assigned(i.Run, "", 1))
+	end(floe.ErrInvalid, put, action.Assigned("x", "w", 1))
+	end(nil, action.FailOp(action.Assigned(i.Run, "w", 1), "no", action.Retry(), action.Delay(0)))
+	take(2)
+	end(floe.ErrConflict, action.CompleteOp(action.Assigned(i.Run, "w", 1), nil))
+	end(nil, action.CompleteOp(action.Assigned(i.Run, "w", 2), []byte(`"yes"`)))
+	end(floe.ErrConflict, action.CompleteOp(action.Assigned(i.Run, "w", 0), nil))
+	if run, err := s.Runs().Get(ctx, i.Run); err != nil || run.Status != action.Completed || string(run.Output) != `"yes"` {
+		t.Errorf("Get = %+v, %v", run, err)
+	}
+}
+
 // TestRunsWith: runs are listed by their properties and by invocation time.
 func TestRunsWith(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {

@@ -8,7 +8,7 @@ import (
 
 // CompleteOp completes the run of a task as an operation of a transaction. The transaction can
 // contain the writes of the handler, so that they happen once even if the run is started several
-// times. It is for tasks of handlers and of Await. The handler's return value then has no effect.
+// times. It is for tasks of handlers, of Await and of Assigned. The handler's return value then has no effect.
 //
 //	res, err := node.Txn("shop").
 //		If(action.Held(t)).
@@ -25,9 +25,15 @@ func CompleteOp(t *Task, output []byte, opts ...EndOption) Op {
 }
 
 // FailOp is CompleteOp for a failed attempt, with its error. Without Retry the run has failed.
-// Options: ErrorCode, Retry.
+// Options: ErrorCode, Retry, Delay with Retry.
 func FailOp(t *Task, message string, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts))}
+}
+
+// Assigned returns the task of a run that a worker got from Await, in this process or another one,
+// for CompleteOp, FailOp and Held. delivery is Task.Delivery; 0 means the worker's current attempt.
+func Assigned(run RunID, worker string, delivery int) *Task {
+	return &Task{Run: run, Delivery: delivery, self: worker}
 }
 
 type hiddenCondition = engine.HiddenCondition

@@ -22,7 +22,7 @@ func contract() []contractRow {
 		kvContract, kvWorkContract, consoleWrites, groupContract, streamContract, groupEndContract, streamWorkContract, groupWorkContract,
 		queueContract, queueWorkContract, txnContract,
 		timeseriesContract, actionContract, actionWorkContract, workerWorkContract, actionEndContract,
-		workflowContract, scheduleContract, processingContract, jobWorkContract)
+		workflowContract, scheduleContract, processingContract, jobWorkContract, txnPartsContract)
 }
 
 type contractRow struct {

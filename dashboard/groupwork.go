@@ -244,14 +244,7 @@ func (q *nackRecordsRequest) fields(f *codec.Fields) {
 }
 
 func (h *handler) nackRecords(ctx context.Context, q nackRecordsRequest) (nackedCount, error) {
-	opts := []stream.NackOption{stream.Reason(q.reason)}
-	if q.delayed {
-		opts = append(opts, stream.Delay(q.delay))
-	}
-	if q.toDLQ {
-		opts = append(opts, stream.ToDLQ())
-	}
-	n, err := h.backend.Stream(q.namespace).Nack(ctx, q.name, q.group, q.refs, opts...)
+	n, err := h.backend.Stream(q.namespace).Nack(ctx, q.name, q.group, q.refs, q.ofGroup()...)
 	return nackedCount{n}, err
 }
 
@@ -281,10 +274,14 @@ type extendedDeadlines struct {
 
 func (h *handler) extendRecords(ctx context.Context, q extendRecordsRequest) (extendedDeadlines, error) {
 	e, err := h.backend.Stream(q.namespace).ExtendMany(ctx, q.name, q.group, q.refs, q.lease)
-	if err != nil || e.Records == 0 {
-		return extendedDeadlines{}, err
+	return showExtended(e), err
+}
+
+func showExtended(e stream.Extended) extendedDeadlines {
+	if e.Records == 0 {
+		return extendedDeadlines{}
 	}
-	return extendedDeadlines{e.Records, e.Until.UnixMilli()}, nil
+	return extendedDeadlines{e.Records, e.Until.UnixMilli()}
 }
 
 // seekRequest moves a group.

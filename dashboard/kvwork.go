@@ -40,10 +40,25 @@ type keyDone struct {
 	Namespace string `json:"namespace"`
 }
 
-// patchRequest has changes of a document, which are made in the order of the body: first set, then
-// delete.
+// patchRequest has changes of a document.
 type patchRequest struct {
 	keyRequest
+	documentEdits
+}
+
+func (q *patchRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	readFields(in, &q.documentEdits, (*documentEdits).fields)
+	if in.err == nil {
+		if err := q.check(); err != nil {
+			in.invalid("body: %v", err)
+		}
+	}
+}
+
+// documentEdits are changes of a document, which are made in the order of the body: first set, then
+// delete.
+type documentEdits struct {
 	set     []documentEdit
 	deleted []string
 }
@@ -53,41 +68,51 @@ type documentEdit struct {
 	value []byte
 }
 
-func (q *patchRequest) parse(in *input) {
-	q.keyRequest.parse(in)
-	readFields(in, q, (*patchRequest).fields)
-	if in.err == nil && len(q.set)+len(q.deleted) == 0 {
-		in.invalid("body: it takes set, delete or both")
+func (e *documentEdits) fields(f *codec.Fields) {
+	if !f.Checking() && f.Given("set", false) {
+		f.Custom("set", codec.Custom{Type: codec.ObjectType, Parse: e.parseSet})
 	}
-	for _, edit := range q.set {
-		if slices.Contains(q.deleted, edit.path) {
-			in.invalid("body: path %.64q is both set and deleted", edit.path)
-		}
-	}
+	codec.ListOf(f, "delete", &e.deleted, codec.Text, codec.Range{Max: maxEdits})
 }
 
-func (q *patchRequest) fields(f *codec.Fields) {
-	if !f.Checking() && f.Given("set", false) {
-		f.Custom("set", codec.Custom{Type: codec.ObjectType, Parse: q.parseSet})
+func (e *documentEdits) check() error {
+	if len(e.set)+len(e.deleted) == 0 {
+		return engine.Errorf(engine.ErrInvalid, "it takes set, delete or both")
 	}
-	codec.ListOf(f, "delete", &q.deleted, codec.Text, codec.Range{Max: maxEdits})
+	for _, edit := range e.set {
+		if slices.Contains(e.deleted, edit.path) {
+			return engine.Errorf(engine.ErrInvalid, "path %.64q is both set and deleted", edit.path)
+		}
+	}
+	return nil
+}
+
+// ops returns the changes as operations, at least one.
+func (e *documentEdits) ops(key string) (ops []kv.OpOf[kv.Written]) {
+	for _, edit := range e.set {
+		ops = append(ops, kv.JSONSetOp(key, edit.path, edit.value))
+	}
+	for _, path := range e.deleted {
+		ops = append(ops, kv.JSONDeleteOp(key, path))
+	}
+	return ops
 }
 
 // maxEdits is the maximum number of paths to set, and of paths to delete.
 const maxEdits = 100
 
-func (q *patchRequest) parseSet(value []byte) error {
+func (e *documentEdits) parseSet(value []byte) error {
 	twice := false
 	object := rawjson.EachMember(value, func(key, value []byte) bool {
 		path, _ := rawjson.Text(key)
-		twice = slices.ContainsFunc(q.set, func(e documentEdit) bool { return e.path == path })
-		q.set = append(q.set, documentEdit{path, slices.Clone(value)})
-		return len(q.set) <= maxEdits && !twice
+		twice = slices.ContainsFunc(e.set, func(e documentEdit) bool { return e.path == path })
+		e.set = append(e.set, documentEdit{path, slices.Clone(value)})
+		return len(e.set) <= maxEdits && !twice
 	})
 	switch {
 	case twice:
-		return engine.Errorf(engine.ErrInvalid, "path %.64q is given twice", q.set[len(q.set)-1].path)
-	case len(q.set) > maxEdits:
+		return engine.Errorf(engine.ErrInvalid, "path %.64q is given twice", e.set[len(e.set)-1].path)
+	case len(e.set) > maxEdits:
 		return engine.Errorf(engine.ErrInvalid, "more than %d paths", maxEdits)
 	case !object:
 		return engine.Errorf(engine.ErrInvalid, "want an object of values by path")
@@ -103,13 +128,7 @@ type keyPatched struct {
 }
 
 func (h *handler) patchKey(ctx context.Context, q patchRequest) (keyPatched, error) {
-	var ops []kv.OpOf[kv.Written]
-	for _, edit := range q.set {
-		ops = append(ops, kv.JSONSetOp(q.key, edit.path, edit.value))
-	}
-	for _, path := range q.deleted {
-		ops = append(ops, kv.JSONDeleteOp(q.key, path))
-	}
+	ops := q.ops(q.key)
 	txn := h.backend.Txn(q.namespace)
 	for _, op := range ops {
 		txn.Do(op)
@@ -125,21 +144,36 @@ func (h *handler) patchKey(ctx context.Context, q patchRequest) (keyPatched, err
 // incrRequest adds to a number, within bounds.
 type incrRequest struct {
 	keyRequest
-	by, min, max int64
-	ttl          time.Duration // of a key that it creates; 0: none
+	increment
 }
 
 func (q *incrRequest) parse(in *input) {
 	q.keyRequest.parse(in)
-	q.by, q.min, q.max = 1, math.MinInt64, math.MaxInt64
-	readFields(in, q, (*incrRequest).fields)
+	q.increment = defaultIncrement
+	readFields(in, &q.increment, (*increment).fields)
 }
 
-func (q *incrRequest) fields(f *codec.Fields) {
-	f.Varint("by", &q.by)
-	f.Varint("min", &q.min)
-	f.Varint("max", &q.max)
-	f.Duration("ttl_ms", &q.ttl, codec.Range{Max: ttlRange.Max})
+// increment is a number to add, with the bounds of the sum.
+type increment struct {
+	by, min, max int64
+	ttl          time.Duration // of a key that it creates; 0: none
+}
+
+var defaultIncrement = increment{by: 1, min: math.MinInt64, max: math.MaxInt64}
+
+func (i *increment) fields(f *codec.Fields) {
+	f.Varint("by", &i.by)
+	f.Varint("min", &i.min)
+	f.Varint("max", &i.max)
+	f.Duration("ttl_ms", &i.ttl, codec.Range{Max: ttlRange.Max})
+}
+
+func (i *increment) options() []kv.IncrOption {
+	opts := []kv.IncrOption{kv.Min(i.min), kv.Max(i.max)}
+	if i.ttl > 0 {
+		opts = append(opts, kv.TTL(i.ttl))
+	}
+	return opts
 }
 
 // countedKey is the response to incr.
@@ -152,11 +186,7 @@ type countedKey struct {
 func showCounted(c kv.Counted) countedKey { return countedKey{c.Value, c.Version, c.Revision} }
 
 func (h *handler) incrKey(ctx context.Context, q incrRequest) (countedKey, error) {
-	opts := []kv.IncrOption{kv.Min(q.min), kv.Max(q.max)}
-	if q.ttl > 0 {
-		opts = append(opts, kv.TTL(q.ttl))
-	}
-	counted, err := h.backend.KV(q.namespace).Incr(ctx, q.key, q.by, opts...)
+	counted, err := h.backend.KV(q.namespace).Incr(ctx, q.key, q.by, q.options()...)
 	return showCounted(counted), err
 }
 

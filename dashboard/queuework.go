@@ -9,6 +9,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 var queueWorkRoutes = []route{
@@ -232,15 +233,19 @@ func (h *handler) dequeue(ctx context.Context, q dequeueRequest) (leasedMessages
 	messages, err := patiently(ctx, q.wait, func(ctx context.Context, wait time.Duration) ([]queue.Message, error) {
 		return store.Dequeue(ctx, q.name, queue.Max(q.max), queue.Lease(q.lease), queue.Wait(wait))
 	})
+	return q.encoding.leased(messages), err
+}
+
+func (e encoding) leased(messages []queue.Message) leasedMessages {
 	leased := leasedMessages{make([]leasedMessage, len(messages))}
 	for i, m := range messages {
 		leased.Messages[i] = leasedMessage{
 			Receipt: string(m.Receipt), Seq: m.Seq, Attempt: m.Attempts, Priority: m.Priority,
-			Payload: q.encoding.encoded(string(m.Payload)), Headers: q.encoding.headers(m.Headers),
+			Payload: e.encoded(string(m.Payload)), Headers: e.headers(m.Headers),
 			LeasedUntilMillis: m.LeaseUntil.UnixMilli(),
 		}
 	}
-	return leased, err
+	return leased
 }
 
 // receiptsRequest names messages by their receipts.
@@ -325,24 +330,39 @@ func (n *nacking) fields(f *codec.Fields) {
 	f.Bool("to_dlq", &n.toDLQ)
 }
 
+func (n *nacking) ofQueue() []queue.NackOption {
+	opts := []queue.NackOption{queue.Reason(n.reason)}
+	if n.delayed {
+		opts = append(opts, queue.Delay(n.delay))
+	}
+	if n.toDLQ {
+		opts = append(opts, queue.ToDLQ())
+	}
+	return opts
+}
+
+func (n *nacking) ofGroup() []stream.NackOption {
+	opts := []stream.NackOption{stream.Reason(n.reason)}
+	if n.delayed {
+		opts = append(opts, stream.Delay(n.delay))
+	}
+	if n.toDLQ {
+		opts = append(opts, stream.ToDLQ())
+	}
+	return opts
+}
+
 // nackedCount is the response to nack, of queues and of groups.
 type nackedCount struct {
 	Nacked int `json:"nacked"`
 }
 
 func (h *handler) nackMessages(ctx context.Context, q nackRequest) (nackedCount, error) {
-	opts := []queue.NackOption{queue.Reason(q.reason)}
-	if q.delayed {
-		opts = append(opts, queue.Delay(q.delay))
-	}
-	if q.toDLQ {
-		opts = append(opts, queue.ToDLQ())
-	}
 	receipts := q.receipts
 	if q.receipt != "" {
 		receipts = []string{q.receipt}
 	}
-	n, err := h.backend.Queue(q.namespace).Nack(ctx, q.name, receiptsOf(receipts), opts...)
+	n, err := h.backend.Queue(q.namespace).Nack(ctx, q.name, receiptsOf(receipts), q.ofQueue()...)
 	return nackedCount{n}, err
 }
 

@@ -114,10 +114,35 @@ func (m *sentMessage) fields(f *codec.Fields) {
 type appendRequest struct {
 	streamRequest
 	messages []sentMessage
+	producing
+	encoding encoding
+}
+
+// producing numbers the appends of a producer, so that a repeated one has no effect.
+type producing struct {
 	dedup    bool
 	producer string
 	sequence uint64
-	encoding encoding
+}
+
+func (p *producing) fields(f *codec.Fields) {
+	if p.dedup = f.Given("dedup", p.dedup); p.dedup {
+		codec.Object(f, "dedup", p, (*producing).dedupFields)
+	}
+}
+
+func (p *producing) dedupFields(f *codec.Fields) {
+	need(f, "producer")
+	need(f, "sequence")
+	f.Text("producer", &p.producer, codec.Range{Min: 1, Max: 255})
+	f.Uvarint("sequence", &p.sequence)
+}
+
+func (p *producing) options() (opts []stream.AppendOption) {
+	if p.dedup {
+		opts = append(opts, stream.Dedup(p.producer, p.sequence))
+	}
+	return opts
 }
 
 // idempotentAppend is the sequence number of an append whose producer is an idempotency key: it is
@@ -158,16 +183,7 @@ func (q *appendRequest) parse(in *input) {
 func (q *appendRequest) fields(f *codec.Fields) {
 	need(f, "messages")
 	codec.ListOf(f, "messages", &q.messages, (*sentMessage).fields, codec.Range{Min: 1, Max: stream.MaxBatch})
-	if q.dedup = f.Given("dedup", q.dedup); q.dedup {
-		codec.Object(f, "dedup", q, (*appendRequest).dedupFields)
-	}
-}
-
-func (q *appendRequest) dedupFields(f *codec.Fields) {
-	need(f, "producer")
-	need(f, "sequence")
-	f.Text("producer", &q.producer, codec.Range{Min: 1, Max: 255})
-	f.Uvarint("sequence", &q.sequence)
+	q.producing.fields(f)
 }
 
 // appendedIDs has the ID of each message of an append.
@@ -180,11 +196,7 @@ func (h *handler) appendMessages(ctx context.Context, q appendRequest) (appended
 	for i, m := range q.messages {
 		messages[i] = stream.Message{Key: string(m.key), Payload: m.payload, Headers: m.headers}
 	}
-	var opts []stream.AppendOption
-	if q.dedup {
-		opts = append(opts, stream.Dedup(q.producer, q.sequence))
-	}
-	added, err := h.backend.Stream(q.namespace).AppendMany(ctx, q.name, messages, opts...)
+	added, err := h.backend.Stream(q.namespace).AppendMany(ctx, q.name, messages, q.options()...)
 	if err != nil {
 		return appendedIDs{}, err
 	}

@@ -516,7 +516,7 @@ type writeRequest struct {
 	namespace string
 	precision ts.Precision
 	lines     []byte
-	points    []newPoint // instead of lines
+	newPoints // instead of lines
 }
 
 // maxPoints is the maximum number of points in a JSON body. Line protocol has no such limit.
@@ -535,7 +535,7 @@ func (q *writeRequest) parse(in *input) {
 		if value != "" {
 			in.invalid("parameter precision is for line protocol: a point in JSON has time_ms")
 		}
-		readFields(in, q, (*writeRequest).fields)
+		readFields(in, &q.newPoints, (*newPoints).fields)
 		return
 	}
 	in.reads(textMedia)
@@ -546,9 +546,22 @@ func (q *writeRequest) parse(in *input) {
 	}
 }
 
-func (q *writeRequest) fields(f *codec.Fields) {
+// newPoints are the points in a JSON body.
+type newPoints struct{ points []newPoint }
+
+func (n *newPoints) fields(f *codec.Fields) {
 	need(f, "points")
-	codec.ListOf(f, "points", &q.points, (*newPoint).fields, codec.Range{Min: 1, Max: maxPoints})
+	codec.ListOf(f, "points", &n.points, (*newPoint).fields, codec.Range{Min: 1, Max: maxPoints})
+}
+
+func (n *newPoints) list() []ts.Point {
+	points := make([]ts.Point, len(n.points))
+	for i, p := range n.points {
+		if points[i] = p.point; p.timed {
+			points[i].Time = time.UnixMilli(p.millis)
+		}
+	}
+	return points
 }
 
 // maxPointMillis is the maximum distance of a point from 1970, as in line protocol.
@@ -596,13 +609,7 @@ func (q *writeRequest) write(ctx context.Context, store *ts.Store) (ts.Result, e
 	if q.points == nil {
 		return store.WriteLine(ctx, bytes.NewReader(q.lines), q.precision)
 	}
-	points := make([]ts.Point, len(q.points))
-	for i, p := range q.points {
-		if points[i] = p.point; p.timed {
-			points[i].Time = time.UnixMilli(p.millis)
-		}
-	}
-	result, err := store.Write(ctx, points...)
+	result, err := store.Write(ctx, q.list()...)
 	for i := range result.Errors {
 		result.Errors[i].At++ // positions from 1, as those of lines
 	}

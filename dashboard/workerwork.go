@@ -183,8 +183,25 @@ type attemptDone struct {
 
 type completeRequest struct {
 	heldRun
+	completion
+}
+
+// completion is the result of a run.
+type completion struct {
 	output  []byte // JSON; nil: none
 	outcome string
+}
+
+func (c *completion) fields(f *codec.Fields) {
+	jsonField(f, "output", &c.output)
+	f.Text("outcome", &c.outcome)
+}
+
+func (c *completion) options() (opts []action.EndOption) {
+	if c.outcome != "" {
+		opts = append(opts, action.OutcomeName(c.outcome))
+	}
+	return opts
 }
 
 func (q *completeRequest) parse(in *input) {
@@ -193,22 +210,23 @@ func (q *completeRequest) parse(in *input) {
 }
 
 func (q *completeRequest) fields(f *codec.Fields) {
-	jsonField(f, "output", &q.output)
-	f.Text("outcome", &q.outcome)
+	q.completion.fields(f)
 	q.heldRun.fields(f)
 }
 
 func (h *handler) completeRun(ctx context.Context, q completeRequest) (attemptDone, error) {
-	opts := q.options()
-	if q.outcome != "" {
-		opts = append(opts, action.OutcomeName(q.outcome))
-	}
+	opts := append(q.heldRun.options(), q.completion.options()...)
 	err := h.backend.Action(q.namespace).Complete(ctx, q.run, q.id, q.output, opts...)
 	return attemptDone{true, string(q.run)}, err
 }
 
 type failRequest struct {
 	heldRun
+	attemptFailure
+}
+
+// attemptFailure is why an attempt failed, and what follows.
+type attemptFailure struct {
 	message string
 	code    string
 	retry   bool
@@ -222,26 +240,34 @@ func (q *failRequest) parse(in *input) {
 }
 
 func (q *failRequest) fields(f *codec.Fields) {
-	f.Text("error", &q.message)
-	f.Text("code", &q.code)
-	f.Bool("retry", &q.retry)
-	if q.delayed = f.Given("delay_ms", q.delayed); q.delayed {
-		f.Duration("delay_ms", &q.delay, codec.Range{Max: delayMillis.max})
-	}
+	q.attemptFailure.fields(f)
 	q.heldRun.fields(f)
 }
 
-func (h *handler) failRun(ctx context.Context, q failRequest) (attemptDone, error) {
-	opts := q.options()
-	if q.code != "" {
-		opts = append(opts, action.ErrorCode(q.code))
+func (a *attemptFailure) fields(f *codec.Fields) {
+	f.Text("error", &a.message)
+	f.Text("code", &a.code)
+	f.Bool("retry", &a.retry)
+	if a.delayed = f.Given("delay_ms", a.delayed); a.delayed {
+		f.Duration("delay_ms", &a.delay, codec.Range{Max: delayMillis.max})
 	}
-	if q.retry {
+}
+
+func (a *attemptFailure) options() (opts []action.EndOption) {
+	if a.code != "" {
+		opts = append(opts, action.ErrorCode(a.code))
+	}
+	if a.retry {
 		opts = append(opts, action.Retry())
 	}
-	if q.delayed {
-		opts = append(opts, action.Delay(q.delay))
+	if a.delayed {
+		opts = append(opts, action.Delay(a.delay))
 	}
+	return opts
+}
+
+func (h *handler) failRun(ctx context.Context, q failRequest) (attemptDone, error) {
+	opts := append(q.heldRun.options(), q.attemptFailure.options()...)
 	err := h.backend.Action(q.namespace).Fail(ctx, q.run, q.id, q.message, opts...)
 	return attemptDone{true, string(q.run)}, err
 }

@@ -20,9 +20,11 @@ func txnCommand(p Process) *cobra.Command {
 list of conditions, and do, a list of operations, as in POST /api/v1/txn. If all conditions hold
 and all operations succeed, all of them happen, or nothing does.
 
-Conditions: kv.absent, kv.present, kv.revision_is, queue.held, stream.last_id_is. Operations:
-kv.put, kv.delete, kv.incr, queue.enqueue, queue.ack, stream.append, stream.ack, action.invoke,
-workflow.start, workflow.signal. If a condition does not hold, the exit code is 4.`,
+Conditions: kv.absent, kv.present, kv.revision_is, queue.held, stream.last_id_is, action.held.
+Operations: kv.put|delete|incr|touch|patch, queue.enqueue|dequeue|ack|nack|extend|release,
+stream.append|ack|nack|extend|seek|leave, ts.write, action.invoke|complete|fail|cancel,
+workflow.start|signal|cancel|retry. Their members are those of the routes with the same names.
+If a condition does not hold, the exit code is 4.`,
 		Example: `  floe txn transfer.json
   echo '{"if": [{"op": "kv.absent", "key": "order:42"}],
          "do": [{"op": "kv.put", "key": "order:42", "value": "paid"},

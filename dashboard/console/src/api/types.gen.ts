@@ -1329,7 +1329,7 @@ export interface Routes {
   'POST /api/v1/streams/:name/groups/:group/seek': GroupDone
   /** Remove a consumer; its records are delivered to others. */
   'POST /api/v1/streams/:name/groups/:group/leave': GroupDone
-  /** Commit a transaction over keys, queues, streams, actions and workflows: if all conditions hold, do all operations, or nothing. */
+  /** Commit a transaction over keys, queues, streams, time series, actions and workflows: if all conditions hold, do all operations, or nothing. */
   'POST /api/v1/txn': TxnDone
   /** List the queues of a namespace. */
   'GET /api/v1/queues': QueueSummary[]
