@@ -260,7 +260,8 @@ func TestAssigned(t *testing.T) {
 	}
 	take := func(attempt int) {
 		t.Helper()
-		if got, err := s.Await(ctx, "w", []string{"a"}, action.Wait(time.Minute)); err != nil || len(got) != 1 || got[0].Delivery != attempt {
+		got, err := s.Await(ctx, "w", []string{"a"}, action.Wait(time.Minute))
+		if err != nil || len(got) != 1 || got[0].Delivery != attempt {
 			t.Fatalf("Await = %+v, %v", got, err)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 
 // CompleteOp completes the run of a task as an operation of a transaction. The transaction can
 // contain the writes of the handler, so that they happen once even if the run is started several
-// times. It is for tasks of handlers, of Await and of Assigned. The handler's return value then has no effect.
+// times. It is for tasks of handlers, of Await and of Assigned. The handler's return value then has
+// no effect.
 //
 //	res, err := node.Txn("shop").
 //		If(action.Held(t)).

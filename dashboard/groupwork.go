@@ -248,6 +248,17 @@ func (h *handler) nackRecords(ctx context.Context, q nackRecordsRequest) (nacked
 	return nackedCount{n}, err
 }
 
+func (n *nacking) ofGroup() []stream.NackOption {
+	opts := []stream.NackOption{stream.Reason(n.reason)}
+	if n.delayed {
+		opts = append(opts, stream.Delay(n.delay))
+	}
+	if n.toDLQ {
+		opts = append(opts, stream.ToDLQ())
+	}
+	return opts
+}
+
 // extendRecordsRequest moves deadlines to lease_ms from now.
 type extendRecordsRequest struct {
 	refsRequest

@@ -9,7 +9,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 var queueWorkRoutes = []route{
@@ -337,17 +336,6 @@ func (n *nacking) ofQueue() []queue.NackOption {
 	}
 	if n.toDLQ {
 		opts = append(opts, queue.ToDLQ())
-	}
-	return opts
-}
-
-func (n *nacking) ofGroup() []stream.NackOption {
-	opts := []stream.NackOption{stream.Reason(n.reason)}
-	if n.delayed {
-		opts = append(opts, stream.Delay(n.delay))
-	}
-	if n.toDLQ {
-		opts = append(opts, stream.ToDLQ())
 	}
 	return opts
 }

@@ -14,6 +14,45 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
+var txnConditions = map[string]func() txnOperation{
+	"kv.absent":         func() txnOperation { return &keyAbsent{} },
+	"kv.present":        func() txnOperation { return &keyPresent{} },
+	"kv.revision_is":    func() txnOperation { return &keyRevision{} },
+	"queue.held":        func() txnOperation { return &messageHeld{} },
+	"stream.last_id_is": func() txnOperation { return &lastIDIs{} },
+	"action.held":       func() txnOperation { return &runHeld{} },
+}
+
+// txnOperations are the operations of programs; those of administrators have routes only.
+var txnOperations = map[string]func() txnOperation{
+	"kv.put":          func() txnOperation { return &txnPut{} },
+	"kv.delete":       func() txnOperation { return &txnDelete{} },
+	"kv.incr":         func() txnOperation { return &txnIncr{count: defaultIncrement} },
+	"kv.touch":        func() txnOperation { return &txnTouch{} },
+	"kv.patch":        func() txnOperation { return &txnPatch{} },
+	"queue.enqueue":   func() txnOperation { return &txnEnqueue{} },
+	"queue.dequeue":   func() txnOperation { return &txnDequeue{max: 1, lease: defaultLease} },
+	"queue.ack":       func() txnOperation { return &txnAck{} },
+	"queue.nack":      func() txnOperation { return &txnNack{nacking: nacking{longest: delayMillis.max}} },
+	"queue.extend":    func() txnOperation { return &txnExtend{lease: defaultLease} },
+	"queue.release":   func() txnOperation { return &txnRelease{} },
+	"stream.append":   func() txnOperation { return &txnAppend{} },
+	"stream.ack":      func() txnOperation { return &txnAckRecords{} },
+	"stream.nack":     func() txnOperation { return &txnNackRecords{nacking: nacking{longest: longestGroupTime}} },
+	"stream.extend":   func() txnOperation { return &txnExtendRecords{lease: defaultLease} },
+	"stream.seek":     func() txnOperation { return &txnSeek{} },
+	"stream.leave":    func() txnOperation { return &txnLeave{} },
+	"ts.write":        func() txnOperation { return &txnWritePoints{} },
+	"action.invoke":   func() txnOperation { return &txnInvoke{priority: action.DefaultPriority} },
+	"action.complete": func() txnOperation { return &txnComplete{} },
+	"action.fail":     func() txnOperation { return &txnFail{} },
+	"action.cancel":   func() txnOperation { return &txnCancelRun{} },
+	"workflow.start":  func() txnOperation { return &txnStart{} },
+	"workflow.signal": func() txnOperation { return &txnSignal{} },
+	"workflow.cancel": func() txnOperation { return &txnCancelFlow{} },
+	"workflow.retry":  func() txnOperation { return &txnRetryFlow{} },
+}
+
 // oneKey is a part about a key.
 type oneKey struct{ key string }
 

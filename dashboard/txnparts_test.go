@@ -36,7 +36,8 @@ var txnPartsContract = []contractRow{
 		{"op":"queue.release","name":"parts","receipts":["<q>"]}]}`, 200,
 		doneWith(fields{"leased_until_ms": integer}, fields{}, fields{"released": is{1}})},
 	{txnRoute, partsPath, `{"do":[{"op":"queue.nack","name":"parts","receipts":["<p>"]}]}`, 409, refusedAt("do", 0)},
-	{txnRoute, partsPath, `{"do":[{"op":"queue.nack","name":"parts","receipts":["<p>"],"delay_ms":0,"to_dlq":true}]}`, 400, refusedAt("do", 0)},
+	{txnRoute, partsPath, `{"do":[{"op":"queue.nack","name":"parts","receipts":["<p>"],"delay_ms":0,"to_dlq":true}]}`, 400,
+		refusedAt("do", 0)},
 
 	{txnRoute, partsPath, `{"do":[{"op":"stream.append","name":"parts","payload":"p","dedup":{"producer":"t","sequence":1}},
 		{"op":"stream.append","name":"parts","payload":"p","dedup":{"producer":"t","sequence":1}}]}`, 200,
