@@ -321,9 +321,10 @@ func (h *handler) streamRecords(ctx context.Context, q recordsRequest) (readReco
 }
 
 // formatRef returns the text of a delivery of a record to a member of a group: its partition,
-// offset and attempt, and a checksum of what it belongs to, so that it is refused elsewhere.
+// offset, attempt and generation, and a checksum of what it belongs to, so that it is refused
+// elsewhere.
 func (q *groupRequest) formatRef(r stream.Ref) string {
-	return fmt.Sprintf("%d-%d-%d-%08x", r.Partition, r.Offset, r.Attempt, q.checksum())
+	return fmt.Sprintf("%d-%d-%d-%d-%08x", r.Partition, r.Offset, r.Attempt, r.Generation, q.checksum())
 }
 
 func (q *groupRequest) checksum() uint32 { return refChecksum(q.namespace, q.name, q.group) }
@@ -335,10 +336,10 @@ func refChecksum(namespace, name, group string) uint32 {
 // parseRef parses a ref of a group with the checksum.
 func parseRef(text string, checksum uint32) (r stream.Ref, err error) {
 	var sum uint32
-	_, err = fmt.Sscanf(text, "%d-%d-%d-%x", &r.Partition, &r.Offset, &r.Attempt, &sum)
-	formatted := fmt.Sprintf("%d-%d-%d-%08x", r.Partition, r.Offset, r.Attempt, sum)
+	_, err = fmt.Sscanf(text, "%d-%d-%d-%d-%x", &r.Partition, &r.Offset, &r.Attempt, &r.Generation, &sum)
+	formatted := fmt.Sprintf("%d-%d-%d-%d-%08x", r.Partition, r.Offset, r.Attempt, r.Generation, sum)
 	switch {
-	case err != nil || formatted != text || r.Attempt == 0: // attempt 0 would match any delivery
+	case err != nil || formatted != text || r.Attempt == 0 || r.Generation == 0: // 0 would match any delivery
 		return r, engine.Errorf(engine.ErrInvalid, "ref %.64q is malformed: send back what a read of the group returned", text)
 	case sum != checksum:
 		return r, engine.Errorf(engine.ErrInvalid, "ref %.64q belongs to another consumer group", text)

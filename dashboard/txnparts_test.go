@@ -53,6 +53,13 @@ var txnPartsContract = []contractRow{
 	{txnRoute, partsPath, `{"do":[{"op":"stream.seek","name":"parts","group":"g","to":"latest","partition":0},
 		{"op":"stream.leave","name":"parts","group":"g","consumer":"c"},{"op":"stream.seek","name":"parts","group":"g","to":"0"}]}`, 200,
 		doneWith(fields{}, fields{}, fields{})},
+	{ackGroupRoute, "/api/v1/streams/parts/groups/g/ack?namespace=shop", `{"refs":["<partref>"]}`, 200, fields{"acked": is{0}}},
+	{readGroupRoute, "/api/v1/streams/parts/groups/g/read?namespace=shop", `{"consumer":"c"}`, 200, fields{"records": items{
+		fields{"ref": kept("<again>"), "attempt": is{1}, "deadline_ms": integer, "id": known("<part>"), "partition": is{0}, "key": is{""},
+			"headers": fields{}, "payload": is{"p"}, "at_ms": integer}}}},
+	{txnRoute, partsPath, `{"do":[{"op":"stream.ack","name":"parts","group":"g","refs":["<partref>"]}]}`, 409, refusedAt("do", 0)},
+	{txnRoute, partsPath, `{"do":[{"op":"stream.ack","name":"parts","group":"g","refs":["<again>"]}]}`, 200, doneWith(fields{"acked": is{1}})},
+	{ackGroupRoute, "/api/v1/streams/parts/groups/g/ack?namespace=shop", `{"refs":["0-1-1-0-00000000"]}`, 400, failure},
 	{txnRoute, partsPath, `{"do":[{"op":"stream.seek","name":"parts","group":"g","to":"nowhere"}]}`, 400, failure},
 	{txnRoute, partsPath, `{"do":[{"op":"stream.nack","name":"parts","group":"other","refs":["<partref>"]}]}`, 400, failure},
 

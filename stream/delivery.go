@@ -221,7 +221,7 @@ func (d *delivery) give(p int, attempt, excused uint64, offsets, keys []uint64) 
 
 func (d *delivery) giveBatch(p int, attempt, excused uint64, offsets, keys []uint64) {
 	d.limit -= len(offsets)
-	cl := claim{partition: p, attempt: attempt, deadline: d.tx.Now() + d.g.ackTimeout, offsets: offsets}
+	cl := claim{p, attempt, d.tx.Now() + d.g.ackTimeout, offsets, d.g.generation(p)}
 	d.claims.claims = append(d.claims.claims, cl)
 	if d.c.noAck {
 		return

@@ -16,10 +16,12 @@ type Delivery struct {
 	Record
 	Attempt  int       // 1 for the first delivery; it also counts deliveries that do not count towards MaxAttempts
 	Deadline time.Time // when the record must be acknowledged; zero with NoAck
+
+	Generation uint64 // of the group's position in the partition, see Ref
 }
 
 // Ref returns the reference by which the delivery is acknowledged.
-func (d *Delivery) Ref() Ref { return Ref{d.Partition, d.Offset, d.Attempt} }
+func (d *Delivery) Ref() Ref { return Ref{d.Partition, d.Offset, d.Attempt, d.Generation} }
 
 // RefsOf returns the references of several deliveries.
 func RefsOf(ds []Delivery) []Ref {
@@ -347,7 +349,7 @@ func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck boo
 		}
 		for _, rec := range q.records {
 			c := of[Ref{Partition: rec.Partition, Offset: rec.Offset}]
-			d := Delivery{Record: rec, Attempt: int(c.attempt)}
+			d := Delivery{Record: rec, Attempt: int(c.attempt), Generation: c.generation}
 			if !noAck {
 				d.Deadline = time.UnixMilli(c.deadline)
 			}

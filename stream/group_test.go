@@ -376,6 +376,80 @@ func TestSeekAndTrimBelowACursor(t *testing.T) {
 		`group "h" not found`)
 }
 
+// TestGenerations: a delivery cannot be settled after its partition was sought, or by another group
+// of the same name.
+func TestGenerations(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		t.Run(fmt.Sprintf("spread=%t", spread), func(t *testing.T) {
+			r, s := newStore(t)
+			if spread {
+				r, s = newSpread(t, 3)
+			}
+			ctx := t.Context()
+			must(t, s.Create(ctx, "log", stream.Partitions(2)))
+			for p := range 2 {
+				_, err := s.Append(ctx, "log", text("%d", p), stream.Partition(p))
+				must(t, err)
+			}
+			read := func() (ds [2]stream.Delivery) {
+				t.Helper()
+				got, err := s.ReadGroup(ctx, "log", "g", "c")
+				if err != nil || len(got) != 2 {
+					t.Fatalf("ReadGroup = %v, %v", got, err)
+				}
+				for _, d := range got {
+					if ds[d.Partition] = d; d.Generation == 0 {
+						t.Errorf("%+v has no generation", d)
+					}
+				}
+				return ds
+			}
+			settles := func(want int, ref stream.Ref) {
+				t.Helper()
+				e, err := s.ExtendMany(ctx, "log", "g", []stream.Ref{ref}, time.Hour)
+				must(t, err)
+				nacked, err := s.Nack(ctx, "log", "g", []stream.Ref{ref}, stream.Delay(time.Hour))
+				must(t, err)
+				_, txnErr := r.Txn("n").Do(stream.AckOp("log", "g", ref)).Commit(ctx)
+				acked, err := s.Ack(ctx, "log", "g", ref) // of a record that waits for redelivery
+				must(t, err)
+				if e.Records != want || nacked != want || acked != want {
+					t.Errorf("%+v: %d extended, %d refused, %d acknowledged, want %d", ref, e.Records, nacked, acked, want)
+				}
+				if want == 0 && !spread && !errors.Is(txnErr, stream.ErrConflict) {
+					t.Errorf("%+v in a transaction: %v, want ErrConflict", ref, txnErr)
+				}
+			}
+			first := read()
+			must(t, s.Seek(ctx, "log", "g", stream.FromBeginning(), stream.Partition(1)))
+			r.Restart()
+			settles(0, first[1].Ref())
+			settles(1, first[0].Ref())
+			must(t, s.Seek(ctx, "log", "g", stream.FromBeginning()))
+			again := read()
+			settles(0, first[0].Ref())
+			settles(0, first[1].Ref())
+			settles(0, stream.Ref{Partition: 1, Offset: 1, Generation: again[1].Generation + 1})
+			settles(1, stream.Ref{Partition: 1, Offset: 1, Generation: again[1].Generation})
+			settles(1, stream.Ref{Partition: 0, Offset: 1, Attempt: 1})
+			must(t, s.Groups("log").Delete(ctx, "g"))
+			other := read()
+			settles(0, again[0].Ref())
+			settles(1, other[0].Ref())
+			if spread {
+				return // the transaction would read the partitions of the stream's home only
+			}
+			must(t, s.Seek(ctx, "log", "g", stream.FromBeginning()))
+			res, err := r.Txn("n").Do(stream.ReadGroupOp("log", "g", "c")).Commit(ctx)
+			must(t, err)
+			refs := res.Values[0].([]stream.Ref)
+			if len(refs) != 2 || refs[0].Generation == 0 || refs[0].Generation == other[refs[0].Partition].Generation {
+				t.Errorf("ReadGroupOp = %+v", refs)
+			}
+		})
+	}
+}
+
 func TestAckInTransaction(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")

@@ -227,7 +227,7 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) 
 		if moved(p) {
 			g.forget(p)
 			m.placeCursor(tx, st, g, p, to)
-			g.parts[p].changed = true
+			g.parts[p].sought, g.parts[p].changed = uint64(tx.LSN()), true
 		}
 	}
 	g.dirty = slices.DeleteFunc(g.dirty, func(b *batch) bool { return moved(b.partition) })

@@ -374,9 +374,9 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) OpOf[[
 			return nil, err
 		}
 		var refs []Ref
-		for i := range c.claims {
-			for _, o := range c.claims[i].offsets {
-				refs = append(refs, Ref{c.claims[i].partition, o, int(c.claims[i].attempt)})
+		for _, c := range c.claims {
+			for _, o := range c.offsets {
+				refs = append(refs, Ref{c.partition, o, int(c.attempt), c.generation})
 			}
 		}
 		return refs, nil
@@ -480,7 +480,7 @@ func (b *missBody) code(f *codec.Fields) {
 
 // claims are records delivered to a consumer.
 //
-//	active u8 | epoch uvarint | more u8 | mode u8 | ack timeout ms uvarint | number uvarint | claim ...
+//	active u8 | epoch uvarint | more u8 | mode u8 | ack timeout ms uvarint | number uvarint | claim ... | generation of each claim uvarint ...
 //	claim: partition | attempt | deadline ms | offsets
 //	offsets: number of runs uvarint | distance from the end of the one before, length (uvarints) ...
 type claims struct {
@@ -494,10 +494,11 @@ type claims struct {
 }
 
 type claim struct {
-	partition int
-	attempt   uint64
-	deadline  int64
-	offsets   []uint64
+	partition  int
+	attempt    uint64
+	deadline   int64
+	offsets    []uint64
+	generation uint64
 }
 
 // code codes claims. An empty result means that a take found no records.
@@ -511,6 +512,11 @@ func (c *claims) code(f *codec.Fields) {
 	c.mode.code(f)
 	f.Millis("ack_timeout_ms", &c.ackTimeout)
 	codec.ListInto(f, "claims", &c.claims, (*claim).code)
+	if b := f.Binary(); b != nil && b.More(len(c.claims) > 0) {
+		for i := range c.claims {
+			b.Uvarint(&c.claims[i].generation)
+		}
+	}
 }
 
 func (c *claim) code(f *codec.Fields) {
@@ -522,6 +528,7 @@ func (c *claim) code(f *codec.Fields) {
 		return
 	}
 	codec.ListInto(f, "offsets", &c.offsets, func(o *uint64, f *codec.Fields) { f.Uvarint("", o) })
+	f.Uvarint("generation", &c.generation)
 }
 
 // appendOffsets appends increasing offsets.

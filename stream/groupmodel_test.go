@@ -57,6 +57,7 @@ type history struct {
 	records    map[stream.Ref]*tracked
 	order      map[string][]stream.Ref // of each key and partition, as appended
 	held       map[string][]stream.Delivery
+	stale      []stream.Ref   // of deliveries before a seek
 	newest     map[int]uint64 // offset of the latest first delivery, by partition
 	most       int            // maximum deliveries of a record; 0: unlimited
 	count      int
@@ -148,7 +149,9 @@ func (h *history) step() {
 	case n < 97:
 		h.leave(h.consumer())
 	case n < 98:
+		h.settleStale()
 		h.seek()
+		h.settleStale()
 	case n < 99:
 		h.configure()
 	default:
@@ -328,9 +331,15 @@ func (h *history) seek() {
 		h.buried = make(map[string]int)
 	}
 	dead := h.deadLetters()
-	for c := range h.held {
-		h.held[c] = slices.DeleteFunc(h.held[c], func(d stream.Delivery) bool { return moved(d.Partition) })
+	for _, c := range slices.Sorted(maps.Keys(h.held)) {
+		h.held[c] = slices.DeleteFunc(h.held[c], func(d stream.Delivery) bool {
+			if moved(d.Partition) {
+				h.stale = append(h.stale, d.Ref())
+			}
+			return moved(d.Partition)
+		})
 	}
+	h.stale = h.stale[max(0, len(h.stale)-20):]
 	maps.DeleteFunc(h.newest, func(p int, _ uint64) bool { return moved(p) })
 	for ref, rec := range h.records {
 		if moved(ref.Partition) {
@@ -437,6 +446,24 @@ func (h *history) settle(c string) {
 			}
 			h.release(c, d)
 		}
+	}
+}
+
+// settleStale acknowledges, refuses and extends deliveries from before a seek, which has no effect.
+func (h *history) settleStale() {
+	if len(h.stale) == 0 {
+		return
+	}
+	before := h.pending()
+	acked, err := h.s.Ack(h.t.Context(), "log", "g", h.stale...)
+	must(h.t, err)
+	nacked, err := h.s.Nack(h.t.Context(), "log", "g", h.stale, stream.Delay(0))
+	must(h.t, err)
+	extended, err := h.s.ExtendMany(h.t.Context(), "log", "g", h.stale, time.Hour)
+	must(h.t, err)
+	if after := h.pending(); acked+nacked+extended.Records > 0 || !maps.Equal(after, before) {
+		h.t.Errorf("%d records were acknowledged, %d refused and %d extended by deliveries before a seek: %v, then %v", acked, nacked,
+			extended.Records, before, after)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // id is the LSN at which the shard learned of the group.
 //
 //	'g' | gen | group name                                     the group, see groupHeader
-//	'c' | gen | id | partition u16                             offset of the next record to scan | records held | records pending (uvarints)
+//	'c' | gen | id | partition u16                             offset of the next record to scan | records held | records pending | LSN of the last seek, if any (uvarints)
 //	'b' | gen | id | partition u16 | first offset | LSN        unacknowledged records that were delivered together, see batch
 //	'f' | gen | id | partition u16 | offset                    a record that waits for redelivery, see failure
 //	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | pending records (uvarint)
@@ -251,6 +251,7 @@ type groupCursor struct {
 	held uint64 // records that were scanned and are held, in a KeyShared group
 
 	pending uint64 // records in batches and failures, including trimmed ones
+	sought  uint64 // LSN of the last seek; 0: none
 }
 
 func cursorKey(dst []byte, gen, id uint64, partition int) []byte {
@@ -258,13 +259,21 @@ func cursorKey(dst []byte, gen, id uint64, partition int) []byte {
 }
 
 func (c groupCursor) encode(dst []byte) []byte {
-	return codec.AppendUvarint(codec.AppendUvarint(codec.AppendUvarint(dst, c.next), c.held), c.pending)
+	dst = codec.AppendUvarint(codec.AppendUvarint(codec.AppendUvarint(dst, c.next), c.held), c.pending)
+	if c.sought != 0 {
+		dst = codec.AppendUvarint(dst, c.sought)
+	}
+	return dst
 }
 
 func decodeCursor(b []byte) (c groupCursor, err error) {
 	r := codec.NewReader(b)
 	c.next, c.held, c.pending = r.Uvarint(), r.Uvarint(), r.Uvarint()
-	if err := r.Done(); err != nil || c.next == 0 {
+	more := r.Len() > 0
+	if more {
+		c.sought = r.Uvarint()
+	}
+	if err := r.Done(); err != nil || c.next == 0 || more != (c.sought != 0) {
 		return c, fmt.Errorf("stream cursor row: %w: %x", codec.ErrCorrupt, b)
 	}
 	return c, nil

@@ -32,7 +32,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		Name: "g", Mode: Exclusive, AckTimeout: 2, MaxAttempts: 3, BackoffMin: 4, BackoffMax: 5, CreatedAt: at(6), Holder: "h",
 		Members: []Member{{"c", 1, at(2), at(3)}}, Cursors: []GroupCursor{{1, ID{2, 3}, ID{4, 5}, 6, 7, 8}},
 	}
-	pending := PendingRecord{ID: ID{1, 2}, Ref: Ref{3, 4, 5}, Consumer: "c", DeliveredAt: at(6), Deadline: at(7), Reason: "why"}
+	pending := PendingRecord{ID: ID{1, 2}, Ref: Ref{3, 4, 5, 0}, Consumer: "c", DeliveredAt: at(6), Deadline: at(7), Reason: "why"}
 	wire := engine.NewWire([]engine.Primitive{table()})
 	for _, tt := range []struct {
 		asked  engine.Query
@@ -78,7 +78,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 				g.found, g.infos, g.more = true, []GroupStats{group}, true
 			}},
 		{&groupsQuery{limit: 1}, func(q engine.Query) {}},
-		{&pendingQuery{namespace: "n", stream: "s", group: "g", after: Ref{1, 2, 3}, limit: 4, streamID: 5, groupID: 6},
+		{&pendingQuery{namespace: "n", stream: "s", group: "g", after: Ref{1, 2, 3, 0}, limit: 4, streamID: 5, groupID: 6},
 			func(q engine.Query) {
 				p := q.(*pendingQuery)
 				p.found, p.records, p.more = true, []PendingRecord{pending}, true
@@ -322,6 +322,8 @@ func TestVerifyReportsGroups(t *testing.T) {
 			"before offset 7, but the last offset is 5"},
 		"cursor behind": {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.next = 3 }) },
 			"offset 3 of partition 0 is pending, but only offsets before 3 were read"},
+		"sought in the future": {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.sought = 1 << 40 }) },
+			"was sought in partition 0 at LSN 1099511627776, after the last one"},
 		"records under way": {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.pending++ }) },
 			"counts 4 pending records in partition 0, found 3"},
 		"records held": {func(w groupRows) { w.cursor("keyed", func(c *groupCursor) { c.held++ }) },

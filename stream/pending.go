@@ -42,7 +42,7 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 			rec.Consumer, rec.Deadline, rec.Reason = "", time.UnixMilli(now), reason
 		}
 		for _, o := range b.offsets {
-			rec.Ref = Ref{b.partition, o, int(b.attempt)}
+			rec.Ref = Ref{Partition: b.partition, Offset: o, Attempt: int(b.attempt)}
 			q.add(parts, rec)
 		}
 		return nil
@@ -55,8 +55,9 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 			}
 			if err == nil {
 				q.add(parts, PendingRecord{
-					Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, DeliveredAt: time.UnixMilli(f.delivered),
-					Deadline: time.UnixMilli(f.due), Reason: f.reason,
+					Ref:         Ref{Partition: partitionIn(k), Offset: f.offset, Attempt: int(f.attempts)},
+					DeliveredAt: time.UnixMilli(f.delivered),
+					Deadline:    time.UnixMilli(f.due), Reason: f.reason,
 				})
 			}
 			return err

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -22,11 +23,20 @@ func (g *group) delivered(ref Ref) *batch {
 	if ref.Partition >= len(g.parts) {
 		return nil
 	}
-	if b := g.parts[ref.Partition].batches[ref.Offset]; b != nil && (ref.Attempt == 0 || b.attempt == uint64(ref.Attempt)) {
-		return b
+	b := g.parts[ref.Partition].batches[ref.Offset]
+	if b == nil || ref.Attempt != 0 && b.attempt != uint64(ref.Attempt) || !g.current(ref) {
+		return nil
 	}
-	return nil
+	return b
 }
+
+// current reports whether a delivery was made by this group since the last seek of its partition.
+func (g *group) current(ref Ref) bool {
+	return ref.Generation == 0 || ref.Generation == g.generation(ref.Partition)
+}
+
+// generation returns the generation of the deliveries of a partition.
+func (g *group) generation(p int) uint64 { return cmp.Or(g.parts[p].sought, g.id) }
 
 // undone returns the delivery that an acknowledgement refers to: a record with a consumer, or one
 // that waits for redelivery and has not been redelivered.
@@ -43,7 +53,7 @@ func (g *group) undone(ref Ref) (*batch, *failure) {
 		return b, nil
 	}
 	f := p.failed[ref.Offset]
-	if f == nil || ref.Attempt != 0 && f.attempts != uint64(ref.Attempt) {
+	if f == nil || ref.Attempt != 0 && f.attempts != uint64(ref.Attempt) || !g.current(ref) {
 		return nil, nil
 	}
 	if g.mode == KeyShared && p.keys[f.hash].failed[0] != f.offset {
@@ -56,7 +66,7 @@ func (g *group) undone(ref Ref) (*batch, *failure) {
 func (b *refsBody) refs(f func(Ref) error) error {
 	for _, run := range b.runs {
 		for i := range run.n {
-			if err := f(Ref{run.Partition, run.Offset + i, run.Attempt}); err != nil {
+			if err := f(Ref{run.Partition, run.Offset + i, run.Attempt, run.Generation}); err != nil {
 				return err
 			}
 		}

@@ -29,6 +29,12 @@ const maxRefs = 10_000
 
 func (b *refsBody) codeRefs(f *codec.Fields) {
 	codec.ListInto(f, "refs", &b.runs, (*refRun).code, codec.Range{Min: 1, Max: maxRefs})
+	given := slices.ContainsFunc(b.runs, func(r refRun) bool { return r.Generation != 0 })
+	if c := f.Binary(); c != nil && c.More(given) { // commands of older logs have no generations
+		for i := range b.runs {
+			c.Uvarint(&b.runs[i].Generation)
+		}
+	}
 }
 
 func (b *refsBody) check() error {
@@ -42,7 +48,7 @@ func (b *refsBody) check() error {
 	return nil
 }
 
-func (b *refsBody) size() int { return len(b.group) + 16*len(b.runs) + 128 }
+func (b *refsBody) size() int { return len(b.group) + 24*len(b.runs) + 128 }
 
 // code codes a run: partition, first offset, number of records, attempt (uvarints; attempt 0
 // matches any).
@@ -64,28 +70,38 @@ func (r *refRun) code(f *codec.Fields) {
 }
 
 // token returns the JSON form of a run: partition-offset-attempt, then the number of records unless
-// it is 1.
+// it is 1, and @ and the generation if it is given.
 func (r *refRun) token() string {
 	text := strconv.Itoa(r.Partition) + "-" + strconv.FormatUint(r.Offset, 10) + "-" + strconv.Itoa(r.Attempt)
 	if r.n != 1 {
 		text += "-" + strconv.FormatUint(r.n, 10)
+	}
+	if r.Generation != 0 {
+		text += "@" + strconv.FormatUint(r.Generation, 10)
 	}
 	return text
 }
 
 func parseRun(text string) (refRun, error) {
 	numbers := [...]uint64{0, 0, 0, 1}
-	parts := strings.Split(text, "-")
+	run, generation, given := strings.Cut(text, "@")
+	parts := strings.Split(run, "-")
 	ok := len(parts) == 3 || len(parts) == 4
 	for i := 0; ok && i < len(parts); i++ {
 		var err error
 		numbers[i], err = strconv.ParseUint(parts[i], 10, 64)
 		ok = err == nil
 	}
+	r := refRun{Ref{Partition: int(numbers[0]), Offset: numbers[1], Attempt: int(numbers[2])}, numbers[3]}
+	if given {
+		var err error
+		r.Generation, err = strconv.ParseUint(generation, 10, 64)
+		ok = ok && err == nil
+	}
 	if !ok {
 		return refRun{}, engine.Errorf(ErrInvalid, "stream: ref %q is not of the form <partition>-<offset>-<attempt>", text)
 	}
-	return refRun{Ref{int(numbers[0]), numbers[1], int(numbers[2])}, numbers[3]}, nil
+	return r, nil
 }
 
 // name adds deliveries.
@@ -95,7 +111,8 @@ func (b *refsBody) name(refs []Ref) error {
 	}
 	for _, r := range refs {
 		if n := len(b.runs); n > 0 {
-			if last := &b.runs[n-1]; last.Partition == r.Partition && last.Attempt == r.Attempt && last.Offset+last.n == r.Offset {
+			last := &b.runs[n-1]
+			if last.Partition == r.Partition && last.Attempt == r.Attempt && last.Generation == r.Generation && last.Offset+last.n == r.Offset {
 				last.n++
 				continue
 			}
@@ -108,7 +125,9 @@ func (b *refsBody) name(refs []Ref) error {
 // checkOnce returns an error for a duplicate delivery. Two deliveries of one record are allowed,
 // because one of them may be late. Refs are usually sorted, so that case is checked first.
 func checkOnce(refs []Ref) error {
-	order := func(a, b Ref) int { return cmp.Or(a.compare(b), cmp.Compare(a.Attempt, b.Attempt)) }
+	order := func(a, b Ref) int {
+		return cmp.Or(a.compare(b), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Generation, b.Generation))
+	}
 	if slices.IsSortedFunc(refs, func(a, b Ref) int { return cmp.Or(order(a, b), -1) }) {
 		return nil
 	}

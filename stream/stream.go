@@ -50,6 +50,10 @@ type Ref struct {
 	Partition int
 	Offset    uint64
 	Attempt   int // 0 matches any delivery
+
+	// Generation differs between deliveries before and after Seek, and between groups of the same
+	// name, so that a late acknowledgement does not settle a later delivery. 0 matches any.
+	Generation uint64
 }
 
 // compare orders refs by position, regardless of their delivery.

@@ -147,7 +147,9 @@ func (g *groupAudit) cursorRow(k, value []byte) error {
 	if err != nil {
 		return err
 	}
-	g.parts[p].cursor = c
+	if g.parts[p].cursor = c; c.sought > uint64(g.stream.Applied.LSN) {
+		g.problem("was sought in partition %d at LSN %d, after the last one", p, c.sought)
+	}
 	if last := g.stream.parts[p].last; c.next > last+1 {
 		g.problem("has read partition %d before offset %d, but the last offset is %d", p, c.next, last)
 	}

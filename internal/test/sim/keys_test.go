@@ -167,7 +167,7 @@ func (c *keyClient) txn(store *kv.Store, register, number string) {
 	e.Revision = res.Values[0].(kv.Written).Revision
 	c.written(store, e, nil)
 	c.end(put, nil, check.Result{Revision: e.Revision})
-	c.end(incr, nil, check.Result{Number: res.Values[1].(int64)})
+	c.end(incr, nil, check.Result{Number: res.Values[1].(kv.Counted).Value})
 }
 
 // written notes a change of a key that was acknowledged, or may have happened.
