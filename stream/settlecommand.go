@@ -112,7 +112,8 @@ func (b *refsBody) name(refs []Ref) error {
 	for _, r := range refs {
 		if n := len(b.runs); n > 0 {
 			last := &b.runs[n-1]
-			if last.Partition == r.Partition && last.Attempt == r.Attempt && last.Generation == r.Generation && last.Offset+last.n == r.Offset {
+			next := last.Ref
+			if next.Offset += last.n; next == r {
 				last.n++
 				continue
 			}
