@@ -10,6 +10,7 @@ import (
 type checks struct {
 	strict    bool
 	forgetful bool
+	fault     func() error         // see Config.Fault; nil: none
 	stopwatch func() time.Duration // nil: the time is 0
 	efforts   map[string]*Effort   // by command; nil unless strict
 	scanned   atomic.Int64         // rows that queries have read, counted if strict

@@ -57,10 +57,14 @@ func (v *View) looksAt() bool {
 
 // fails returns the error of a read that a test makes fail, or nil.
 func (v *View) fails() error {
-	if v.scan.fault == nil {
+	fault := v.scan.fault
+	if fault == nil {
+		fault = v.x.checks.fault
+	}
+	if fault == nil {
 		return nil
 	}
-	return v.scan.fault()
+	return fault()
 }
 
 // Ended returns the reason if a query must end now, because its caller is gone or the node closes.

@@ -125,7 +125,7 @@ func (a *Audit) UnknownRows(machine, kinds string) error {
 func (a *Audit) Tick() error {
 	const every = 1024
 	if a.scanned++; a.scanned%every != 0 {
-		return nil
+		return a.fails()
 	}
 	return a.ctx.Err()
 }

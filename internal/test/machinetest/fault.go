@@ -58,6 +58,44 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 	}
 }
 
+// FailReads makes each read of the following takes, duties, restarts, and of Verify at the end fail
+// once, which must return the error. Only one goroutine may use the rig.
+func (r *Rig) FailReads() { r.failing.enabled = true }
+
+// reads makes one read of an executor fail.
+type reads struct {
+	enabled bool
+	at, n   int // the failing one, or 0, and those so far
+}
+
+func (f *reads) next() error {
+	if f.at == 0 {
+		return nil
+	}
+	if f.n++; f.n != f.at {
+		return nil
+	}
+	return errFault
+}
+
+// eachRead repeats do with its first read failing, then its second and so on, if FailReads was
+// called. do must return the error each time. Some of more than 200 reads are left out.
+func (r *Rig) eachRead(what string, do func() error) {
+	if !r.failing.enabled {
+		return
+	}
+	defer func() { r.failing.at = 0 }()
+	for at := 1; ; at += 1 + at/200 {
+		r.failing.at, r.failing.n = at, 0
+		if err := do(); r.failing.n < at {
+			return
+		} else if !errors.Is(err, errFault) {
+			r.t.Errorf("%s: read %d fails, and it returns %v", what, at, err)
+			return
+		}
+	}
+}
+
 // code encodes a query; it returns nil for a query of a test, which has no wire form.
 func code(q engine.Query) (b []byte) {
 	if f := reflect.ValueOf(q).Elem().FieldByName("Query"); f.IsValid() {
