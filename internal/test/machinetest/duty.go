@@ -50,6 +50,7 @@ func (d *dutyDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error
 
 // Sleep ends the duty, unless it is woken already.
 func (d *dutyDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+	d.r.failing.asleep()
 	select {
 	case <-wake:
 		return nil

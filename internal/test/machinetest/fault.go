@@ -6,6 +6,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,13 +60,16 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 }
 
 // FailReads makes each read of the following takes, duties, restarts, and of Verify at the end fail
-// once, which must return the error. Only one goroutine may use the rig.
-func (r *Rig) FailReads() { r.failing.enabled = true }
+// once, which must return the error. A duty may sleep instead if held, which may be nil, returns
+// the error then. Only one goroutine may use the rig.
+func (r *Rig) FailReads(held func() error) { r.failing.enabled, r.failing.held = true, held }
 
 // reads makes one read of an executor fail.
 type reads struct {
 	enabled bool
-	at, n   int // the failing one, or 0, and those so far
+	held    func() error
+	at, n   int  // the failing one, or 0, and those so far
+	kept    bool // held has returned the error
 }
 
 func (f *reads) next() error {
@@ -79,20 +83,28 @@ func (f *reads) next() error {
 }
 
 // eachRead repeats do with its first read failing, then its second and so on, if FailReads was
-// called. do must return the error each time. Some of more than 200 reads are left out.
+// called. do must return the error each time. Some of more than 50 reads are left out.
 func (r *Rig) eachRead(what string, do func() error) {
 	if !r.failing.enabled {
 		return
 	}
 	defer func() { r.failing.at = 0 }()
-	for at := 1; ; at += 1 + at/200 {
-		r.failing.at, r.failing.n = at, 0
+	for at := 1; ; at += 1 + at/50 {
+		r.failing.at, r.failing.n, r.failing.kept = at, 0, false
 		if err := do(); r.failing.n < at {
 			return
-		} else if !errors.Is(err, errFault) {
+		} else if !errors.Is(err, errFault) && !r.failing.kept {
 			r.t.Errorf("%s: read %d fails, and it returns %v", what, at, err)
 			return
 		}
+	}
+}
+
+// asleep is called when a duty sleeps.
+func (f *reads) asleep() {
+	if f.at > 0 && f.n >= f.at && f.held != nil {
+		err := f.held()
+		f.kept = err != nil && strings.Contains(err.Error(), errFault.Error())
 	}
 }
 

@@ -44,7 +44,7 @@ type Script struct {
 func RunScripts(t *testing.T, dir string, begin func(t *testing.T) *Script) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		s := begin(t)
-		s.Rig.FailReads()
+		s.Rig.FailReads(nil)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd != "run" {
 				d.Fatalf(t, "unknown directive %q, want run", d.Cmd)
