@@ -3,9 +3,11 @@ package machinetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -169,4 +171,135 @@ func (r *Rig) EachFailure(calls map[string]func(engine.Door) error, waiting ...s
 			}
 		}
 	}
+}
+
+// faulted returns the error of a read that fails now, or nil.
+func (r *Rig) faulted() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault == nil {
+		return nil
+	}
+	return r.fault()
+}
+
+// EachRead makes each read of rows by an operation fail once: those of queries, duties and Verify.
+// The operation must return that error, or the same as without a failure.
+func (r *Rig) EachRead(calls map[string]func() (any, error)) {
+	r.t.Helper()
+	for name, call := range calls {
+		want, err := call()
+		if err != nil {
+			r.t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for at := 1; ; at++ {
+			n := 0
+			r.setFault(func() error {
+				if n++; n == at {
+					return errFault
+				}
+				return nil
+			})
+			got, err := call()
+			r.setFault(nil)
+			if n < at {
+				break
+			}
+			if !errors.Is(err, errFault) && (err != nil || fmt.Sprint(got) != fmt.Sprint(want)) {
+				r.t.Errorf("%s: read %d fails, and the call returns %v, %v, want %v", name, at, got, err, want)
+			}
+		}
+	}
+}
+
+func (r *Rig) setFault(fault func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault = fault
+}
+
+// EachReadOfVerify makes each read of Verify fail once.
+func (r *Rig) EachReadOfVerify() {
+	r.t.Helper()
+	for shard, x := range r.execs {
+		r.EachRead(map[string]func() (any, error){fmt.Sprintf("Verify of shard %d", shard): func() (any, error) {
+			var problems []string
+			_, err := x.Verify(context.Background(), func(problem string) { problems = append(problems, problem) })
+			if strings.Contains(strings.Join(problems, "\n"), errFault.Error()) {
+				err = errFault
+			}
+			return problems, err
+		}})
+	}
+}
+
+// EachReadOfDuties runs the duties of all machines like Advance. Each read of each step fails once
+// before the step is taken.
+func (r *Rig) EachReadOfDuties() { r.EachStep(r.EachRead) }
+
+// EachStep runs the duties of all machines like Advance. Before each step it passes to try a call
+// that returns the step, by the name of the duty.
+func (r *Rig) EachStep(try func(next map[string]func() (any, error))) {
+	r.t.Helper()
+	for shard, x := range r.execs {
+		door := &trialDoor{dutyDoor: dutyDoor{r: r, shard: engine.ShardID(shard)}}
+		for _, d := range x.Duties(r.term, func() engine.LeadDoor { return door }) {
+			next := func() (any, error) {
+				door.next = nil
+				err := d.Run(context.Background(), d.Lead)
+				return door.next, Except(err, errIdle)
+			}
+			for {
+				try(map[string]func() (any, error){d.String(): next})
+				if _, err := next(); err != nil || door.next == nil {
+					break
+				}
+				r.Entry(door.shard, *door.next)
+			}
+		}
+	}
+}
+
+// trialDoor is a dutyDoor that ends a duty at its first proposal, which it keeps.
+type trialDoor struct {
+	dutyDoor
+	next *engine.Command
+}
+
+// Propose keeps the command.
+func (d *trialDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	d.next = &cmd
+	return nil, errIdle
+}
+
+// EachDamage damages each row of a machine in turn. damage returns the damaged values of a row. With
+// a damaged row, an operation must return an error, or the same as without. Restart the rig before
+// if something remembers rows.
+func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, calls map[string]func() (any, error)) {
+	r.t.Helper()
+	tampered := r.tampered
+	for name, call := range calls {
+		want, err := call()
+		if err != nil {
+			r.t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for shard := range engine.ShardID(len(r.execs)) {
+			for _, row := range r.Rows(shard) {
+				if row.Machine != m {
+					continue
+				}
+				for _, value := range damage(row) {
+					r.Tamper(shard, Row{m, row.Key, value})
+					got, err := call()
+					if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
+						r.t.Errorf("%s: row %q is damaged: %x, and the call returns %v, want an error or %v", name, row.Key, value, got, want)
+					}
+				}
+				r.Tamper(shard, Row{m, row.Key, append([]byte{}, row.Value...)})
+			}
+		}
+	}
+	r.tampered = tampered
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -47,6 +48,7 @@ type Rig struct {
 	leapt int64 // how far the clock was set forward, see Leap
 	term  uint64
 	hold  bool
+	fault func() error // see EachRead
 	log   []logged
 
 	efforts  []engine.Effort // of executors before the last restart
@@ -129,7 +131,7 @@ func (r *Rig) Restart() {
 	r.efforts = r.Efforts()
 	for i := range r.execs {
 		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true,
-			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup}
+			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup, Fault: r.faulted}
 		start := time.Now()
 		c.Watch = func() time.Duration { return time.Since(start) }
 		if r.config.CacheBytes > 0 {
@@ -269,7 +271,10 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 			return err
 		}
 	}
-	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return nil }})
+	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return r.faulted() }})
+	if errors.Is(err, errFault) {
+		return err
+	}
 	if err != nil {
 		return r.carry(err)
 	}
