@@ -3,9 +3,11 @@ package ts
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -108,6 +110,9 @@ func DamagedValues(row machinetest.Row) (all [][]byte) {
 	}
 	return all
 }
+
+// Unknown returns what hints of a query are made from.
+func Unknown(ctx context.Context, s *Store, sel floql.Selection) (any, error) { return source{store: s}.Unknown(ctx, sel) }
 
 // Row kinds, for tests that count or damage rows.
 const (

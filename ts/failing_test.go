@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig
 	must(0, s.SetRetention(t.Context(), "cpu", retention))
 	for i := range int64(9) { // a merge of all generations
 		for _, host := range []string{"a", "b", "c"} {
-			p, q := point(host, -4*hour+(7*i%10)*minute, float64(i)), point(host, i*second, float64(i))
+			p, q := point(host, -4*hour+(7*i%10)*minute, math.Pow(10, float64(i*30-100))), point(host, i*second, float64(i))
 			p.Fields["other"], q.Fields["other"] = float64(-i), 1
 			write(t, s, p, q)
 		}
@@ -105,7 +106,9 @@ func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig
 	pass(20 * minute)
 	write(t, s, point("e", 4*hour, 1), point("e", 5*hour, 2))
 	pass(10 * minute)
-	write(t, s, point("e", 4*hour, 3))
+	// Blocks: of several days, with series out of order, and before a deleted range.
+	write(t, s, point("e", 4*hour, 3), point("d", 4*hour, 3), point("a", -3*hour, 7), point("a", -20*hour, 7))
+	must(s.DeleteRange(t.Context(), "cpu", at(3*hour), at(4*hour), nil))
 	return r
 }
 
@@ -123,19 +126,44 @@ func listed[T any](seq iter.Seq2[T, error]) (items []T, err error) {
 // reads returns calls that read points and lists.
 func reads(ctx context.Context, r *machinetest.Rig) map[string]func() (any, error) {
 	s := storeOf(r, "n")
-	return map[string]func() (any, error){
-		"Read": func() (any, error) { return listed(s.Read(ctx, "cpu", "value")) },
-		"Last": func() (any, error) { return listed(s.Last(ctx, "cpu", "value")) },
-		"Query": func() (any, error) {
-			result, err := s.Query(ctx, "cpu[9h] | window(1h) | group_by(host) | avg()", floql.Options{Now: time.UnixMilli(r.Now())})
+	query := func(text string) func() (any, error) {
+		return func() (any, error) {
+			result, err := s.Query(ctx, text, floql.Options{Now: time.UnixMilli(r.Now())})
 			if err != nil {
 				return nil, err
 			}
 			return result.Series, nil
+		}
+	}
+	matching := func(tag string, op floql.Op, value string) floql.Filter {
+		return must(floql.NewFilter(tag, op, value))
+	}
+	of := ts.Tags(map[string]string{"host": "a"})
+	unknown := func(filters ...floql.Filter) func() (any, error) {
+		return func() (any, error) { return ts.Unknown(ctx, s, floql.Selection{Measurement: "cpu", Filters: filters}) }
+	}
+	return map[string]func() (any, error){
+		"Read":             func() (any, error) { return listed(s.Read(ctx, "cpu", "value")) },
+		"Read of a rollup": func() (any, error) { return listed(s.Read(ctx, "cpu:1h:sum", "value")) },
+		"Read of series":   func() (any, error) { return listed(s.Read(ctx, "cpu", "value", of)) },
+		"Read of many": func() (any, error) {
+			return listed(s.Read(ctx, "cpu", "value", ts.Matching(matching("host", floql.Match, "[a-d]"))))
 		},
-		"Series":    func() (any, error) { return listed(s.Series("cpu").All(ctx)) },
-		"TagValues": func() (any, error) { return s.TagValues(ctx, "cpu") },
-		"All":       func() (any, error) { return listed(s.All(ctx)) },
+		"Read of one": func() (any, error) {
+			return listed(s.Read(ctx, "cpu", "value", of, ts.Matching(matching("host", floql.Match, "[a-d]"))))
+		},
+		"Last":                func() (any, error) { return listed(s.Last(ctx, "cpu", "value")) },
+		"Query":               query("cpu[9h] | window(1h) | group_by(host) | avg()"),
+		"Query of points":     query("cpu[40h] | window(7m) | group_by(host) | max()"),
+		"Query of every one":  query("cpu[1h] | where(value > 1)"),
+		"Get":                 func() (any, error) { return s.Get(ctx, "cpu") },
+		"Retention":           func() (any, error) { return s.Retention(ctx, "cpu") },
+		"Series":              func() (any, error) { return listed(s.Series("cpu").All(ctx)) },
+		"Series of":           func() (any, error) { return listed(s.Series("cpu").All(ctx, of)) },
+		"TagValues":           func() (any, error) { return s.TagValues(ctx, "cpu") },
+		"All":                 func() (any, error) { return listed(s.All(ctx)) },
+		"Unknown":             unknown(matching("host", floql.Equal, "none"), matching("zone", floql.Match, "x*")),
+		"Unknown measurement": func() (any, error) { return ts.Unknown(ctx, s, floql.Selection{Measurement: "gpu"}) },
 	}
 }
 
