@@ -517,3 +517,80 @@ func TestExpireOfGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitLoweredForManyKeys: a limit per key that is lowered holds at once for the keys whose
+// lanes are updated only later, because a command updates a limited number of them.
+func TestLimitLoweredForManyKeys(t *testing.T) {
+	spec := defaultSpec
+	spec.maxPerKey = 2
+	w, session := plain(t, spec)
+	take := func(slots int) []taken {
+		t.Helper()
+		res, err := w.work(workBody{session: session, wants: []want{{0, "w", slots}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.taken
+	}
+	const full, others = 10, 2500
+	for i := range 2 * full {
+		w.mustInvoke(protocol.Invoke{ConcurrencyKey: fmt.Sprint("z", i%full), Priority: 1})
+	}
+	if got := take(full); len(got) != full {
+		t.Fatalf("%d runs taken, want one of each key", len(got))
+	}
+	for i := range others {
+		w.mustInvoke(protocol.Invoke{ConcurrencyKey: fmt.Sprint("a", i), Priority: 100})
+	}
+	spec.maxPerKey = 1
+	w.register("a", spec)
+	if got := take(2); len(got) != 2 || got[0].key != "a0" || got[1].key != "a1" {
+		t.Errorf("%+v are taken, want runs of the first keys without one", got)
+	}
+	w.r.Verify()
+	w.r.Advance(0)
+	if got := take(maxTaken); len(got) != maxTaken || got[0].key != "a2" {
+		t.Errorf("%d runs are taken next, want %d of other keys", len(got), maxTaken)
+	}
+}
+
+// TestDeleteOfManyRuns: all runs of a deleted action are cancelled, in several commands.
+func TestDeleteOfManyRuns(t *testing.T) {
+	w, session := plain(t, defaultSpec)
+	const waiting, delayed = 1000, 1000
+	var last protocol.Ref
+	for range delayed {
+		last = w.mustInvoke(protocol.Invoke{Delay: 1_000_000})
+	}
+	held := w.mustInvoke(protocol.Invoke{})
+	if res, err := w.work(workBody{session: session, wants: []want{{0, "w", 1}}}); err != nil || len(res.taken) != 1 {
+		t.Fatalf("work = %+v, %v", res, err)
+	}
+	for range waiting {
+		w.mustInvoke(protocol.Invoke{})
+	}
+	s, ctx := engine.StoreOf[Store](w.r.Router(), "n", 1<<20), t.Context()
+	if err := s.Delete(ctx, "a", Force()); err != nil {
+		t.Fatal(err)
+	}
+	status := func(ref protocol.Ref) Status {
+		t.Helper()
+		run, err := s.Runs().Get(ctx, runLocation{0, ref}.id())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run.Status
+	}
+	if is := status(last); is != Pending {
+		t.Errorf("the last delayed run is %v at once, want pending: the test has too few runs", is)
+	}
+	w.r.Advance(0)
+	for _, ref := range w.all {
+		if is := status(ref); is != Cancelled {
+			t.Fatalf("run %v is %v, want cancelled", ref, is)
+		}
+	}
+	if run, err := s.Runs().Get(ctx, runLocation{0, held}.id()); err != nil || !run.Cancelling || run.Error != "the action was deleted" {
+		t.Errorf("the run that a worker holds: %+v, %v", run, err)
+	}
+}

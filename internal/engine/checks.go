@@ -10,8 +10,8 @@ import (
 type checks struct {
 	strict    bool
 	forgetful bool
-	fault     func() error         // see Config.Fault; nil: none
 	stopwatch func() time.Duration // nil: the time is 0
+	fault     func() error         // see Config.Fault
 	efforts   map[string]*Effort   // by command; nil unless strict
 	scanned   atomic.Int64         // rows that queries have read, counted if strict
 }

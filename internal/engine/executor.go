@@ -73,12 +73,11 @@ type Config struct {
 	Forgetful   bool      // machines forget what they remember whenever they may, which must make no difference: for tests
 	DutySpeedup int64     // factor by which duties wait shorter, see Lead.Patience; 0: 1. For tests that last seconds
 
-	// Fault is called before each read of takes, duties and Verify, and at Restore; if it returns an
-	// error, the read fails with it. It is for tests; see Replica.Fault for queries.
-	Fault func() error
 	// Watch measures the time that commands take, if Strict; nil: they are not measured. No
 	// decision depends on it.
 	Watch func() time.Duration
+	// Fault is Replica.Fault for the reads of takes, duties, Verify and Restore.
+	Fault func() error
 }
 
 // NewExecutor returns an executor whose state must still be read with Restore.
@@ -88,7 +87,7 @@ func NewExecutor(c Config) *Executor {
 		shard: c.Shard, shards: c.Shards, table: t, dutySpeedup: max(c.DutySpeedup, 1), hub: wait.NewHub(),
 		batch:     batch{over: newOverlay()},
 		committed: committed{shard: c.Shard, db: c.DB, table: t, rows: c.RowCache.of(c.Shard)},
-		checks:    checks{strict: c.Strict, forgetful: c.Forgetful, fault: c.Fault, stopwatch: c.Watch},
+		checks:    checks{strict: c.Strict, forgetful: c.Forgetful, stopwatch: c.Watch, fault: c.Fault},
 	}
 	for _, p := range c.Primitives {
 		m := p.New()
@@ -162,7 +161,7 @@ func (x *Executor) restore() error {
 		if m == nil {
 			continue
 		}
-		v := &View{x: x, machine: MachineID(id), now: func() int64 { return x.applied.Stamp }}
+		v := &View{x: x, machine: MachineID(id), now: func() int64 { return x.applied.Stamp }, scan: scan{fault: x.checks.fault}}
 		err := m.Restore(v)
 		v.release()
 		if err != nil {

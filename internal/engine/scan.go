@@ -57,14 +57,10 @@ func (v *View) looksAt() bool {
 
 // fails returns the error of a read that a test makes fail, or nil.
 func (v *View) fails() error {
-	fault := v.scan.fault
-	if fault == nil {
-		fault = v.x.checks.fault
-	}
-	if fault == nil {
+	if v.scan.fault == nil {
 		return nil
 	}
-	return fault()
+	return v.scan.fault()
 }
 
 // Ended returns the reason if a query must end now, because its caller is gone or the node closes.

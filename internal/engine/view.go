@@ -232,6 +232,9 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 	if !v.looksAt() {
 		return nil, false, v.scan.err
 	}
+	if err := v.fails(); err != nil {
+		return nil, false, err
+	}
 	value, ok, err = v.getRow(append(v.rowKey(v.machine), k...))
 	v.holds(len(value))
 	if v.scan.err != nil {
@@ -266,9 +269,6 @@ func (v *View) rowKey(m MachineID) []byte {
 }
 
 func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
-	if err := v.fails(); err != nil {
-		return nil, false, err
-	}
 	x := v.x
 	if v.frozen != nil {
 		return v.frozen.get(k)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,9 +51,10 @@ type Rig struct {
 	hold  bool
 	log   []logged
 
-	failing  reads           // see FailReads
-	efforts  []engine.Effort // of executors before the last restart
-	tampered bool            // the rows are no longer verified
+	failing  failing                      // see FailReads
+	fault    atomic.Pointer[func() error] // see EachRead
+	efforts  []engine.Effort              // of executors before the last restart
+	tampered bool                         // the rows are no longer verified
 }
 
 // logged is an applied entry.
@@ -94,10 +96,7 @@ func Open(t testing.TB, c Config) *Rig {
 		if !t.Failed() && !r.tampered {
 			r.Verify()
 			for i, x := range r.execs {
-				r.eachRead(fmt.Sprintf("Verify of shard %d", i), func() error {
-					_, err := x.Verify(context.Background(), func(string) {})
-					return err
-				})
+				r.eachRead(fmt.Sprintf("Verify of shard %d", i), func() error { _, err := verify(x); return err })
 			}
 		}
 		for _, e := range r.Efforts() {
@@ -137,7 +136,7 @@ func (r *Rig) Restart() {
 	r.efforts = r.Efforts()
 	for i := range r.execs {
 		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true,
-			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup, Fault: r.failing.next}
+			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup, Fault: r.faulted}
 		start := time.Now()
 		c.Watch = func() time.Duration { return time.Since(start) }
 		if r.config.CacheBytes > 0 {
@@ -287,7 +286,10 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 			return err
 		}
 	}
-	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return nil }})
+	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return r.faulted() }})
+	if errors.Is(err, errFault) {
+		return err
+	}
 	if err != nil {
 		return r.carry(err)
 	}
