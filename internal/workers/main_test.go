@@ -96,6 +96,7 @@ type ground struct {
 func newGround(t *testing.T, shards int, spread bool) *ground {
 	t.Helper()
 	r := machinetest.New(t, shards, primitive())
+	r.FailReads(nil)
 	router := r.Router()
 	if spread {
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
