@@ -322,6 +322,14 @@ func (d *trialDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, erro
 	return nil, errIdle
 }
 
+// CutShort returns the first byte of a row's value.
+func CutShort(row Row) [][]byte {
+	if len(row.Value) > 1 {
+		return [][]byte{row.Value[:1]}
+	}
+	return nil
+}
+
 // EachDamage damages each row of a machine in turn. damage returns the damaged values of a row. With
 // a damaged row, an operation must return an error, or the same as without. Restart the rig before
 // if something remembers rows.
