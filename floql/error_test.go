@@ -352,7 +352,8 @@ func TestResultLimits(t *testing.T) {
 
 // TestConstants: numbers with a minus are constants, and other expressions are not.
 func TestConstants(t *testing.T) {
-	for text, want := range map[string]float64{"2": 2, "2.5": 2.5, "-2": -2, "--2": 2, "+2": math.NaN(), "-value": math.NaN(), "value": math.NaN()} {
+	none := math.NaN()
+	for text, want := range map[string]float64{"2": 2, "2.5": 2.5, "-2": -2, "--2": 2, "+2": none, "-value": none, "value": none} {
 		tree, err := parser.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -377,7 +378,8 @@ func TestParseGroup(t *testing.T) {
 			}
 			field, tags, err := parseGroup(id)
 			good := want == "" && parts[3] == "b"
-			if good != (err == nil) || good && (field != "f" || len(tags) != 2) || !good && !strings.Contains(err.Error(), "tags out of order") {
+			if good != (err == nil) || good && (field != "f" || len(tags) != 2) ||
+				!good && !strings.Contains(err.Error(), "tags out of order") {
 				t.Errorf("%q is %q, %v, %v", parts, field, tags, err)
 			}
 		}
