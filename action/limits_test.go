@@ -669,8 +669,8 @@ func TestLostSession(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"expire": expire(session),
-			"open":   second(w.do(kindOpen, body(openSession, "", openBody{session: session, process: "p", groups: []group{{"", []string{"a"}}}}))),
-			"work":   second(w.work(workBody{session: session, wants: []want{{0, "w", 1}}})),
+			"open":   errOf(w.do(kindOpen, body(openSession, "", openBody{session: session, process: "p", groups: []group{{"", []string{"a"}}}}))),
+			"work":   errOf(w.work(workBody{session: session, wants: []want{{0, "w", 1}}})),
 		} {
 			if !errors.Is(err, ErrConflict) {
 				t.Errorf("%s of the lost session: %v, want ErrConflict", what, err)
@@ -687,5 +687,3 @@ func TestLostSession(t *testing.T) {
 		}
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
