@@ -687,3 +687,38 @@ func TestLostSession(t *testing.T) {
 		}
 	}
 }
+
+// TestOutcomeNames: an outcome with too long a name fails its run.
+func TestOutcomeNames(t *testing.T) {
+	machinetest.TryLimits(t, []machinetest.Limit{{Name: "outcome name", Least: math.MinInt64, Most: MaxOutcomeBytes,
+		Says: []string{"the name of the outcome", "exceeds 255"}, Try: func(n int64) error {
+			e, err := new(piece).conclude(Outcome(strings.Repeat("x", int(n)), 1), nil, 1<<20)
+			switch {
+			case err != nil:
+				return err
+			case e.how == refused && e.code == CodeBadOutput && e.output == nil && e.outcome == "":
+				return engine.Errorf(ErrInvalid, "%s", e.message)
+			case e.how != completed || len(e.outcome) != int(n) || string(e.output) != "1":
+				t.Errorf("%d: %+v", n, e)
+			}
+			return nil
+		}}})
+}
+
+// TestTakeOfDraining: a take of a polling worker that drains is refused even if it was proposed
+// before.
+func TestTakeOfDraining(t *testing.T) {
+	w, _ := plain(t, defaultSpec)
+	s, ctx := engine.StoreOf[Store](w.r.Router(), "n", 1<<20), t.Context()
+	if err := s.RegisterWorker(ctx, NewWorker{ID: "w", Actions: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.mustInvoke(protocol.Invoke{})
+	if err := s.Drain(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	c := workBody{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}}
+	if res, err := w.work(c); !errors.Is(err, ErrConflict) || len(res.taken) != 0 {
+		t.Errorf("work = %+v, %v, want ErrConflict", res, err)
+	}
+}
