@@ -485,3 +485,159 @@ func TestRetentionTimer(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherIncarnation: commands that name an incarnation are refused once the measurement was
+// deleted or recreated.
+func TestOtherIncarnation(t *testing.T) {
+	r := machinetest.New(t, 1, table())
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
+	const inc = 1 << 40
+	one := []printed{{0, 1}}
+	listed := rangeBody{of: "cpu", from: 0, to: 1, seriesBody: seriesBody{inc: inc, series: one}}
+	do := func(op engine.Op, leader bool) error {
+		t.Helper()
+		if op.Err != nil {
+			t.Fatal(op.Err)
+		}
+		op.Command.Namespace = "n"
+		if leader {
+			op.Command = engine.Fenced(1, op.Command)
+		}
+		return r.Entry(0, op.Command)[0].Err
+	}
+	for _, there := range []bool{false, true} {
+		if there {
+			if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": "a"},
+				Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, err := range map[string]error{
+			"seal":    do(seal.Op("cpu", sealBody{inc: inc, upTo: 1}, nil), true),
+			"rewrite": do(rewrite.Op("cpu", rewriteBody{inc: inc}, nil), true),
+			"rollup":  do(rollup.Op("cpu", rollupBody{inc: inc, tier: 1}, nil), true),
+			"count":   do(countAgain.Op("cpu", countBody{inc: inc}, nil), true),
+			"forget":  do(forget.Op("cpu", seriesBody{inc: inc, series: one}, nil), true),
+			"retire":  do(retire.Op("cpu", seriesBody{inc: inc, series: one}, nil), true),
+			"settle":  do(settle.Op("cpu", seriesBody{inc: inc, series: one}, nil), true),
+			"delete":  do(deleteSeries.Op("cpu", seriesBody{inc: inc, series: one}, nil), false),
+			"range":   do(deleteRange.Op("cpu", listed, nil), false),
+		} {
+			if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), `measurement "cpu" has changed meanwhile`) {
+				t.Errorf("there: %t: %s: %v, want ErrConflict", there, what, err)
+			}
+		}
+		all := rangeBody{all: true, from: 0, to: 1, seriesBody: seriesBody{inc: inc}} // the incarnation is ignored
+		if err := do(deleteRange.Op("cpu", all, nil), false); there && err != nil || !there && !errors.Is(err, ErrNotFound) {
+			t.Errorf("there: %t: range of all series: %v", there, err)
+		}
+	}
+	machinetest.TryLimits(t, []machinetest.Limit{{Name: "series of a command", Least: math.MinInt64, Most: maxDeletes,
+		Says: []string{"exceed 1000"}, Try: func(n int64) error {
+			b := seriesBody{series: slices.Repeat(one, int(n/2)), kept: slices.Repeat(one, int(n-n/2))}
+			return codec.CheckFields(&b, true, (*seriesBody).code)
+		}}})
+}
+
+// TestWithdrawn: the home of a measurement forgets the part of a shard that was deleted there, and
+// only that.
+func TestWithdrawn(t *testing.T) {
+	r := machinetest.New(t, 3, table())
+	s, ctx := engine.StoreOf[Store](r.Router(), "n", 0), t.Context()
+	if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", true); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if _, err := s.Write(ctx, Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint(i)},
+			Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	home := engine.NameShard("n", "cpu", 3)
+	elsewhere := func() (shards []engine.ShardID) {
+		for _, row := range r.Rows(home) {
+			if row.Machine == engine.MachineTS && row.Key[0] == rowMeasurement {
+				for _, a := range must(decodeMeasurement(row.Value)).elsewhere {
+					shards = append(shards, a.shard)
+				}
+			}
+		}
+		slices.Sort(shards)
+		return shards
+	}
+	gone, left := (home+1)%3, (home+2)%3
+	if got := elsewhere(); len(got) != 2 {
+		t.Fatalf("parts elsewhere: %v, want 2", got)
+	}
+	op := routed(remove.Op("cpu", engine.Nothing{}, nil), engine.RouteTo("n", gone, 3))
+	if _, err := engine.Propose(ctx, &s.scope, op, remove.Decode); err != nil {
+		t.Fatal(err)
+	}
+	if got := elsewhere(); !slices.Equal(got, []engine.ShardID{left}) {
+		t.Errorf("parts elsewhere: %v, want %d", got, left)
+	}
+	if err := s.Delete(ctx, "cpu"); err != nil {
+		t.Fatal(err)
+	}
+	if got := elsewhere(); got != nil {
+		t.Errorf("parts elsewhere: %v, want none", got)
+	}
+}
+
+// TestForms: results and rows that no node writes are refused, and results have a JSON form.
+func TestForms(t *testing.T) {
+	all := writeResult{[]sectionResult{{inc: 3, known: outcome{code: stale}, fresh: outcome{code: noRoom}}}}
+	got, _ := codec.AppendJSON(nil, true, func(f *codec.Fields) { all.code(f) })
+	if want := fmt.Sprintf(`{"sections":[{"incarnation":3,"known":%d,"new":%d}]}`, stale, noRoom); string(got) != want {
+		t.Errorf("%+v is shown as %s, want %s", all, got, want)
+	}
+	q := readQuery{series: []readSeries{{}}, runs: []readRun{{1, []int64{1}, []float64{1}}}}
+	if err := engine.DecodeResults(&readQuery{}, engine.AppendResults(nil, &q)); !errors.Is(err, codec.ErrCorrupt) {
+		t.Errorf("a run of series 1 of 1: %v", err)
+	}
+	for text, want := range map[string]bool{
+		`{"series":0,"times_ns":[1000000],"values":[1]}`:   true,
+		`{"series":0,"times_ns":[1000000],"values":[1,2]}`: false,
+		`{"series":0,"times_ns":[1000000],"values":[]}`:    false,
+	} {
+		if err := codec.ReadJSON([]byte(text), true, new(readRun).codeJSON); (err == nil) != want {
+			t.Errorf("%s: %v, want it read: %t", text, err, want)
+		}
+	}
+	machinetest.TryLimits(t, []machinetest.Limit{
+		{Name: "fields of a block", Least: 0, Most: MaxFields, Beyond: codec.ErrCorrupt, Try: func(n int64) error {
+			b := block{ids: []seriesID{1}, fields: make([]fieldID, max(n, 0)), span: span{1, 0, 0}, points: make([]byte, 2*MaxFields)}
+			if n < 0 {
+				return codec.ErrCorrupt
+			}
+			_, err := decodeBlock(b.encode(nil))
+			return err
+		}},
+		{Name: "values of a block", Least: 1, Most: maxBatch, Try: func(n int64) error {
+			var e points.Encoder
+			for i := range n {
+				e.Float(0, 0, i, 1)
+			}
+			if n == 0 {
+				return ErrInvalid
+			}
+			return checkEncoded(new(points.Reader), e.Append(nil), span{n, 0, n}, 1, 1)
+		}},
+	})
+}
+
+// TestCacheKeepsUsed: series that are used stay in the cache when others fill it; unused ones do not.
+func TestCacheKeepsUsed(t *testing.T) {
+	c := newCache()
+	c.put([]*member{{key: "used"}, {key: "unused"}})
+	pad := strings.Repeat("x", maxCacheBytes/16)
+	for i := range 40 {
+		c.put([]*member{{key: pad + fmt.Sprint(i)}})
+		if m := c.get([]byte("used")); m == nil || m.key != "used" {
+			t.Fatalf("after %d others the series is %+v", i+1, m)
+		}
+	}
+	if m := c.get([]byte("unused")); m != nil {
+		t.Error("an unused series is still there")
+	}
+}
