@@ -13,6 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/points"
 	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -639,5 +640,98 @@ func TestCacheKeepsUsed(t *testing.T) {
 	}
 	if m := c.get([]byte("unused")); m != nil {
 		t.Error("an unused series is still there")
+	}
+}
+
+// TestVerifyContents damages single fields of rows; Verify must report each.
+func TestVerifyContents(t *testing.T) {
+	const hour, day = 3600 * 1000, 24 * 3600 * 1000
+	start := int64(machinetest.Epoch - machinetest.Epoch%day - day)
+	chunk := func(f func(row *chunkRow)) func(k, v []byte) ([]byte, []byte) {
+		return func(k, v []byte) ([]byte, []byte) {
+			row := must(decodeChunk(v))
+			f(&row)
+			return k, row.encode(nil)
+		}
+	}
+	inContent := func(f func(c *content)) func(k, v []byte) ([]byte, []byte) {
+		return func(k, v []byte) ([]byte, []byte) {
+			c := must(decodeContent(v))
+			f(&c)
+			return k, c.encode(nil)
+		}
+	}
+	spread := func(from, to int64) func(row *chunkRow) { // points in two partitions
+		return func(row *chunkRow) {
+			var e points.Encoder
+			e.Run(0, 0, []int64{from, to}, []float64{1, 2})
+			*row = chunkRow{0, from, to, 2, e.Append(nil)}
+		}
+	}
+	for name, c := range map[string]struct {
+		kind   byte
+		change func(k, v []byte) ([]byte, []byte)
+		want   string
+	}{
+		"points of a partition": {rowPartition, func(k, v []byte) ([]byte, []byte) {
+			p := must(decodePartition(v))
+			p.points++
+			return k, encode(nil, &p, (*partitionRow).code)
+		}, "2 points, its row counts 3"},
+		"malformed chunk":         {rowChunk, func(k, v []byte) ([]byte, []byte) { return k, v[:1] }, "ts chunk row"},
+		"malformed points":        {rowChunk, chunk(func(row *chunkRow) { row.data = row.data[:len(row.data)-1] }), "malformed points"},
+		"earlier chunk":           {rowChunk, chunk(func(row *chunkRow) { row.from-- }), "its row says"},
+		"later chunk":             {rowChunk, chunk(func(row *chunkRow) { row.to++ }), "its row says"},
+		"another last series":     {rowChunk, chunk(func(row *chunkRow) { row.last++ }), "its row says"},
+		"more values":             {rowChunk, chunk(func(row *chunkRow) { row.values++ }), "its row says"},
+		"begins before":           {rowChunk, chunk(spread(start-1, start+hour)), "belong to another partition"},
+		"ends behind":             {rowChunk, chunk(spread(start+hour, start+day)), "belong to another partition"},
+		"memory":                  {rowContent, inContent(func(c *content) { c.newest++ }), "memory differs from the rows"},
+		"bucket of no tier":       {rowContent, inContent(func(c *content) { c.lost = []lost{{9, 0}} }), "the bucket at 0 of tier 9 is limited"},
+		"no bucket":               {rowContent, inContent(func(c *content) { c.since = []lost{{1, 1}} }), "the bucket at 1 of tier 1 is limited"},
+		"malformed block":         {rowBlock, func(k, v []byte) ([]byte, []byte) { return k, v[:2] }, "ts block row"},
+		"point before all others": {rowContent, inContent(func(c *content) { c.blocks.later += hour }), "says that none is before"},
+		"field of a block": {rowBlock, func(k, v []byte) ([]byte, []byte) {
+			b := must(decodeBlock(v))
+			b.fields[0] = 7
+			return k, b.encode(nil)
+		}, "field 7 of 1"},
+		"overlapping buckets": {rowDirty, func(k, v []byte) ([]byte, []byte) {
+			later := bytes.Clone(k)
+			copy(later[len(k)-8:], key.AppendInt64(nil, partitionOf(k)+60_000))
+			return later, v
+		}, "overlap the range before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := machinetest.New(t, 1, table())
+			s := engine.StoreOf[Store](r.Router(), "n", 0)
+			put := func(at int64) {
+				t.Helper()
+				if _, err := s.Write(t.Context(), Point{Measurement: "m", Tags: map[string]string{"host": "a"},
+					Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(at)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.SetRetention(t.Context(), "m", Retention{Downsample: []Downsample{{Every: time.Minute}}}); err != nil {
+				t.Fatal(err)
+			}
+			put(start + hour)
+			put(start + hour + 1)
+			r.Advance(sealAge)
+			put(machinetest.Epoch + sealAge - 1000)
+			r.Advance(sealAge) // its bucket is computed later
+			put(machinetest.Epoch)
+			r.Verify()
+			for _, row := range r.Rows(0) {
+				if row.Machine == engine.MachineTS && row.Key[0] == c.kind {
+					k, v := c.change(bytes.Clone(row.Key), bytes.Clone(row.Value))
+					r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: k, Value: v})
+					break
+				}
+			}
+			if said := strings.Join(r.Problems(0), "\n"); !strings.Contains(said, c.want) {
+				t.Errorf("Verify reports\n%s\nwant %q", said, c.want)
+			}
+		})
 	}
 }
