@@ -119,6 +119,8 @@ func Unknown(ctx context.Context, s *Store, sel floql.Selection) (any, error) {
 // Row kinds, for tests that count or damage rows.
 const (
 	RowBlock     = rowBlock
+	RowHash      = rowHash
+	RowLimit     = rowLimit
 	RowChunk     = rowChunk
 	RowSeries    = rowSeries
 	RowPartition = rowPartition
