@@ -247,7 +247,8 @@ func TestForms(t *testing.T) {
 		}
 	}
 	unknown := attribute{name: "color", value: "red"}
-	if err := codec.CheckFields(&unknown, true, (*attribute).code); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `"color"`) {
+	err := codec.CheckFields(&unknown, true, (*attribute).code)
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `"color"`) {
 		t.Errorf("an unknown attribute: %v", err)
 	}
 	if err := codec.CheckFields(&attribute{name: "label.x"}, true, (*attribute).code); err != nil {

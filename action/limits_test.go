@@ -667,16 +667,17 @@ func TestLostSession(t *testing.T) {
 		if got, err := s.Runs().Get(ctx, runLocation{0, cancelled}.id()); err != nil || got.Status != Cancelled || got.Cancelling {
 			t.Errorf("the cancelled run is %+v, %v", got, err)
 		}
+		groups := []group{{"", []string{"a"}}}
 		for what, err := range map[string]error{
 			"expire": expire(session),
-			"open":   errOf(w.do(kindOpen, body(openSession, "", openBody{session: session, process: "p", groups: []group{{"", []string{"a"}}}}))),
+			"open":   errOf(w.do(kindOpen, body(openSession, "", openBody{session: session, process: "p", groups: groups}))),
 			"work":   errOf(w.work(workBody{session: session, wants: []want{{0, "w", 1}}})),
 		} {
 			if !errors.Is(err, ErrConflict) {
 				t.Errorf("%s of the lost session: %v, want ErrConflict", what, err)
 			}
 		}
-		session = w.open(group{"", []string{"a"}})
+		session = w.open(groups...)
 	}
 	for what, groups := range map[string][]group{
 		"no action": {{"", nil}}, "a bad name": {{"", []string{"a\n"}}}, "bad labels": {{"x", []string{"a"}}},

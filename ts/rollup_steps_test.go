@@ -107,7 +107,8 @@ func TestRollupSteps(t *testing.T) {
 			var batch []Point
 			written := 0
 			c.write(func(tags map[string]string, seconds float64, fields int) {
-				p := Point{Measurement: "m", Tags: tags, Fields: make(map[string]float64), Time: time.UnixMilli(start + int64(seconds*1000))}
+				at := time.UnixMilli(start + int64(seconds*1000))
+				p := Point{Measurement: "m", Tags: tags, Fields: make(map[string]float64), Time: at}
 				for f := range fields {
 					p.Fields[fmt.Sprint("f", f)] = random()
 				}

@@ -294,7 +294,8 @@ func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, call
 					r.Tamper(shard, Row{m, row.Key, value})
 					got, err := call()
 					if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
-						r.t.Errorf("%s: row %q is damaged: %x, and the call returns %v, want an error or %v", name, row.Key, value, got, want)
+						r.t.Errorf("%s: row %q is damaged: %x, and the call returns %v, want an error or %v", name, row.Key, value, got,
+							want)
 					}
 				}
 				r.Tamper(shard, Row{m, row.Key, append([]byte{}, row.Value...)})
