@@ -95,7 +95,7 @@ func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig
 	must(0, s.SetRetention(t.Context(), "cpu", retention))
 	for i := range int64(9) { // a merge of all generations
 		for _, host := range []string{"a", "b", "c"} {
-			p, q := point(host, -4*hour+(7*i%10)*minute, math.Pow(10, float64(i*30-100))), point(host, i*second, float64(i))
+			p, q := point(host, -4*hour+5*minute+i*second, math.Pow(10, float64(i*30-100))), point(host, i*second, float64(i))
 			p.Fields["other"], q.Fields["other"] = float64(-i), 1
 			write(t, s, p, q)
 		}
@@ -117,7 +117,9 @@ func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig
 	pass(10 * minute)
 	// Blocks: of several days, with series out of order, and before a deleted range.
 	write(t, s, point("e", 4*hour, 3), point("d", 4*hour, 3), point("a", -3*hour, 7), point("a", -20*hour, 7))
+	write(t, s, point("e", 4*hour+1, 3), point("d", 4*hour+1, 3))
 	must(s.DeleteRange(t.Context(), "cpu", at(3*hour), at(4*hour), nil))
+	must(0, s.SetRetention(t.Context(), "early", retention)) // a measurement without points
 	return r
 }
 
@@ -201,6 +203,7 @@ func reads(ctx context.Context, r *machinetest.Rig) map[string]func() (any, erro
 		"Query of every one":  query("cpu[1h] | where(value > 1)"),
 		"Get":                 func() (any, error) { return s.Get(ctx, "cpu") },
 		"Retention":           func() (any, error) { return s.Retention(ctx, "cpu") },
+		"Retention alone":     func() (any, error) { return s.Retention(ctx, "early") },
 		"Series":              func() (any, error) { return listed(s.Series("cpu").All(ctx)) },
 		"Series of":           func() (any, error) { return listed(s.Series("cpu").All(ctx, of)) },
 		"TagValues":           func() (any, error) { return s.TagValues(ctx, "cpu") },

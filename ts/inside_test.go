@@ -423,6 +423,12 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 20, 21)}, "20=4[[dc x] [host a]]", 0)
 	put("b", 15, 6)
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "b", 20, 21)}, "", 1)
+	r.EachRead(map[string]func() (any, error){"samples": func() (any, error) {
+		q := sampleQuery{Samples: samplesOf("cpu", "v", "b", machinetest.Epoch, machinetest.Epoch+20)}
+		q.Namespace = "n"
+		err := r.Query(t.Context(), 0, &q)
+		return q.found, err
+	}})
 	q := sampleQuery{Samples: samplesOf("a\n", "v", "", 0, 1)}
 	if err := r.Query(t.Context(), 0, &q); err == nil {
 		t.Error("points of a measurement with a bad name are read")

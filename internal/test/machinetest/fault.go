@@ -290,7 +290,11 @@ func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, call
 				if row.Machine != m {
 					continue
 				}
-				for _, value := range damage(row) {
+				values := damage(row)
+				if len(values) == 0 {
+					continue
+				}
+				for _, value := range values {
 					r.Tamper(shard, Row{m, row.Key, value})
 					got, err := call()
 					if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
