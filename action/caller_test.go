@@ -212,6 +212,8 @@ func TestSecondReport(t *testing.T) {
 			g.t.Fatal(out.Err)
 		}
 	}
+	timeOut := func(g *ground) { g.r.Advance(1000) }
+	both := func(f, then func(g *ground)) func(g *ground) { return func(g *ground) { f(g); then(g) } }
 	for name, c := range map[string]struct {
 		machine engine.MachineID
 		polls   bool
@@ -223,13 +225,14 @@ func TestSecondReport(t *testing.T) {
 		"returned":                   {engine.MachineWorkflow, false, cancel, abandoned, nil, "true false "},
 		"polls and returned":         {engine.MachineWorkflow, true, cancel, abandoned, nil, "true false "},
 		"another machine":            {engine.MachineTest, false, cancel, abandoned, nil, "true "},
-		"worker lost":                {engine.MachineWorkflow, false, func(g *ground) { cancel(g); expire(g) }, 0, ErrConflict, "true false "},
-		"out of time":                {engine.MachineWorkflow, true, func(g *ground) { g.r.Advance(1000) }, overtaken, nil, "true false "},
-		"another's, out of time":     {engine.MachineTest, true, func(g *ground) { g.r.Advance(1000) }, 0, ErrConflict, "true "},
-		"cancelled, and out of time": {engine.MachineWorkflow, true, func(g *ground) { cancel(g); g.r.Advance(1000) }, overtaken, nil, "true false "},
+		"worker lost":                {engine.MachineWorkflow, false, both(cancel, expire), 0, ErrConflict, "true false "},
+		"out of time":                {engine.MachineWorkflow, true, timeOut, overtaken, nil, "true false "},
+		"another's, out of time":     {engine.MachineTest, true, timeOut, 0, ErrConflict, "true "},
+		"cancelled, and out of time": {engine.MachineWorkflow, true, both(cancel, timeOut), overtaken, nil, "true false "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &ground{world: &world{t: t, r: machinetest.New(t, 1, table(), callerTableOf(c.machine, 1000)), of: make(map[protocol.Ref]uint64)}}
+			r := machinetest.New(t, 1, table(), callerTableOf(c.machine, 1000))
+			g := &ground{world: &world{t: t, r: r, of: make(map[protocol.Ref]uint64)}}
 			spec := defaultSpec
 			spec.backoffMin, spec.backoffMax = 0, 0
 			g.register("step", spec)

@@ -169,6 +169,9 @@ func reads(t *testing.T, r *machinetest.Rig) map[string]func() (any, error) {
 			t.Fatal(err)
 		}
 		calls["run "+string(run.ID)] = func() (any, error) { return s.Runs().Get(ctx, run.ID) }
+		if run.Status.Final() && !run.Cancelling {
+			calls["wait for "+string(run.ID)] = func() (any, error) { return s.Wait(ctx, run.ID) }
+		}
 	}
 	return calls
 }
@@ -201,7 +204,7 @@ func TestMalformedRows(t *testing.T) {
 			if k := row.Key[0]; len(row.Value) == 0 || k == rowWorker || k == rowSelf { // shorter ones are valid
 				return nil
 			}
-			return [][]byte{row.Value[:len(row.Value)-1]}
+			return [][]byte{row.Value[:len(row.Value)-1], row.Value[:len(row.Value)/2]}
 		}, calls)
 	}
 	damage(reads(t, r))

@@ -463,3 +463,29 @@ func TestTypedErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestExtendOfCancelled: the deadline of a cancelled run is not extended.
+func TestExtendOfCancelled(t *testing.T) {
+	s := openWith(t, "a")
+	extended := make(chan error, 1)
+	begun := make(chan action.RunID)
+	working(t, s.Worker(action.WorkerConfig{ID: "w"}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		begun <- task.Run
+		<-ctx.Done()
+		until, err := task.Extend(context.WithoutCancel(ctx), time.Hour)
+		if !until.IsZero() {
+			t.Errorf("its deadline is %v", until)
+		}
+		extended <- err
+		return nil, nil
+	}))
+	if _, err := s.Invoke(short(t), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Cancel(short(t), <-begun, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-extended; !errors.Is(err, action.ErrConflict) {
+		t.Errorf("Extend = %v, want ErrConflict", err)
+	}
+}

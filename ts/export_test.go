@@ -112,11 +112,15 @@ func DamagedValues(row machinetest.Row) (all [][]byte) {
 }
 
 // Unknown returns what hints of a query are made from.
-func Unknown(ctx context.Context, s *Store, sel floql.Selection) (any, error) { return source{store: s}.Unknown(ctx, sel) }
+func Unknown(ctx context.Context, s *Store, sel floql.Selection) (any, error) {
+	return source{store: s}.Unknown(ctx, sel)
+}
 
 // Row kinds, for tests that count or damage rows.
 const (
 	RowBlock     = rowBlock
+	RowHash      = rowHash
+	RowLimit     = rowLimit
 	RowChunk     = rowChunk
 	RowSeries    = rowSeries
 	RowPartition = rowPartition

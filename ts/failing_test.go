@@ -2,6 +2,7 @@ package ts_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -52,6 +53,13 @@ func TestEachFailure(t *testing.T) {
 			"Query":     call(func(s *ts.Store) error { _, err := s.Query(ctx, "cpu[0..2000000000000] | avg()"); return err }),
 			"Series":    call(func(s *ts.Store) error { return machinetest.LastError(s.Series("cpu").All(ctx)) }),
 			"TagValues": call(func(s *ts.Store) error { _, err := s.TagValues(ctx, "cpu"); return err }),
+			"Delete": call(func(s *ts.Store) error {
+				gone := ts.Point{Measurement: "gone", Fields: map[string]float64{"v": 1}, Time: now}
+				if _, err := storeOf(r, "n").Write(ctx, gone, gone); err != nil {
+					return err
+				}
+				return s.Delete(ctx, "gone")
+			}),
 			"Write": call(func(s *ts.Store) error {
 				result, err := s.Write(ctx, point("a", 0, 1), point("b", 0, 1), point("c", 0, 1))
 				if err == nil {
@@ -82,11 +90,12 @@ func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig
 		r.Fire()
 		work(r)
 	}
-	retention := ts.Retention{RawTTL: 48 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute}, {Every: time.Hour, TTL: 96 * time.Hour}}}
+	retention := ts.Retention{RawTTL: 48 * time.Hour, Downsample: []ts.Downsample{
+		{Every: time.Minute, TTL: 72 * time.Hour}, {Every: time.Hour, TTL: 96 * time.Hour}}}
 	must(0, s.SetRetention(t.Context(), "cpu", retention))
 	for i := range int64(9) { // a merge of all generations
 		for _, host := range []string{"a", "b", "c"} {
-			p, q := point(host, -4*hour+(7*i%10)*minute, math.Pow(10, float64(i*30-100))), point(host, i*second, float64(i))
+			p, q := point(host, -4*hour+5*minute+i*second, math.Pow(10, float64(i*30-100))), point(host, i*second, float64(i))
 			p.Fields["other"], q.Fields["other"] = float64(-i), 1
 			write(t, s, p, q)
 		}
@@ -108,8 +117,44 @@ func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig
 	pass(10 * minute)
 	// Blocks: of several days, with series out of order, and before a deleted range.
 	write(t, s, point("e", 4*hour, 3), point("d", 4*hour, 3), point("a", -3*hour, 7), point("a", -20*hour, 7))
+	write(t, s, point("e", 4*hour+1, 3), point("d", 4*hour+1, 3))
 	must(s.DeleteRange(t.Context(), "cpu", at(3*hour), at(4*hour), nil))
+	must(0, s.SetRetention(t.Context(), "early", retention)) // a measurement without points
 	return r
+}
+
+// writes returns calls that write. The namespace has no room for new series.
+func writes(ctx context.Context, r *machinetest.Rig) map[string]func() (any, error) {
+	must(0, storeOf(r, "n").SetSeriesLimit(ctx, 1))
+	return map[string]func() (any, error){
+		"Write": func() (any, error) {
+			result, err := storeOf(r, "n").Write(ctx, point("e", 5*hour, 2), point("new", 5*hour, 2))
+			var full *ts.LimitError
+			if errors.As(err, &full) {
+				err = nil
+			}
+			return fmt.Sprint(result), err
+		},
+	}
+}
+
+// age seals blocks of deleted series, and lets the retention of all points end, so that series are
+// retired.
+func age(t *testing.T, r *machinetest.Rig, work func(r *machinetest.Rig)) {
+	t.Helper()
+	s := storeOf(r, "n")
+	must(0, s.SetSeriesLimit(t.Context(), 100))
+	must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "d"}))
+	r.Pass(6 * minute)
+	r.Fire()
+	work(r)
+	r.Pass(60 * day)
+	write(t, s, point("f", r.Now()-machinetest.Epoch, 1))
+	r.Fire()
+	work(r)
+	if m := must(s.Get(t.Context(), "cpu")); m.Series != 1 {
+		t.Errorf("%d series are left, want only the one with points", m.Series)
+	}
 }
 
 // listed returns the items of a listing, or its error.
@@ -158,6 +203,7 @@ func reads(ctx context.Context, r *machinetest.Rig) map[string]func() (any, erro
 		"Query of every one":  query("cpu[1h] | where(value > 1)"),
 		"Get":                 func() (any, error) { return s.Get(ctx, "cpu") },
 		"Retention":           func() (any, error) { return s.Retention(ctx, "cpu") },
+		"Retention alone":     func() (any, error) { return s.Retention(ctx, "early") },
 		"Series":              func() (any, error) { return listed(s.Series("cpu").All(ctx)) },
 		"Series of":           func() (any, error) { return listed(s.Series("cpu").All(ctx, of)) },
 		"TagValues":           func() (any, error) { return s.TagValues(ctx, "cpu") },
@@ -172,9 +218,8 @@ func TestFailingReads(t *testing.T) {
 	r := newFailingRig(t, (*machinetest.Rig).EachReadOfDuties)
 	r.EachReadOfVerify()
 	r.EachRead(reads(t.Context(), r))
-	r.Pass(5 * day)
-	r.Fire()
-	r.EachReadOfDuties() // series without points are retired
+	r.EachRead(writes(t.Context(), r))
+	age(t, r, (*machinetest.Rig).EachReadOfDuties)
 }
 
 // TestMalformedRows: an operation that reads a malformed row returns an error.
@@ -193,11 +238,17 @@ func TestMalformedRows(t *testing.T) {
 			}
 		}
 	}
-	r := newFailingRig(t, func(r *machinetest.Rig) { r.EachStep(damage(r)) })
+	work := func(r *machinetest.Rig) { r.EachStep(damage(r)) }
+	r := newFailingRig(t, work)
 	damage(r)(reads(t.Context(), r))
-	r.Pass(5 * day)
-	r.Fire()
-	r.EachStep(damage(r))
+	// Rows that a write reads before it is proposed.
+	r.EachDamage(engine.MachineTS, func(row machinetest.Row) [][]byte {
+		if k := row.Key[0]; k != ts.RowHash && k != ts.RowLimit {
+			return nil
+		}
+		return ts.DamagedValues(row)
+	}, writes(t.Context(), r))
+	age(t, r, work)
 }
 
 // TestMalformedBodies: a command whose body does not decode is refused.
