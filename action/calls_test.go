@@ -1,6 +1,7 @@
 package action
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -123,6 +124,10 @@ func TestRefusals(t *testing.T) {
 		"another attempt":       {s.Complete(ctx, running, "w", nil, OfAttempt(2)), ErrConflict, ""},
 		"another worker":        {s.Complete(ctx, running, "v", nil), ErrConflict, ""},
 		"finish of no task":     {s.Finish(ctx, "w", nil, nil, nil), ErrInvalid, "action: finish: no task"},
+		"complete of no id":     {s.Complete(ctx, "x", "w", nil), ErrInvalid, ""},
+		"complete with nil":     {s.Complete(ctx, running, "w", nil, nil), ErrInvalid, ""},
+		"schedule of no name":   {errOf(s.Schedules("a").Get(ctx, "")), ErrInvalid, ""},
+		"no schedule":           {errOf(s.Schedules("a").Get(ctx, "s")), ErrNotFound, ""},
 		"touch of no run":       {errOf(s.Extend(ctx, "x", "w", time.Minute)), ErrInvalid, ""},
 		"await of no worker":    {await(""), ErrInvalid, ""},
 		"await none":            {await("w", Max(0)), ErrInvalid, ""},
@@ -424,6 +429,124 @@ func TestSettle(t *testing.T) {
 		settle.Command.Namespace = "n"
 		if err := admit(settle.Command, 1<<20); err != nil {
 			t.Errorf("%s: not admitted: %v", name, err)
+		}
+	}
+}
+
+// TestRunsOfOthers: a run is known only in its namespace. IDs of shards that do not exist belong to
+// no run.
+func TestRunsOfOthers(t *testing.T) {
+	r, s, spread := newStores(t)
+	ctx := t.Context()
+	if _, err := s.Register(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	i, err := s.Invoke(ctx, "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := i.Run.parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := engine.StoreOf[Store](r.Router(), "", 1<<20)
+	for n := 0; ; n++ { // a namespace of the same shard
+		name := fmt.Sprint("m", n)
+		if engine.HomeShard(name, r.Shards()) == p.shard {
+			elsewhere = engine.StoreOf[Store](r.Router(), name, 1<<20)
+			break
+		}
+	}
+	far := runLocation{shard: 99, Ref: p.Ref}.id()
+	for range 2 { // without the namespace, and with an action of it
+		for what, err := range map[string]error{
+			"Get":                errOf(elsewhere.Runs().Get(ctx, i.Run)),
+			"Cancel":             elsewhere.Cancel(ctx, i.Run, ""),
+			"Retry":              elsewhere.Retry(ctx, i.Run),
+			"Get of no shard":    errOf(spread.Runs().Get(ctx, far)),
+			"Cancel of no shard": spread.Cancel(ctx, far, ""),
+		} {
+			if !errors.Is(err, ErrNotFound) {
+				t.Errorf("%s: %v, want ErrNotFound", what, err)
+			}
+		}
+		if _, err := elsewhere.Register(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Cancel(ctx, i.Run, ""); err != nil {
+		t.Errorf("Cancel = %v", err)
+	}
+}
+
+// TestDeregisterUnregistered: a polling worker that never registered loses its runs, whose attempts
+// do not count. One without runs is not found.
+func TestDeregisterUnregistered(t *testing.T) {
+	_, plain, spread := newStores(t)
+	ctx := t.Context()
+	for _, s := range []*Store{plain, spread} {
+		if _, err := s.Register(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.Invoke(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tasks, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(tasks) != 1 {
+			t.Fatalf("Await = %+v, %v", tasks, err)
+		}
+		if err := s.Deregister(ctx, "none"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Deregister of an unknown worker = %v", err)
+		}
+		if err := s.Deregister(ctx, "w"); err != nil {
+			t.Errorf("Deregister = %v", err)
+		}
+		if run, err := s.Runs().Get(ctx, i.Run); err != nil || run.Status != Pending || run.Attempt != 0 {
+			t.Errorf("then the run is %+v, %v", run, err)
+		}
+	}
+}
+
+// readyDoor is a rig's door that answers whether runs are ready. The shards after the first answer
+// when the wait ends.
+type readyDoor struct {
+	*machinetest.Rig
+	answers []error
+}
+
+func (d *readyDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	if _, ok := q.(*readyQuery); !ok {
+		return d.Rig.Query(ctx, shard, q)
+	}
+	if shard > 0 {
+		<-ctx.Done()
+	}
+	return d.answers[shard]
+}
+
+// TestFirstReady: of the answers of several shards, the first one counts, unless another has a run
+// or fails.
+func TestFirstReady(t *testing.T) {
+	ended, failed := context.Canceled, engine.Errorf(ErrConflict, "the worker drains")
+	for _, c := range []struct {
+		answers []error
+		shard   engine.ShardID
+		err     error
+	}{
+		{[]error{nil, ended, ended}, 0, nil},
+		{[]error{nil, nil, ended}, 0, nil},
+		{[]error{nil, context.DeadlineExceeded, failed}, 0, failed},
+		{[]error{ended, ended, nil}, 2, nil},
+		{[]error{context.DeadlineExceeded, nil, ended}, 1, nil},
+		{[]error{ended, ended, ended}, 0, ended},
+		{[]error{ended, ended, failed}, 0, ended},
+		{[]error{failed, nil, ended}, 0, failed},
+	} {
+		d := &readyDoor{machinetest.New(t, 3, table()), c.answers}
+		s := engine.StoreOf[Store](engine.NewRouter(d), "n", 1<<20)
+		shard, err := s.awaitReady(t.Context(), []engine.ShardID{0, 1, 2}, &workBody{self: "w", group: group{names: []string{"a"}}})
+		if shard != c.shard || err != c.err {
+			t.Errorf("after %v: shard %d, %v, want %d, %v", c.answers, shard, err, c.shard, c.err)
 		}
 	}
 }

@@ -3,11 +3,14 @@ package action
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/protocol"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestCommandsOutOfLimits: commands of other clients are checked field by field like those of the
@@ -183,5 +186,72 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		if err := admit(engine.Command{Kind: kindSettle, Body: body(takeRuns, "", c)}, most); (err == nil) != want {
 			t.Errorf("an output of %d bytes on a full disk: %v", n, err)
 		}
+	}
+}
+
+// TestForms: fields that only some forms of a message have arrive, and values that no node writes
+// are refused.
+func TestForms(t *testing.T) {
+	shown := func(code func(*codec.Fields)) string {
+		b, _ := codec.AppendJSON(nil, true, code)
+		return string(b)
+	}
+	invoked := Invoked{Run: "r", LSN: 7, Duplicate: true}
+	if got, want := shown(invoked.code), `{"run_id":"r","duplicate":true,"lsn":7}`; got != want {
+		t.Errorf("%+v is shown as %s, want %s", invoked, got, want)
+	}
+	one := taken{begun: 3, deadline: 4, labels: []byte(labels(map[string]string{"gpu": "yes"}))}
+	for _, part := range []string{`"delivery":3`, `"deadline_ms":4`, `"gpu"`} {
+		if got := shown(one.fields); !strings.Contains(got, part) {
+			t.Errorf("%+v is shown as %s, without %s", one, got, part)
+		}
+	}
+	place := placeError{"a", "route"}
+	if got, err := decode(encode(nil, &place, (*placeError).code), (*placeError).code); err != nil || got != place {
+		t.Errorf("%+v arrives as %+v, %v", place, got, err)
+	}
+	machinetest.TryLimits(t, []machinetest.Limit{
+		{Name: "lease", Most: leaseMillis, Beyond: codec.ErrCorrupt, Try: func(n int64) error {
+			q := heartbeatQuery{lease: n}
+			return engine.DecodeResults(&heartbeatQuery{}, engine.AppendResults(nil, &q))
+		}},
+		{Name: "sets of an early row", Least: 1, Most: maxSets, Beyond: codec.ErrCorrupt, Try: func(n int64) error {
+			c := codec.NewEncoder(nil)
+			r := record{sets: make([]labelSet, n)}
+			r.codeInline(&c)
+			d := codec.NewDecoder(c.Encoded())
+			new(record).codeInline(&d)
+			return d.Err()
+		}},
+		{Name: "result of a tick", Least: int64(TickRan), Most: int64(TickMissed), Beyond: codec.ErrCorrupt, Try: func(n int64) error {
+			_, err := decode(encode(nil, &tick{result: TickResult(n)}, (*tick).code), (*tick).code)
+			return err
+		}},
+		{Name: "actions of a ready query", Least: math.MinInt64, Most: maxNames, Says: []string{"exceed 1000"}, Try: func(n int64) error {
+			q := readyQuery{namespace: "n", worker: "w", group: group{names: slices.Repeat([]string{"a"}, int(n))}}
+			return codec.CheckFields(&q, true, (*readyQuery).Arguments)
+		}},
+	})
+	for what, b := range map[string][]byte{"no tag": {1}, "a later version": {2, 0}, "too large a tag": {1, 0x80, 0x80, 4}} {
+		if tag, err := tagOfRun(b); err == nil {
+			t.Errorf("%s: tag %d", what, tag)
+		}
+	}
+	if tag, err := tagOfRun([]byte{1, 0xff, 0xff, 3}); err != nil || tag != math.MaxUint16 {
+		t.Errorf("the largest tag is %d, %v", tag, err)
+	}
+	c := body(takeRuns, "", workBody{session: 1, ends: []end{{how: completed}}})
+	for _, more := range [][]byte{{0}, {0, 0}} {
+		if _, err := read(takeRuns, append(slices.Clone(c), more...)); !errors.Is(err, engine.ErrMalformed) {
+			t.Errorf("a take with the empty fields %x at its end: %v", more, err)
+		}
+	}
+	unknown := attribute{name: "color", value: "red"}
+	err := codec.CheckFields(&unknown, true, (*attribute).code)
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `"color"`) {
+		t.Errorf("an unknown attribute: %v", err)
+	}
+	if err := codec.CheckFields(&attribute{name: "label.x"}, true, (*attribute).code); err != nil {
+		t.Errorf("a label: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package action
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"testing"
 	"time"
 
@@ -118,6 +119,97 @@ func TestEachFailure(t *testing.T) {
 			"Register": call(func(s *Store) error { _, err := s.Register(ctx, "a", Timeout(time.Hour)); return err }),
 		}, "Disable", "Enable", "Register")
 	}
+}
+
+// reads returns calls that read rows of the damageable rig: queries, and a look for runs to take.
+func reads(t *testing.T, r *machinetest.Rig) map[string]func() (any, error) {
+	s, ctx := engine.StoreOf[Store](r.Router(), "n", 1<<20), t.Context()
+	session := uint64(0)
+	for _, row := range r.Rows(0) {
+		if row.Machine == engine.MachineAction && row.Key[0] == rowSession {
+			if one, err := decode(row.Value, (*sessionRow).code); err == nil && !one.self {
+				session = lastOf(row.Key)
+			}
+		}
+	}
+	all := group{names: []string{"a", "limited"}}
+	gpu := group{labels: labels(map[string]string{"gpu": "yes"}), names: []string{"a"}}
+	take := func(c workBody) func() (any, error) {
+		return func() (any, error) {
+			cmd := engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: body(takeRuns, "", c)}
+			return r.Executor(0).TakeAlone(ctx, engine.Take{Command: cmd}, r.Now, func(engine.Command) ([]byte, error) {
+				return []byte("proposed"), nil
+			})
+		}
+	}
+	query := func(q func() engine.Query) func() (any, error) {
+		return func() (any, error) {
+			one := q()
+			err := r.Query(ctx, 0, one)
+			return fmt.Sprintf("%+v", one), err
+		}
+	}
+	calls := map[string]func() (any, error){
+		"Get":                func() (any, error) { return s.Get(ctx, "a") },
+		"All":                func() (any, error) { return collected(s.All(ctx)) },
+		"Runs":               func() (any, error) { return collected(s.Runs().All(ctx, Of("a"))) },
+		"Runs of all":        func() (any, error) { return collected(s.Runs().All(ctx)) },
+		"Runs that":          func() (any, error) { return collected(s.Runs().All(ctx, Of("a"), InState(Pending))) },
+		"Schedules":          func() (any, error) { return collected(s.Schedules("a").All(ctx)) },
+		"Schedule":           func() (any, error) { return s.Schedules("a").Get(ctx, "s") },
+		"Workers":            func() (any, error) { return collected(s.Workers().All(ctx)) },
+		"take":               take(workBody{self: "x", group: all, wants: []want{{0, "x", 1}}}),
+		"take with GPU":      take(workBody{self: "x", group: gpu, wants: []want{{0, "x", 1}}}),
+		"take for a session": take(workBody{session: session, wants: []want{{0, "x", 1}, {1, "x", 1}}}),
+		"ready":              query(func() engine.Query { return &readyQuery{namespace: "n", worker: "x", group: gpu} }),
+		"heartbeat":          query(func() engine.Query { return &heartbeatQuery{namespace: "n", session: session, reconcile: true} }),
+	}
+	for run, err := range s.Runs().All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls["run "+string(run.ID)] = func() (any, error) { return s.Runs().Get(ctx, run.ID) }
+		if run.Status.Final() && !run.Cancelling {
+			calls["wait for "+string(run.ID)] = func() (any, error) { return s.Wait(ctx, run.ID) }
+		}
+	}
+	return calls
+}
+
+// collected returns the items of a listing, or its error.
+func collected[T any](seq iter.Seq2[T, error]) (items []T, err error) {
+	for item, err := range seq {
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// TestFailingReads: an operation returns the error of any read that fails.
+func TestFailingReads(t *testing.T) {
+	r := newDamageable(t)
+	r.EachReadOfVerify()
+	r.EachRead(reads(t, r))
+	r.Pass(3 * 60 * 60_000) // a tick is due, and sessions are silent
+	r.EachReadOfDuties()
+}
+
+// TestMalformedRows: an operation that reads a malformed row returns an error.
+func TestMalformedRows(t *testing.T) {
+	r := newDamageable(t)
+	damage := func(calls map[string]func() (any, error)) {
+		r.EachDamage(engine.MachineAction, func(row machinetest.Row) [][]byte {
+			if k := row.Key[0]; len(row.Value) == 0 || k == rowWorker || k == rowSelf { // shorter ones are valid
+				return nil
+			}
+			return [][]byte{row.Value[:len(row.Value)-1], row.Value[:len(row.Value)/2]}
+		}, calls)
+	}
+	damage(reads(t, r))
+	r.Pass(3 * 60 * 60_000)
+	r.EachStep(damage)
 }
 
 // TestMalformedBodies: a command whose body does not decode is refused.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -515,5 +517,209 @@ func TestExpireOfGivenBack(t *testing.T) {
 				t.Errorf("%s: the run is not begun again", name)
 			}
 		}
+	}
+}
+
+// TestLimitLoweredForManyKeys: a limit per key that is lowered holds at once for the keys whose
+// lanes are updated only later, because a command updates a limited number of them.
+func TestLimitLoweredForManyKeys(t *testing.T) {
+	spec := defaultSpec
+	spec.maxPerKey = 2
+	w, session := plain(t, spec)
+	take := func(slots int) []taken {
+		t.Helper()
+		res, err := w.work(workBody{session: session, wants: []want{{0, "w", slots}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.taken
+	}
+	const full, others = 10, 2500
+	for i := range 2 * full {
+		w.mustInvoke(protocol.Invoke{ConcurrencyKey: fmt.Sprint("z", i%full), Priority: 1})
+	}
+	if got := take(full); len(got) != full {
+		t.Fatalf("%d runs taken, want one of each key", len(got))
+	}
+	for i := range others {
+		w.mustInvoke(protocol.Invoke{ConcurrencyKey: fmt.Sprint("a", i), Priority: 100})
+	}
+	spec.maxPerKey = 1
+	w.register("a", spec)
+	if got := take(2); len(got) != 2 || got[0].key != "a0" || got[1].key != "a1" {
+		t.Errorf("%+v are taken, want runs of the first keys without one", got)
+	}
+	w.r.Verify()
+	w.r.Advance(0)
+	if got := take(maxTaken); len(got) != maxTaken || got[0].key != "a2" {
+		t.Errorf("%d runs are taken next, want %d of other keys", len(got), maxTaken)
+	}
+}
+
+// TestDeleteOfManyRuns: all runs of a deleted action are cancelled, in several commands.
+func TestDeleteOfManyRuns(t *testing.T) {
+	w, session := plain(t, defaultSpec)
+	const waiting, delayed = 1000, 1000
+	var last protocol.Ref
+	for range delayed {
+		last = w.mustInvoke(protocol.Invoke{Delay: 1_000_000})
+	}
+	held := w.mustInvoke(protocol.Invoke{})
+	if res, err := w.work(workBody{session: session, wants: []want{{0, "w", 1}}}); err != nil || len(res.taken) != 1 {
+		t.Fatalf("work = %+v, %v", res, err)
+	}
+	for range waiting {
+		w.mustInvoke(protocol.Invoke{})
+	}
+	s, ctx := engine.StoreOf[Store](w.r.Router(), "n", 1<<20), t.Context()
+	if err := s.Delete(ctx, "a", Force()); err != nil {
+		t.Fatal(err)
+	}
+	status := func(ref protocol.Ref) Status {
+		t.Helper()
+		run, err := s.Runs().Get(ctx, runLocation{0, ref}.id())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run.Status
+	}
+	if is := status(last); is != Pending {
+		t.Errorf("the last delayed run is %v at once, want pending: the test has too few runs", is)
+	}
+	w.r.Advance(0)
+	for _, ref := range w.all {
+		if is := status(ref); is != Cancelled {
+			t.Fatalf("run %v is %v, want cancelled", ref, is)
+		}
+	}
+	if run, err := s.Runs().Get(ctx, runLocation{0, held}.id()); err != nil || !run.Cancelling || run.Error != "the action was deleted" {
+		t.Errorf("the run that a worker holds: %+v, %v", run, err)
+	}
+}
+
+// TestRetryOfInvokedRuns: runs that another machine waits for cannot be retried; those of a
+// schedule can.
+func TestRetryOfInvokedRuns(t *testing.T) {
+	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
+	w.register("step", defaultSpec)
+	s, ctx := engine.StoreOf[Store](w.r.Router(), "n", 1<<20), t.Context()
+	fail := func() RunID {
+		t.Helper()
+		tasks, err := s.Await(ctx, "w", []string{"step"})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("Await = %+v, %v", tasks, err)
+		}
+		if err := s.Fail(ctx, tasks[0].Run, "w", "no"); err != nil {
+			t.Fatal(err)
+		}
+		return tasks[0].Run
+	}
+	cmd := engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{1}}
+	if _, err := w.r.Propose(ctx, 0, cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Retry(ctx, fail()); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "belongs to its invoker") {
+		t.Errorf("Retry = %v", err)
+	}
+	if err := s.Schedules("step").Set(ctx, "s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer}); err != nil {
+		t.Fatal(err)
+	}
+	w.r.Advance(60 * 60_000)
+	run := fail()
+	if err := s.Retry(ctx, run); err != nil {
+		t.Errorf("Retry of the run of a schedule = %v", err)
+	}
+	if got, err := s.Runs().Get(ctx, run); err != nil || got.Status != Pending {
+		t.Errorf("then it is %+v, %v", got, err)
+	}
+}
+
+// TestLostSession: the attempts of a session without heartbeats fail. Their runs are retried, and
+// the session is gone.
+func TestLostSession(t *testing.T) {
+	spec := defaultSpec
+	spec.timeout, spec.maxRetries, spec.backoffMin, spec.backoffMax = maxMillis, 1, 0, 0
+	w, session := plain(t, spec)
+	s, ctx := engine.StoreOf[Store](w.r.Router(), "n", 1<<20), t.Context()
+	ref, cancelled := w.mustInvoke(protocol.Invoke{}), w.mustInvoke(protocol.Invoke{})
+	expire := func(session uint64) error {
+		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindExpire, Namespace: "n",
+			Body: codec.EncodeFields(nil, &sessionBody{session: session}, (*sessionBody).code)}
+		return w.r.Entry(0, engine.Fenced(1, cmd))[0].Err
+	}
+	for attempt, then := range []Run{{Status: Pending, Attempt: 1}, {Status: Failed, Attempt: 2}} {
+		res, err := w.work(workBody{session: session, wants: []want{{0, "w", 2}}})
+		if err != nil || len(res.taken) != 2-attempt {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if attempt == 0 {
+			if err := s.Cancel(ctx, runLocation{0, cancelled}.id(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := expire(session); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Runs().Get(ctx, runLocation{0, ref}.id())
+		if err != nil || got.Status != then.Status || got.Attempt != then.Attempt || got.Code != CodeWorkerLost {
+			t.Errorf("the run is %+v, %v", got, err)
+		}
+		if got, err := s.Runs().Get(ctx, runLocation{0, cancelled}.id()); err != nil || got.Status != Cancelled || got.Cancelling {
+			t.Errorf("the cancelled run is %+v, %v", got, err)
+		}
+		groups := []group{{"", []string{"a"}}}
+		for what, err := range map[string]error{
+			"expire": expire(session),
+			"open":   errOf(w.do(kindOpen, body(openSession, "", openBody{session: session, process: "p", groups: groups}))),
+			"work":   errOf(w.work(workBody{session: session, wants: []want{{0, "w", 1}}})),
+		} {
+			if !errors.Is(err, ErrConflict) {
+				t.Errorf("%s of the lost session: %v, want ErrConflict", what, err)
+			}
+		}
+		session = w.open(groups...)
+	}
+	for what, groups := range map[string][]group{
+		"no action": {{"", nil}}, "a bad name": {{"", []string{"a\n"}}}, "bad labels": {{"x", []string{"a"}}},
+		"a bad second group": {{"", []string{"a"}}, {"", nil}},
+	} {
+		if _, err := w.do(kindOpen, body(openSession, "", openBody{process: "p", groups: groups})); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a session with %s: %v", what, err)
+		}
+	}
+}
+
+// TestOutcomeNames: an outcome with too long a name fails its run.
+func TestOutcomeNames(t *testing.T) {
+	machinetest.TryLimits(t, []machinetest.Limit{{Name: "outcome name", Least: math.MinInt64, Most: MaxOutcomeBytes,
+		Says: []string{"the name of the outcome", "exceeds 255"}, Try: func(n int64) error {
+			e, err := new(piece).conclude(Outcome(strings.Repeat("x", int(n)), 1), nil, 1<<20)
+			switch {
+			case err != nil:
+				return err
+			case e.how == refused && e.code == CodeBadOutput && e.output == nil && e.outcome == "":
+				return engine.Errorf(ErrInvalid, "%s", e.message)
+			case e.how != completed || len(e.outcome) != int(n) || string(e.output) != "1":
+				t.Errorf("%d: %+v", n, e)
+			}
+			return nil
+		}}})
+}
+
+// TestTakeOfDraining: a take of a polling worker that drains is refused even if it was proposed
+// before.
+func TestTakeOfDraining(t *testing.T) {
+	w, _ := plain(t, defaultSpec)
+	s, ctx := engine.StoreOf[Store](w.r.Router(), "n", 1<<20), t.Context()
+	if err := s.RegisterWorker(ctx, NewWorker{ID: "w", Actions: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.mustInvoke(protocol.Invoke{})
+	if err := s.Drain(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	c := workBody{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}}
+	if res, err := w.work(c); !errors.Is(err, ErrConflict) || len(res.taken) != 0 {
+		t.Errorf("work = %+v, %v, want ErrConflict", res, err)
 	}
 }

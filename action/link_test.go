@@ -21,18 +21,34 @@ type lateDoor struct {
 	shard engine.ShardID
 	late  chan struct{} // closed when they arrive
 	vain  bool          // ends do not arrive at all
-	most  int           // a larger output is refused; 0: no limit
+	most  int           // a larger output or message is refused; 0: no limit
 	hold  chan struct{} // nil, or closed when answers to takes arrive
 	away  atomic.Bool   // nothing arrives
+
+	denied atomic.Bool // the caller may not use the namespace any more
 
 	heartbeats atomic.Pointer[chan struct{}] // nil, or closed when answers to heartbeats arrive
 }
 
-var errAway = engine.Errorf(engine.ErrUnavailable, "the node is away")
+var (
+	errAway   = engine.Errorf(engine.ErrUnavailable, "the node is away")
+	errDenied = engine.Errorf(engine.ErrUnauthorized, "the key was revoked")
+)
+
+// refuses returns the error of all calls, or nil.
+func (d *lateDoor) refuses() error {
+	switch {
+	case d.away.Load():
+		return errAway
+	case d.denied.Load():
+		return errDenied
+	}
+	return nil
+}
 
 func (d *lateDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
-	if d.away.Load() {
-		return errAway
+	if err := d.refuses(); err != nil {
+		return err
 	}
 	err := d.Rig.Query(ctx, shard, q)
 	if _, ok := q.(*heartbeatQuery); ok {
@@ -44,8 +60,8 @@ func (d *lateDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 }
 
 func (d *lateDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
-	if d.away.Load() {
-		return nil, errAway
+	if err := d.refuses(); err != nil {
+		return nil, err
 	}
 	b, err := d.Rig.Take(ctx, shard, t)
 	if d.hold != nil {
@@ -55,15 +71,15 @@ func (d *lateDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take
 }
 
 func (d *lateDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
-	if d.away.Load() {
-		return nil, errAway
+	if err := d.refuses(); err != nil {
+		return nil, err
 	}
 	if cmd.Kind == kindWork && shard == d.shard && d.vain {
 		return nil, engine.Errorf(engine.ErrUnknownOutcome, "the node was killed")
 	}
 	if cmd.Kind == kindWork && d.most > 0 {
 		for _, e := range must(read(takeRuns, cmd.Body)).ends {
-			if err := engine.CheckPayload(len(e.output), d.most); err != nil {
+			if err := engine.CheckPayload(max(len(e.output), len(e.message)), d.most); err != nil {
 				return nil, err
 			}
 		}
@@ -524,6 +540,114 @@ func TestNextAttemptBesideTheLast(t *testing.T) {
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+// TestAccessRevoked: a worker whose access was revoked ends with that error, as do its handlers.
+func TestAccessRevoked(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d, store := lateStore(t)
+			cause := make(chan error, 1)
+			w := store.Worker(WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, _ *Task) (any, error) {
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				return nil, ctx.Err()
+			})
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(t.Context()) }()
+			if busy {
+				if _, err := store.Invoke(t.Context(), "a", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			d.denied.Store(true)
+			if _, err := store.Register(t.Context(), "other"); !errors.Is(err, engine.ErrUnauthorized) {
+				t.Fatalf("Register = %v", err)
+			}
+			d.Rig.Executor(0).WakeAll() // calls that wait return when the connection ends
+			select {
+			case err := <-ended:
+				if !errors.Is(err, engine.ErrUnauthorized) {
+					t.Errorf("busy %t: Run = %v, want ErrUnauthorized", busy, err)
+				}
+			case <-time.After(time.Hour):
+				t.Fatal("Run does not end")
+			}
+			if busy {
+				if err := <-cause; !errors.Is(err, engine.ErrUnauthorized) {
+					t.Errorf("the handler ends because of %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedMessage: an end that the node refuses even alone is dropped with its error. The worker
+// is free again, and the run is released.
+func TestRefusedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := lateStore(t)
+		d.most = 100
+		failed := make(chan error, 10)
+		var calls atomic.Int64
+		w := store.Worker(WorkerConfig{Concurrency: 1, OnError: func(_ *Task, err error) { failed <- err }}).Handle("a",
+			func(context.Context, *Task) (any, error) {
+				if calls.Add(1) == 1 {
+					return nil, errors.New(strings.Repeat("x", 200))
+				}
+				return 1, nil
+			})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		var ids []RunID
+		for range 2 {
+			i, err := store.Invoke(ctx, "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, i.Run)
+		}
+		<-time.After(time.Second)
+		if r, err := store.Runs().Get(ctx, ids[1]); err != nil || r.Status != Completed {
+			t.Errorf("the second run is %+v, %v, want it completed: the worker is free", r, err)
+		}
+		<-time.After(time.Minute) // a reconciliation
+		if r, err := store.Runs().Get(ctx, ids[0]); err != nil || r.Status != Completed || r.Attempt != 1 {
+			t.Errorf("the first run is %+v, %v, want it completed in its first attempt", r, err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		var refused bool
+		for len(failed) > 0 {
+			refused = errors.Is(<-failed, ErrInvalid) || refused
+		}
+		if !refused {
+			t.Error("the refusal is not reported")
+		}
+	})
+}
+
+// TestPause: each wait is twice as long as the one before, up to 5 s, and ends with ctx.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pause
+		for _, want := range []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+			start := time.Now()
+			if ok := p.wait(t.Context()); !ok || time.Since(start) != want*time.Millisecond {
+				t.Errorf("wait = %t after %v, want %v ms", ok, time.Since(start), want)
+			}
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		start := time.Now()
+		if p.wait(ctx) || time.Since(start) != time.Second {
+			t.Errorf("wait does not end with ctx: %v", time.Since(start))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +176,84 @@ func TestRunShows(t *testing.T) {
 	want.Status, want.Outcome, want.Error, want.Output, want.CompletedAt, want.MaxAttempts = Completed, "approved", "", []byte("5"), now(),
 		5
 	shows("completed")
+}
+
+// TestRunsOfAllActions: the runs of all actions are listed action by action. A page that ends with
+// an action is followed by one of the next.
+func TestRunsOfAllActions(t *testing.T) {
+	r := machinetest.New(t, 1, table())
+	s, ctx := engine.StoreOf[Store](r.Router(), "n", 1<<20), t.Context()
+	page := func(cursor string) (runs, next string) {
+		t.Helper()
+		p, err := s.Runs().Page(ctx, Limit(2), Cursor(cursor))
+		if err != nil {
+			t.Fatalf("Page(%q): %v", cursor, err)
+		}
+		for _, run := range p.Items {
+			runs += run.Action + " "
+		}
+		return runs, p.Cursor
+	}
+	if runs, next := page(""); runs != "" || next != "" {
+		t.Errorf("without actions: %q, cursor %q", runs, next)
+	}
+	for name, n := range map[string]int{"a": 3, "b": 0, "c%": 2, "d": 1} {
+		if _, err := s.Register(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if _, err := s.Invoke(ctx, name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runs, within := page("")
+	if runs != "a a " || !strings.HasPrefix(within, "a/") || within == "a/" {
+		t.Errorf("the first page: %q, cursor %q", runs, within)
+	}
+	next := within
+	for _, want := range []struct{ runs, cursor string }{{"a ", "a/"}, {"", "b/"}, {"c% c% ", "c%25/"}, {"d ", ""}} {
+		if runs, next = page(next); runs != want.runs || next != want.cursor {
+			t.Errorf("%q, cursor %q, want %q, %q", runs, next, want.runs, want.cursor)
+		}
+	}
+	if err := s.Delete(ctx, "a", Force()); err != nil {
+		t.Fatal(err)
+	}
+	if runs, next := page(within); runs != "" || next != "a/" {
+		t.Errorf("after the action was deleted: %q, cursor %q, want none and the next action", runs, next)
+	}
+	for _, cursor := range []string{"a", "%zz/", "a\n/", "/x", "a/no"} {
+		if _, err := s.Runs().Page(ctx, Cursor(cursor)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Page(%q): %v, want ErrInvalid", cursor, err)
+		}
+	}
+}
+
+// TestNames: each status, policy and result has its name, and other numbers none.
+func TestNames(t *testing.T) {
+	for got, want := range map[string][]string{
+		fmt.Sprint(WorkerStatus(0), Active, Draining, Unhealthy, Unhealthy+1): {"unknown", "active", "draining", "unhealthy", "unknown"},
+		fmt.Sprint(TickRan-1, TickRan, TickTriggered, TickBuffered, TickSkipped, TickRefused, TickMissed, TickMissed+1): {
+			"unknown", "ran", "triggered", "buffered", "skipped", "refused", "missed", "unknown"},
+	} {
+		if got != strings.Join(want, " ") {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for i, name := range []string{"skip", "buffer", "allow", "replace"} {
+		if o, err := ParseOverlap(name); err != nil || o != Overlap(i) || o.String() != name {
+			t.Errorf("overlap %s is %v, %v", name, o, err)
+		}
+	}
+	for i, name := range []string{"one", "none", "all"} {
+		if c, err := ParseCatchUp(name); err != nil || c != CatchUp(i) || c.String() != name {
+			t.Errorf("catch-up %s is %v, %v", name, c, err)
+		}
+	}
+	_, overlap := ParseOverlap("unknown")
+	_, catchUp := ParseCatchUp("unknown")
+	if !errors.Is(overlap, ErrInvalid) || !errors.Is(catchUp, ErrInvalid) {
+		t.Errorf("unknown names: %v, %v", overlap, catchUp)
+	}
 }

@@ -40,12 +40,21 @@ func TestVerifyFindsDamagedSchedules(t *testing.T) {
 			"a tick that there is not"},
 		"waits for nothing":    {rowSchedule, change(func(r *scheduleRow) { r.run.Run += 1e6 }), "which is not there"},
 		"waits without reason": {rowSchedule, change(func(r *scheduleRow) { r.overlap = OverlapAllow }), "waits for the end of a run"},
-		"fewer than none":      {rowSchedule, change(func(r *scheduleRow) { r.missed = -1 }), "counts"},
+		"waits for an ended run": {rowState, func(b []byte) []byte {
+			st := must(decode(b, (*stateRow).layout))
+			st.status = Completed
+			return encode(nil, &st, (*stateRow).layout)
+		}, "which has ended (<nil>)"},
+		"waits for a malformed run": {rowState, func(b []byte) []byte { return b[:1] }, "which has ended ("},
+		"fewer than none":           {rowSchedule, change(func(r *scheduleRow) { r.missed = -1 }), "counts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newScheduling(t, 1)
 			c.set("s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer})
 			c.Advance(hours(1))
+			if tasks, err := c.actions.store.Await(t.Context(), "w", []string{"job"}); err != nil || len(tasks) != 1 {
+				t.Fatalf("Await = %v, %v", tasks, err)
+			}
 			c.Advance(hours(1))
 			c.Verify()
 			for _, row := range c.Rows(0) {

@@ -410,7 +410,10 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 		}
 		return id, name, it.Close()
 	}
+	if err := it.Close(); err != nil {
+		return 0, "", err
+	}
 	m.dropHeartbeats(all)
 	m.planCheck(next)
-	return 0, "", errors.Join(it.Close(), engine.ErrWait)
+	return 0, "", engine.ErrWait
 }

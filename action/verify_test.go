@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -32,6 +33,36 @@ func TestVerifyReportsCallers(t *testing.T) {
 					Value: self.Value})
 			}, "which does not exist",
 		},
+		"no runs": {
+			func(r *machinetest.Rig, self machinetest.Row) {
+				for _, row := range r.Rows(0) {
+					if row.Machine == self.Machine && row.Key[0] == rowSession {
+						s := must(decode(row.Value, (*sessionRow).code))
+						s.held = 0
+						r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: encode(nil, &s, (*sessionRow).code)})
+					}
+				}
+			}, `of worker "w" has no runs`,
+		},
+		"a timer of nothing": {
+			func(r *machinetest.Rig, self machinetest.Row) {
+				r.Tamper(0, machinetest.Row{Key: timerAt(machinetest.Epoch+1e9, []byte("zzzzzzzzz")), Value: []byte{}})
+			}, `timer with unknown token "zzzzzzzzz"`,
+		},
+		"a short token": {
+			func(r *machinetest.Rig, self machinetest.Row) {
+				r.Tamper(0, machinetest.Row{Key: timerAt(machinetest.Epoch+1e9, []byte{tokenAction}), Value: []byte{}})
+			}, "timer with unknown token",
+		},
+		"two timers": {
+			func(r *machinetest.Rig, self machinetest.Row) {
+				for _, row := range r.Rows(0) {
+					if row.Machine == 0 && row.Key[0] == 't' && engine.MachineID(row.Key[9]) == engine.MachineAction {
+						r.Tamper(0, machinetest.Row{Key: timerAt(machinetest.Epoch+1e9, row.Key[14:]), Value: []byte{}})
+					}
+				}
+			}, "has two timers",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ctx := machinetest.New(t, 1, table()), t.Context()
@@ -56,4 +87,10 @@ func TestVerifyReportsCallers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// timerAt returns the key of a timer of the machine, in the first namespace.
+func timerAt(due int64, token []byte) []byte {
+	k := append(key.AppendInt64([]byte{'t'}, due), byte(engine.MachineAction), 0, 0, 0, 0)
+	return append(k, token...)
 }

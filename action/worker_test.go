@@ -401,3 +401,91 @@ func TestMany(t *testing.T) {
 		all.Wait()
 	}
 }
+
+// TestWorkersThatCannotRun: Run returns the first thing that is wrong with a worker, and nil if ctx
+// has ended.
+func TestWorkersThatCannotRun(t *testing.T) {
+	node := floe.OpenMemory(t)
+	s := node.Action("default")
+	f := func(context.Context, *action.Task) (any, error) { return nil, nil }
+	worker := func(s *action.Store) *action.Worker { return s.Worker(action.WorkerConfig{ID: "w"}) }
+	for want, w := range map[string]*action.Worker{
+		`has no handlers`:           worker(s),
+		`"a" has two handlers`:      worker(s).Handle("a", f).Handle("a", f),
+		`the handler of "a" is nil`: worker(s).Handle("a", nil),
+		`the handler of "b" is nil`: action.Handle[int, int](worker(s), "b", nil).Handle("b", f).Handle("a", nil),
+		`action name "a\n"`:         worker(s).Handle("a\n", f).Handle("b", nil),
+		`metadata of worker "w"`:    s.Worker(action.WorkerConfig{ID: "w", Metadata: map[string]any{"f": f}}).Handle("a", f),
+	} {
+		if err := w.Run(short(t)); !errors.Is(err, action.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run = %v, want ErrInvalid: %s", err, want)
+		}
+	}
+	if err := worker(node.Action("_floe")).Handle("a", f).Run(short(t)); err == nil || !strings.Contains(err.Error(), "system namespace") {
+		t.Errorf("Run in a system namespace = %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := worker(s).Handle("a", f)
+	if err := w.Run(ended); err != nil {
+		t.Errorf("Run with a ctx that has ended = %v", err)
+	}
+	if err := w.Run(ended); !errors.Is(err, action.ErrInvalid) || !strings.Contains(err.Error(), "has run already") {
+		t.Errorf("the second Run = %v", err)
+	}
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker(s).Handle("a", f).Run(short(t)); !errors.Is(err, floe.ErrClosed) {
+		t.Errorf("Run on a closed node = %v", err)
+	}
+}
+
+// TestTypedErrors: what is not JSON of the handler's type fails the run; what cannot be JSON is not
+// invoked.
+func TestTypedErrors(t *testing.T) {
+	s := openWith(t, "add")
+	w := s.Worker(action.WorkerConfig{ID: "w"})
+	called := false
+	action.Handle(w, "add", func(context.Context, sum) (int, error) { called = true; return 1, nil })
+	working(t, w)
+	var failed *action.RunError
+	if n, err := action.Invoke[int](short(t), s, "add", "text"); !errors.As(err, &failed) || failed.Run.Code != action.CodeBadInput ||
+		called || n != 0 {
+		t.Errorf("Invoke = %d, %v, handler called: %t", n, err, called)
+	}
+	for want, call := range map[string]func() (int, error){
+		`input of "add"`: func() (int, error) { return action.Invoke[int](short(t), s, "add", make(chan int)) },
+		`"none"`:         func() (int, error) { return action.Invoke[int](short(t), s, "none", 1) },
+	} {
+		if n, err := call(); err == nil || !strings.Contains(err.Error(), want) || n != 0 {
+			t.Errorf("Invoke = %d, %v, want %s", n, err, want)
+		}
+	}
+}
+
+// TestExtendOfCancelled: the deadline of a cancelled run is not extended.
+func TestExtendOfCancelled(t *testing.T) {
+	s := openWith(t, "a")
+	extended := make(chan error, 1)
+	begun := make(chan action.RunID)
+	working(t, s.Worker(action.WorkerConfig{ID: "w"}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		begun <- task.Run
+		<-ctx.Done()
+		until, err := task.Extend(context.WithoutCancel(ctx), time.Hour)
+		if !until.IsZero() {
+			t.Errorf("its deadline is %v", until)
+		}
+		extended <- err
+		return nil, nil
+	}))
+	if _, err := s.Invoke(short(t), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Cancel(short(t), <-begun, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-extended; !errors.Is(err, action.ErrConflict) {
+		t.Errorf("Extend = %v, want ErrConflict", err)
+	}
+}

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/expr-lang/expr/parser"
+
 	"github.com/floedb/floe/internal/agg"
+	"github.com/floedb/floe/internal/codec"
 )
 
 // TestErrors checks whole messages including their positions.
@@ -344,5 +347,41 @@ func TestResultLimits(t *testing.T) {
 	read, reduced := least("m[0..3] | topk(1000)"), least("m[0..3] | topk(1000) | group_by(*) | count()")
 	if read < 200*116 || reduced < read+200*16 {
 		t.Errorf("reading 200 series takes %d bytes, counting them as well %d", read, reduced)
+	}
+}
+
+// TestConstants: numbers with a minus are constants, and other expressions are not.
+func TestConstants(t *testing.T) {
+	none := math.NaN()
+	for text, want := range map[string]float64{"2": 2, "2.5": 2.5, "-2": -2, "--2": 2, "+2": none, "-value": none, "value": none} {
+		tree, err := parser.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := constant(tree.Node)
+		if ok == math.IsNaN(want) || ok && got != want {
+			t.Errorf("%s is the constant %v, %v", text, got, ok)
+		}
+	}
+}
+
+// TestParseGroup: the tags of a group are in order and have values.
+func TestParseGroup(t *testing.T) {
+	for want, parts := range map[string][]string{
+		"":                  {"f", "a", "1", "b", "2"},
+		"tags out of order": {"f", "b", "1", "a", "2"},
+	} {
+		for _, parts := range [][]string{parts, append(parts[:3:3], parts[1], "2"), append(parts[:3:3], "c", "")} {
+			id := ""
+			for _, part := range parts {
+				id = string(codec.AppendString([]byte(id), part))
+			}
+			field, tags, err := parseGroup(id)
+			good := want == "" && parts[3] == "b"
+			if good != (err == nil) || good && (field != "f" || len(tags) != 2) ||
+				!good && !strings.Contains(err.Error(), "tags out of order") {
+				t.Errorf("%q is %q, %v, %v", parts, field, tags, err)
+			}
+		}
 	}
 }

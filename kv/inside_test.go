@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +118,29 @@ func (*valueQuery) Kind() uint8 { return queryChanges + 1 }
 func (m *machine) queryValue(v *engine.View, q *valueQuery) (err error) {
 	q.value, err = m.ReadValue(v, q.namespace, []byte(q.key), q.now)
 	return err
+}
+
+// TestPutInJSON: conditions and times to live of a put in JSON, and those that exclude each other.
+func TestPutInJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"value":"eA==","if_revision":5}`:                  "{5 3} 0",
+		`{"value":"eA==","if_present":true,"ttl_ms":7}`:     "{0 2} 7",
+		`{"value":"eA==","keep_ttl":true}`:                  fmt.Sprint("{0 0} ", int64(keepTTL)),
+		`{"value":"eA==","if_absent":true,"if_revision":5}`: "contradicting conditions: absent and revision 5",
+		`{"value":"eA==","if_revision":0}`:                  "{0 1} 0", // absent
+		`{"value":"eA==","keep_ttl":true,"ttl_ms":7}`:       "TTL",
+	} {
+		var b putBody
+		got := ""
+		if err := codec.ReadJSON([]byte(text), true, b.code); err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprintf("{%d %d} %d", b.revision, b.cond, b.ttl)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
 }
 
 // TestValuesForOtherMachines: other machines put several keys with one command, each with its own

@@ -265,12 +265,28 @@ func (v *verifier) tombstones() error {
 		r := codec.NewReader(value)
 		r.Varint()
 		deleted := r.Rest()
-		cur, err := current(&v.View, ns, deleted)
-		if err != nil || !cur.tombstone() || cur.revision != revision {
+		cur, err := v.current(ns, deleted)
+		if err != nil {
+			return err
+		}
+		if !cur.tombstone() || cur.revision != revision {
 			v.problem(ns, deleted, "is queued to be forgotten as deleted at revision %d, but it is at %d", revision, cur.revision)
 		}
 		return nil
 	})
+}
+
+// current returns the current version of a key, or none if its row does not decode, which keys
+// reports.
+func (v *verifier) current(ns uint32, k []byte) (cur row, err error) {
+	b, ok, err := v.Get(currentKey(nil, ns, k))
+	if err != nil || !ok {
+		return row{}, err
+	}
+	if cur, err = decodeRow(b); err != nil {
+		return row{}, nil
+	}
+	return cur, nil
 }
 
 // timers checks that every timer has a reason. That each reason has a timer is checked elsewhere.
@@ -279,8 +295,11 @@ func (v *verifier) timers() error {
 		switch {
 		case len(token) > 1 && token[0] == tokenExpire:
 			k := token[1:]
-			cur, err := current(&v.View, ns, k)
-			if err != nil || !cur.exists() || cur.tombstone() || cur.flags&flagExpires == 0 || cur.expiresAt != due {
+			cur, err := v.current(ns, k)
+			if err != nil {
+				return err
+			}
+			if !cur.exists() || cur.tombstone() || cur.flags&flagExpires == 0 || cur.expiresAt != due {
 				v.problem(ns, k, "has a timer to expire at %d, but does not expire then", due)
 			}
 		case len(token) == 1 && token[0] == tokenForget:

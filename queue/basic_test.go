@@ -104,3 +104,21 @@ func TestWaitAndLeaseEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestGetDeadLetter: only a dead letter is found among the dead letters.
+func TestGetDeadLetter(t *testing.T) {
+	ctx, s := t.Context(), openStore(t)
+	for range 2 {
+		must(s.Enqueue(ctx, "q", []byte("x")))
+	}
+	got := must(s.Dequeue(ctx, "q", queue.Max(2)))
+	must(s.Nack(ctx, "q", []queue.Receipt{got[0].Receipt}, queue.ToDLQ(), queue.Reason("why")))
+	if m, err := s.DeadLetters("q").Get(ctx, 1); err != nil || m.Seq != 1 || m.State != queue.Dead || m.LastError != "why" {
+		t.Errorf("the dead letter: %+v, %v", m, err)
+	}
+	for seq := range uint64(4) {
+		if m, err := s.DeadLetters("q").Get(ctx, seq); seq != 1 && (!errors.Is(err, queue.ErrNotFound) || m.Seq != 0) {
+			t.Errorf("message %d: %+v, %v", seq, m, err)
+		}
+	}
+}

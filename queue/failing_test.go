@@ -1,6 +1,8 @@
 package queue_test
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,4 +70,32 @@ func TestEachFailure(t *testing.T) {
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineQueue, func() *machinetest.Rig { return newRig(t, 1) })
+}
+
+// TestMalformedRows: a query that reads a malformed row returns an error, even if only the headers of
+// a message do not decode.
+func TestMalformedRows(t *testing.T) {
+	r := machinetest.New(t, 1, primitives(engine.TableOf[queue.Store]().New)...) // without a cache
+	for _, op := range someOps() {
+		if out := r.Entry(0, command(t, op))[0]; out.Err != nil {
+			t.Fatal(out.Err)
+		}
+	}
+	s, ctx := storeOf(r, "n"), t.Context()
+	calls := map[string]func() (any, error){
+		"Messages": func() (any, error) { return engine.Collect(s.Messages("q").All(ctx)) },
+		"leased":   func() (any, error) { return engine.Collect(s.Messages("q").All(ctx, queue.InState(queue.Leased))) },
+		"Dead":     func() (any, error) { return engine.Collect(s.DeadLetters("q").All(ctx)) },
+		"All":      func() (any, error) { return engine.Collect(s.All(ctx)) },
+	}
+	for seq := range uint64(8) {
+		calls[fmt.Sprint("message ", seq)] = func() (any, error) {
+			m, err := s.Messages("q").Get(ctx, seq)
+			return m, machinetest.Except(err, queue.ErrNotFound)
+		}
+	}
+	r.EachDamage(engine.MachineQueue, func(row machinetest.Row) [][]byte {
+		return append(machinetest.CutShort(row), bytes.Replace(row.Value, []byte("\x05trace"), []byte("\x7ftrace"), 1),
+			bytes.Replace(row.Value, []byte("\x01a\x011"), []byte("\x7fa\x011"), 1))
+	}, calls)
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -170,6 +171,156 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 	machinetest.TryLimits(t, limits)
 	if err := messages(1, newMessage{headers: []byte{0xff}}); err == nil {
 		t.Error("headers that cannot be are taken")
+	}
+}
+
+// TestMakes: how many messages a command may make ready at once.
+func TestMakes(t *testing.T) {
+	m := newMachine().(*machine)
+	for _, c := range []struct {
+		name string
+		op   engine.Operation
+		want int
+	}{
+		{"a nack", NackOp("q", []Receipt{"1-1"}), 1},
+		{"a nack of three", NackOp("q", []Receipt{"1-1", "2-1", "3-1"}), 3},
+		{"a nack with no delay", NackOp("q", []Receipt{"1-1"}, Delay(0)), 1},
+		{"a nack with a delay", NackOp("q", []Receipt{"1-1"}, Delay(time.Millisecond)), 0},
+		{"a nack to the dead letters", NackOp("q", []Receipt{"1-1"}, ToDLQ()), 0},
+		{"a release of two", release.Op("q", receiptsBody{[]receipt{{1, 1}, {2, 1}}}, nil), 2},
+		{"a requeue", requeue.Op("q", seqBody{1}, nil), 1},
+		{"a redrive", redrive.Op("q", redriveBody{}, nil), MaxBatch},
+		{"a pause", pause.Op("q", pauseBody{true}, nil), 0},
+		{"a resume", pause.Op("q", pauseBody{false}, nil), MaxBatch},
+		{"an ack", ack.Op("q", receiptsBody{[]receipt{{1, 1}}}, nil), 0},
+	} {
+		cmd, err := engine.OpOf(c.op).Limit(DefaultMaxPayloadBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := 0
+		m.Makes(cmd, func(of engine.Made) { made += of.N })
+		if made != c.want {
+			t.Errorf("%s makes %d messages ready, want %d", c.name, made, c.want)
+		}
+	}
+}
+
+// TestRecordBounds: the row of a queue has at most one lane per priority, in order, and its times are
+// milliseconds or never.
+func TestRecordBounds(t *testing.T) {
+	decoded := func(r record) error {
+		got, err := decodeRecord(r.encode(nil))
+		if err == nil && !reflect.DeepEqual(got.lanes, r.lanes) {
+			t.Errorf("lanes %v became %v", r.lanes, got.lanes)
+		}
+		if err != nil {
+			return engine.Errorf(ErrInvalid, "%v", err)
+		}
+		return nil
+	}
+	lanes := func(n int64) (r record) {
+		for i := range n {
+			r.lanes = append(r.lanes, lane{priority: byte(i), first: 7})
+		}
+		return r
+	}
+	machinetest.TryLimits(t, []machinetest.Limit{
+		{Name: "lanes", Least: math.MinInt64, Most: MaxPriority + 1, Says: []string{"257 lanes"},
+			Try: func(n int64) error { return decoded(lanes(n)) }},
+		{Name: "priority of the second lane", Least: 4, Most: math.MaxInt64, Says: []string{"lanes out of order"},
+			Try: func(n int64) error { return decoded(record{lanes: []lane{{priority: 3}, {priority: byte(n)}}}) }},
+	})
+	for v, want := range map[uint64]string{0: "never", 1: "0", never: fmt.Sprint(never - 1), never + 1: "time out of range"} {
+		at, c := int64(0), codec.NewDecoder(codec.AppendUvarint(nil, v))
+		codeTime(&c, &at)
+		got := fmt.Sprint(at)
+		if err := c.Done(); err != nil {
+			got = err.Error()
+		} else if at == never {
+			got = "never"
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("time %d is %s, want %s", v, got, want)
+		}
+	}
+}
+
+// TestDeliveredInJSON: a delivered message shows its receipt in JSON, which the binary form leaves
+// out; malformed headers do not decode.
+func TestDeliveredInJSON(t *testing.T) {
+	m := Message{Seq: 1, Receipt: "1-2", Headers: map[string]string{"a": "b"}, Payload: []byte("p")}
+	shown, lossy := codec.AppendJSON(nil, true, m.codeDelivered)
+	if lossy || !strings.Contains(string(shown), `"receipt":"1-2"`) {
+		t.Errorf("it is shown as %s, lossy: %v", shown, lossy)
+	}
+	encoded := codec.EncodeFields(nil, &m, (*Message).codeDelivered)
+	var got Message
+	if err := codec.DecodeFields(encoded, &got, (*Message).codeDelivered); err != nil || got.Headers["a"] != "b" || got.State != Leased {
+		t.Errorf("it is decoded as %+v, %v", got, err)
+	}
+	bad := strings.Replace(string(encoded), "\x01a\x01b", "\x01a\x7fb", 1)
+	if err := codec.DecodeFields([]byte(bad), &got, (*Message).codeDelivered); err == nil || bad == string(encoded) {
+		t.Errorf("malformed headers are decoded: %+v", got)
+	}
+}
+
+// TestMalformedLeases: rows of leases that do not decode, or whose keys are too long, are skipped when
+// a shard starts, and the others are read.
+func TestMalformedLeases(t *testing.T) {
+	r, m, do := newInsideRig(t)
+	do(EnqueueOp("q", nil), EnqueueOp("q", nil), DequeueOp("q", Max(2)))
+	i := slices.IndexFunc(r.Rows(0), func(row machinetest.Row) bool { return row.Key[0] == 'l' && row.Machine == engine.MachineQueue })
+	row := r.Rows(0)[i]
+	r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: append(slices.Clone(row.Key), 0), Value: row.Value})
+	zero := append(slices.Clone(row.Key[:len(row.Key)-1]), 0) // before all others
+	r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: zero, Value: []byte{0xff}})
+	r.Restart()
+	for gen, l := range m.leases {
+		if l.len() != 2 {
+			t.Errorf("generation %d has %d leases, want 2", gen, l.len())
+		}
+	}
+	if len(m.leases) != 1 {
+		t.Errorf("leases of %d generations", len(m.leases))
+	}
+}
+
+// TestNeverFits: messages for which even an empty queue has no room are refused for good, and those
+// for which a full queue has none at the moment.
+func TestNeverFits(t *testing.T) {
+	r, _, do := newInsideRig(t)
+	do(ConfigureOp("empty", Settings{MaxLen: 1}), ConfigureOp("full", Settings{MaxLen: 1}), EnqueueOp("full", nil))
+	for name, lasts := range map[string]bool{"full": false, "empty": true} {
+		cmd, err := engine.OpOf(EnqueueManyOp(name, make([]NewMessage, 2))).Limit(DefaultMaxPayloadBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Namespace = "n"
+		out := r.Entry(0, cmd)[0]
+		var l interface{ Lasts() bool }
+		if !errors.Is(out.Err, ErrBusy) || (errors.As(out.Err, &l) && l.Lasts()) != lasts {
+			t.Errorf("two messages for the %s queue: %v, lasting: %v", name, out.Err, !lasts)
+		}
+	}
+}
+
+// TestDeleteWithDeadLetters: a deleted queue leaves no dead letters, whether they are few or many.
+func TestDeleteWithDeadLetters(t *testing.T) {
+	for _, n := range []int{1, fewRows, fewRows + 1} {
+		r, _, do := newInsideRig(t)
+		do(EnqueueManyOp("q", make([]NewMessage, n)), DequeueOp("q", Max(n)))
+		var all []Receipt
+		for i := range n { // the delivery is the second command
+			all = append(all, Receipt(fmt.Sprintf("%d-2", i+1)))
+		}
+		do(NackOp("q", all, ToDLQ()), DeleteOp("q"))
+		for _, row := range r.Rows(0) {
+			if row.Machine == engine.MachineQueue && strings.IndexByte("xy", row.Key[0]) >= 0 {
+				t.Fatalf("%d dead letters: row %q is left", n, row.Key)
+			}
+		}
+		r.Verify()
 	}
 }
 

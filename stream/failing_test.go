@@ -84,3 +84,65 @@ func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineStream,
 		func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf[stream.Store]()) })
 }
+
+// reads returns calls that read a stream with groups, and another that does not exist.
+func reads(t *testing.T, r *machinetest.Rig) map[string]func() (any, error) {
+	s, ctx := engine.StoreOf[stream.Store](r.Router(), "n", 0), t.Context()
+	calls := map[string]func() (any, error){
+		"All": func() (any, error) { return engine.Collect(s.All(ctx)) },
+		"Activity": func() (any, error) {
+			return s.Activity(ctx, "log", stream.ActivitySpan{From: time.UnixMilli(machinetest.Epoch), Step: time.Second, Parts: 10})
+		},
+		"Get":            func() (any, error) { return s.Get(ctx, "log") },
+		"Groups":         func() (any, error) { return engine.Collect(s.Groups("log").All(ctx)) },
+		"Read":           func() (any, error) { return s.Read(ctx, "log", stream.Limit(3)) },
+		"Read one":       func() (any, error) { return s.Read(ctx, "log", stream.Partition(1)) },
+		"Read of a time": func() (any, error) { return s.Read(ctx, "log", stream.FromTime(time.UnixMilli(machinetest.Epoch+1))) },
+		"Read a tail":    func() (any, error) { return s.Read(ctx, "log", stream.Tail(), stream.Limit(2)) },
+		"Read a tail of one": func() (any, error) {
+			return s.Read(ctx, "log", stream.Tail(), stream.Limit(2), stream.Partition(0))
+		},
+		"Refs":    func() (any, error) { return s.Refs(ctx, "log", stream.ID{Millis: machinetest.Epoch}) },
+		"Records": func() (any, error) { return s.Records(ctx, "log", stream.Ref{Partition: 1, Offset: 1}) },
+	}
+	for _, group := range []string{"shared", "exclusive", "keyed"} {
+		calls["Group "+group] = func() (any, error) { return s.Groups("log").Get(ctx, group) }
+		calls["Pending of "+group] = func() (any, error) { return engine.Collect(s.Pending("log", group).All(ctx)) }
+	}
+	return calls
+}
+
+// newReadable returns a rig with a stream of two partitions and groups of all modes.
+func newReadable(t *testing.T) *machinetest.Rig {
+	t.Helper()
+	r, ctx := machinetest.New(t, 1, engine.TableOf[stream.Store]()), t.Context()
+	s := engine.StoreOf[stream.Store](r.Router(), "n", 0)
+	must(t, s.Create(ctx, "log", stream.Partitions(2)))
+	for name, mode := range map[string]stream.Mode{"shared": stream.Shared, "exclusive": stream.Exclusive, "keyed": stream.KeyShared} {
+		must(t, s.Groups("log").Create(ctx, name, stream.InMode(mode), stream.FromBeginning()))
+	}
+	for i := range 12 {
+		_, err := s.Append(ctx, "log", stream.Message{Key: string(rune('a' + i%5)), Payload: []byte("p")}, stream.Partition(i%2))
+		must(t, err)
+		r.Pass(1)
+	}
+	for _, group := range []string{"shared", "exclusive", "keyed"} {
+		for _, consumer := range []string{"x", "y"} {
+			_, err := s.ReadGroup(ctx, "log", group, consumer, stream.Limit(3))
+			must(t, err)
+		}
+	}
+	return r
+}
+
+// TestFailingReads: a call returns the error of any read that fails.
+func TestFailingReads(t *testing.T) {
+	r := newReadable(t)
+	r.EachRead(reads(t, r))
+}
+
+// TestMalformedRows: a call that reads a malformed row returns an error.
+func TestMalformedRows(t *testing.T) {
+	r := newReadable(t)
+	r.EachDamage(engine.MachineStream, machinetest.CutShort, reads(t, r))
+}

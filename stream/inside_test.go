@@ -170,6 +170,34 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
+// TestOutOfRange: values out of range in bodies of other processes and in tokens are refused.
+func TestOutOfRange(t *testing.T) {
+	machinetest.TryLimits(t, []machinetest.Limit{
+		{Name: "bound of a trim", Least: math.MinInt64, Most: int64(numTrimBounds) - 1, Says: []string{"trim bound"},
+			Try: func(n int64) error { return trimStream.Op("s", trimBody{bound: trimBound(n)}, nil).Err }},
+		{Name: "receiver of a delivery", Least: math.MinInt64, Most: int64(receiverEnd) - 1, Says: []string{"receiver out of range"},
+			Try: func(n int64) error {
+				token := deliveryToken{to: receiver(n)}
+				c := codec.NewEncoder(nil)
+				token.code(&c)
+				d := codec.NewDecoder(c.Encoded())
+				if token.code(&d); d.Done() != nil {
+					return engine.Errorf(ErrInvalid, "%v", d.Done())
+				}
+				return nil
+			}},
+	})
+	k := pushDueKey(5, 6, "s", "x")
+	if due, ns, stream, subscriber, ok := parsePushDue(k); due != 5 || ns != 6 || stream != "s" || subscriber != "x" || !ok {
+		t.Errorf("%q is parsed as %d, %d, %q, %q, %v", k, due, ns, stream, subscriber, ok)
+	}
+	for n := range 14 {
+		if _, _, _, _, ok := parsePushDue(k[:n]); ok {
+			t.Errorf("%q is parsed", k[:n])
+		}
+	}
+}
+
 // groupRows is a rig with a stream whose groups have rows of all kinds.
 type groupRows struct{ tamperer }
 

@@ -285,13 +285,13 @@ func (l *look) keys(mine *slotSet) (n int, err error) {
 		}
 		if c.held > 0 {
 			free := false
-			if free, err = l.free(p, mine); free {
+			if free, err = l.free(p, mine); free || err != nil {
 				return engine.Any, err
 			}
 		}
 		var more int
-		if more, err = l.scan(p, max(c.next, parts[p].first), parts[p].last, mine); more == engine.Any {
-			return engine.Any, err
+		if more, err = l.scan(p, max(c.next, parts[p].first), parts[p].last, mine); more == engine.Any || err != nil {
+			return more, err
 		}
 		n += more
 	}

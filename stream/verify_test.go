@@ -254,6 +254,15 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
+// TestVerifyReturnsFailedReads: Verify and Restore return the error of any read.
+func TestVerifyReturnsFailedReads(t *testing.T) {
+	for _, r := range []*machinetest.Rig{newFilledRig(t), newGroupRows(t).Rig} {
+		r.EachReadOfVerify()
+		r.FailReads(nil)
+		r.Restart()
+	}
+}
+
 // TestVerifyReadsAreReported: a read of damaged rows returns an error, never a wrong answer, and
 // never runs forever.
 func TestVerifyReadsAreReported(t *testing.T) {

@@ -3,9 +3,11 @@ package ts
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -75,9 +77,50 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	return nil, false
 }
 
+// DamagedValues returns damaged values of a row: one that does not decode, and for points those
+// whose directory or points do not decode.
+func DamagedValues(row machinetest.Row) (all [][]byte) {
+	value := row.Value
+	if len(value) == 0 {
+		return nil
+	}
+	all = append(all, value[:len(value)-1])
+	start := 0 // of the points
+	switch row.Key[0] {
+	case rowChunk:
+		start = len(value) - len(must(decodeChunk(value)).data)
+	case rowBlock:
+		start = len(value) - len(must(decodeBlock(value)).points)
+	default:
+		return all
+	}
+	for i := start; i < len(value); i++ {
+		damaged := bytes.Clone(value)
+		damaged[i] = 0xff
+		var rd points.Reader
+		var c points.Cursor
+		err := rd.Open(damaged[start:])
+		if i == start {
+			all = append(all, damaged)
+		} else if err == nil {
+			if _, err := rd.Runs(rd.Fields(nil)[0], &c); err != nil {
+				return append(all, damaged)
+			}
+		}
+	}
+	return all
+}
+
+// Unknown returns what hints of a query are made from.
+func Unknown(ctx context.Context, s *Store, sel floql.Selection) (any, error) {
+	return source{store: s}.Unknown(ctx, sel)
+}
+
 // Row kinds, for tests that count or damage rows.
 const (
 	RowBlock     = rowBlock
+	RowHash      = rowHash
+	RowLimit     = rowLimit
 	RowChunk     = rowChunk
 	RowSeries    = rowSeries
 	RowPartition = rowPartition

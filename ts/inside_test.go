@@ -13,6 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/points"
 	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -422,6 +423,12 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 20, 21)}, "20=4[[dc x] [host a]]", 0)
 	put("b", 15, 6)
 	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "b", 20, 21)}, "", 1)
+	r.EachRead(map[string]func() (any, error){"samples": func() (any, error) {
+		q := sampleQuery{Samples: samplesOf("cpu", "v", "b", machinetest.Epoch, machinetest.Epoch+20)}
+		q.Namespace = "n"
+		err := r.Query(t.Context(), 0, &q)
+		return q.found, err
+	}})
 	q := sampleQuery{Samples: samplesOf("a\n", "v", "", 0, 1)}
 	if err := r.Query(t.Context(), 0, &q); err == nil {
 		t.Error("points of a measurement with a bad name are read")
@@ -483,5 +490,262 @@ func TestRetentionTimer(t *testing.T) {
 		if n != c.timers {
 			t.Errorf("step %d: %+v has %d timers, want %d", i, c.retention, n, c.timers)
 		}
+	}
+}
+
+// TestOtherIncarnation: commands that name an incarnation are refused once the measurement was
+// deleted or recreated.
+func TestOtherIncarnation(t *testing.T) {
+	r := machinetest.New(t, 1, table())
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
+	const inc = 1 << 40
+	one := []printed{{0, 1}}
+	listed := rangeBody{of: "cpu", from: 0, to: 1, seriesBody: seriesBody{inc: inc, series: one}}
+	do := func(op engine.Op, leader bool) error {
+		t.Helper()
+		if op.Err != nil {
+			t.Fatal(op.Err)
+		}
+		op.Command.Namespace = "n"
+		if leader {
+			op.Command = engine.Fenced(1, op.Command)
+		}
+		return r.Entry(0, op.Command)[0].Err
+	}
+	for _, there := range []bool{false, true} {
+		if there {
+			if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": "a"},
+				Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, err := range map[string]error{
+			"seal":    do(seal.Op("cpu", sealBody{inc: inc, upTo: 1}, nil), true),
+			"rewrite": do(rewrite.Op("cpu", rewriteBody{inc: inc}, nil), true),
+			"rollup":  do(rollup.Op("cpu", rollupBody{inc: inc, tier: 1}, nil), true),
+			"count":   do(countAgain.Op("cpu", countBody{inc: inc}, nil), true),
+			"forget":  do(forget.Op("cpu", seriesBody{inc: inc, series: one}, nil), true),
+			"retire":  do(retire.Op("cpu", seriesBody{inc: inc, series: one}, nil), true),
+			"settle":  do(settle.Op("cpu", seriesBody{inc: inc, series: one}, nil), true),
+			"delete":  do(deleteSeries.Op("cpu", seriesBody{inc: inc, series: one}, nil), false),
+			"range":   do(deleteRange.Op("cpu", listed, nil), false),
+		} {
+			if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), `measurement "cpu" has changed meanwhile`) {
+				t.Errorf("there: %t: %s: %v, want ErrConflict", there, what, err)
+			}
+		}
+		for _, row := range r.Rows(0) { // of this incarnation, but of a series that does not exist
+			if row.Machine == engine.MachineTS && row.Key[0] == rowMeasurement {
+				none := seriesBody{inc: incarnationOf(row.Key), series: []printed{{99, 0}}}
+				if err := do(deleteSeries.Op("cpu", none, nil), false); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		all := rangeBody{all: true, from: 0, to: 1, seriesBody: seriesBody{inc: inc}} // the incarnation is ignored
+		if err := do(deleteRange.Op("cpu", all, nil), false); there && err != nil || !there && !errors.Is(err, ErrNotFound) {
+			t.Errorf("there: %t: range of all series: %v", there, err)
+		}
+	}
+	machinetest.TryLimits(t, []machinetest.Limit{{Name: "series of a command", Least: math.MinInt64, Most: maxDeletes,
+		Says: []string{"exceed 1000"}, Try: func(n int64) error {
+			b := seriesBody{series: slices.Repeat(one, int(n/2)), kept: slices.Repeat(one, int(n-n/2))}
+			return codec.CheckFields(&b, true, (*seriesBody).code)
+		}}})
+}
+
+// TestWithdrawn: the home of a measurement forgets the part of a shard that was deleted there, and
+// only that.
+func TestWithdrawn(t *testing.T) {
+	r := machinetest.New(t, 3, table())
+	s, ctx := engine.StoreOf[Store](r.Router(), "n", 0), t.Context()
+	if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", true); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if _, err := s.Write(ctx, Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint(i)},
+			Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	home := engine.NameShard("n", "cpu", 3)
+	elsewhere := func() (shards []engine.ShardID) {
+		for _, row := range r.Rows(home) {
+			if row.Machine == engine.MachineTS && row.Key[0] == rowMeasurement {
+				for _, a := range must(decodeMeasurement(row.Value)).elsewhere {
+					shards = append(shards, a.shard)
+				}
+			}
+		}
+		slices.Sort(shards)
+		return shards
+	}
+	gone, left := (home+1)%3, (home+2)%3
+	if got := elsewhere(); len(got) != 2 {
+		t.Fatalf("parts elsewhere: %v, want 2", got)
+	}
+	op := routed(remove.Op("cpu", engine.Nothing{}, nil), engine.RouteTo("n", gone, 3))
+	if _, err := engine.Propose(ctx, &s.scope, op, remove.Decode); err != nil {
+		t.Fatal(err)
+	}
+	if got := elsewhere(); !slices.Equal(got, []engine.ShardID{left}) {
+		t.Errorf("parts elsewhere: %v, want %d", got, left)
+	}
+	if err := s.Delete(ctx, "cpu"); err != nil {
+		t.Fatal(err)
+	}
+	if got := elsewhere(); got != nil {
+		t.Errorf("parts elsewhere: %v, want none", got)
+	}
+}
+
+// TestForms: results and rows that no node writes are refused, and results have a JSON form.
+func TestForms(t *testing.T) {
+	all := writeResult{[]sectionResult{{inc: 3, known: outcome{code: stale}, fresh: outcome{code: noRoom}}}}
+	got, _ := codec.AppendJSON(nil, true, func(f *codec.Fields) { all.code(f) })
+	if want := fmt.Sprintf(`{"sections":[{"incarnation":3,"known":%d,"new":%d}]}`, stale, noRoom); string(got) != want {
+		t.Errorf("%+v is shown as %s, want %s", all, got, want)
+	}
+	q := readQuery{series: []readSeries{{}}, runs: []readRun{{1, []int64{1}, []float64{1}}}}
+	if err := engine.DecodeResults(&readQuery{}, engine.AppendResults(nil, &q)); !errors.Is(err, codec.ErrCorrupt) {
+		t.Errorf("a run of series 1 of 1: %v", err)
+	}
+	for text, want := range map[string]bool{
+		`{"series":0,"times_ns":[1000000],"values":[1]}`:   true,
+		`{"series":0,"times_ns":[1000000],"values":[1,2]}`: false,
+		`{"series":0,"times_ns":[1000000],"values":[]}`:    false,
+	} {
+		if err := codec.ReadJSON([]byte(text), true, new(readRun).codeJSON); (err == nil) != want {
+			t.Errorf("%s: %v, want it read: %t", text, err, want)
+		}
+	}
+	machinetest.TryLimits(t, []machinetest.Limit{
+		{Name: "fields of a block", Least: 0, Most: MaxFields, Beyond: codec.ErrCorrupt, Try: func(n int64) error {
+			b := block{ids: []seriesID{1}, fields: make([]fieldID, max(n, 0)), span: span{1, 0, 0}, points: make([]byte, 2*MaxFields)}
+			if n < 0 {
+				return codec.ErrCorrupt
+			}
+			_, err := decodeBlock(b.encode(nil))
+			return err
+		}},
+		{Name: "values of a block", Least: 1, Most: maxBatch, Try: func(n int64) error {
+			var e points.Encoder
+			for i := range n {
+				e.Float(0, 0, i, 1)
+			}
+			if n == 0 {
+				return ErrInvalid
+			}
+			return checkEncoded(new(points.Reader), e.Append(nil), span{n, 0, n}, 1, 1)
+		}},
+	})
+}
+
+// TestCacheKeepsUsed: series that are used stay in the cache when others fill it; unused ones do not.
+func TestCacheKeepsUsed(t *testing.T) {
+	c := newCache()
+	c.put([]*member{{key: "used"}, {key: "unused"}})
+	pad := strings.Repeat("x", maxCacheBytes/16)
+	for i := range 40 {
+		c.put([]*member{{key: pad + fmt.Sprint(i)}})
+		if m := c.get([]byte("used")); m == nil || m.key != "used" {
+			t.Fatalf("after %d others the series is %+v", i+1, m)
+		}
+	}
+	if m := c.get([]byte("unused")); m != nil {
+		t.Error("an unused series is still there")
+	}
+}
+
+// TestVerifyContents damages single fields of rows; Verify must report each.
+func TestVerifyContents(t *testing.T) {
+	const hour, day = 3600 * 1000, 24 * 3600 * 1000
+	start := int64(machinetest.Epoch - machinetest.Epoch%day - day)
+	chunk := func(f func(row *chunkRow)) func(k, v []byte) ([]byte, []byte) {
+		return func(k, v []byte) ([]byte, []byte) {
+			row := must(decodeChunk(v))
+			f(&row)
+			return k, row.encode(nil)
+		}
+	}
+	inContent := func(f func(c *content)) func(k, v []byte) ([]byte, []byte) {
+		return func(k, v []byte) ([]byte, []byte) {
+			c := must(decodeContent(v))
+			f(&c)
+			return k, c.encode(nil)
+		}
+	}
+	spread := func(from, to int64) func(row *chunkRow) { // points in two partitions
+		return func(row *chunkRow) {
+			var e points.Encoder
+			e.Run(0, 0, []int64{from, to}, []float64{1, 2})
+			*row = chunkRow{0, from, to, 2, e.Append(nil)}
+		}
+	}
+	for name, c := range map[string]struct {
+		kind   byte
+		change func(k, v []byte) ([]byte, []byte)
+		want   string
+	}{
+		"points of a partition": {rowPartition, func(k, v []byte) ([]byte, []byte) {
+			p := must(decodePartition(v))
+			p.points++
+			return k, encode(nil, &p, (*partitionRow).code)
+		}, "2 points, its row counts 3"},
+		"malformed chunk":         {rowChunk, func(k, v []byte) ([]byte, []byte) { return k, v[:1] }, "ts chunk row"},
+		"malformed points":        {rowChunk, chunk(func(row *chunkRow) { row.data = row.data[:len(row.data)-1] }), "malformed points"},
+		"earlier chunk":           {rowChunk, chunk(func(row *chunkRow) { row.from-- }), "its row says"},
+		"later chunk":             {rowChunk, chunk(func(row *chunkRow) { row.to++ }), "its row says"},
+		"another last series":     {rowChunk, chunk(func(row *chunkRow) { row.last++ }), "its row says"},
+		"more values":             {rowChunk, chunk(func(row *chunkRow) { row.values++ }), "its row says"},
+		"begins before":           {rowChunk, chunk(spread(start-1, start+hour)), "belong to another partition"},
+		"ends behind":             {rowChunk, chunk(spread(start+hour, start+day)), "belong to another partition"},
+		"memory":                  {rowContent, inContent(func(c *content) { c.newest++ }), "memory differs from the rows"},
+		"bucket of no tier":       {rowContent, inContent(func(c *content) { c.lost = []lost{{9, 0}} }), "at 0 of tier 9 is limited"},
+		"no bucket":               {rowContent, inContent(func(c *content) { c.since = []lost{{1, 1}} }), "at 1 of tier 1 is limited"},
+		"malformed block":         {rowBlock, func(k, v []byte) ([]byte, []byte) { return k, v[:2] }, "ts block row"},
+		"point before all others": {rowContent, inContent(func(c *content) { c.blocks.later += hour }), "says that none is before"},
+		"field of a block": {rowBlock, func(k, v []byte) ([]byte, []byte) {
+			b := must(decodeBlock(v))
+			b.fields[0] = 7
+			return k, b.encode(nil)
+		}, "field 7 of 1"},
+		"overlapping buckets": {rowDirty, func(k, v []byte) ([]byte, []byte) {
+			later := bytes.Clone(k)
+			copy(later[len(k)-8:], key.AppendInt64(nil, partitionOf(k)+60_000))
+			return later, v
+		}, "overlap the range before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := machinetest.New(t, 1, table())
+			s := engine.StoreOf[Store](r.Router(), "n", 0)
+			put := func(at int64) {
+				t.Helper()
+				if _, err := s.Write(t.Context(), Point{Measurement: "m", Tags: map[string]string{"host": "a"},
+					Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(at)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.SetRetention(t.Context(), "m", Retention{Downsample: []Downsample{{Every: time.Minute}}}); err != nil {
+				t.Fatal(err)
+			}
+			put(start + hour)
+			put(start + hour + 1)
+			r.Advance(sealAge)
+			put(machinetest.Epoch + sealAge - 1000)
+			r.Advance(sealAge) // its bucket is computed later
+			put(machinetest.Epoch)
+			r.Verify()
+			for _, row := range r.Rows(0) {
+				if row.Machine == engine.MachineTS && row.Key[0] == c.kind {
+					k, v := c.change(bytes.Clone(row.Key), bytes.Clone(row.Value))
+					r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: k, Value: v})
+					break
+				}
+			}
+			if said := strings.Join(r.Problems(0), "\n"); !strings.Contains(said, c.want) {
+				t.Errorf("Verify reports\n%s\nwant %q", said, c.want)
+			}
+		})
 	}
 }

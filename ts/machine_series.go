@@ -55,8 +55,6 @@ func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64
 	case n == 0 && ok:
 		tx.Delete(k)
 		return -1
-	case n == 0:
-		return 0
 	case !ok:
 		tx.Insert(k, encodeCount(nil, n))
 		return 1

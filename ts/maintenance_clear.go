@@ -192,13 +192,11 @@ func (m *maintenance) holds(p *heldChunk, of *purge) (held bool, err error) {
 			continue
 		}
 		times, left := m.cursor.Times(), 0
-		err := outside(holes, id, times, make([]float64, len(times)), func(times []int64, _ []float64) error {
+		_ = outside(holes, id, times, make([]float64, len(times)), func(times []int64, _ []float64) error {
 			left += len(times)
 			return nil
 		})
-		if held = left < len(times); err != nil {
-			return false, err
-		}
+		held = left < len(times)
 	}
 	return held, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -69,5 +70,42 @@ func TestOptionsOutOfLimits(t *testing.T) {
 		if n != c.want {
 			t.Errorf("between %v and %v are %d points, want %d", c.from.Unix(), c.to.Unix(), n, c.want)
 		}
+	}
+}
+
+// TestNamesOfMeasurements: a measurement or tag with an invalid name is refused by each call.
+func TestNamesOfMeasurements(t *testing.T) {
+	r := newRig(t, 1)
+	s, ctx := storeOf(r, "n"), t.Context()
+	write(t, s, point("a", 0, 1))
+	const bad = "a\n"
+	second := func(_ any, err error) error { return err }
+	for what, err := range map[string]error{
+		"Get":          second(s.Get(ctx, bad)),
+		"Retention":    second(s.Retention(ctx, bad)),
+		"TagValues":    second(s.TagValues(ctx, bad)),
+		"Series":       second(s.Series(bad).Page(ctx)),
+		"Read":         machinetest.LastError(s.Read(ctx, bad, "value")),
+		"Last":         machinetest.LastError(s.Last(ctx, bad, "value")),
+		"Last of tags": machinetest.LastError(s.Last(ctx, "cpu", "value", ts.Tags(map[string]string{"": "x"}))),
+		"Delete":       s.Delete(ctx, bad),
+		"SetRetention": s.SetRetention(ctx, bad, ts.Retention{}),
+		"DeleteRange":  second(s.DeleteRange(ctx, bad, at(0), at(1), nil)),
+		"DeleteSeries": second(s.Series("cpu").Delete(ctx, map[string]string{"": "x"})),
+		"Series of":    second(s.Series("cpu").Page(ctx, ts.Tags(map[string]string{"host": strings.Repeat("x", 1025)}))),
+	} {
+		if !errors.Is(err, ts.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		}
+	}
+	if result, err := storeOf(r, "_floe").Write(ctx, point("a", 0, 1)); err == nil || result.Written != 0 {
+		t.Errorf("Write to a system namespace = %+v, %v", result, err)
+	}
+	many := make([]ts.Point, 65_537) // of two batches
+	for i := range many {
+		many[i] = point("a", int64(i), 1)
+	}
+	if result, err := storeOf(r, "_floe").Write(ctx, many...); err == nil || result.Written != 0 {
+		t.Errorf("Write of many points to a system namespace = %+v, %v", result, err)
 	}
 }

@@ -184,7 +184,7 @@ func (s *splitter) parts(row []byte, lsn uint64, scan *scan, keep func(partition
 		return err
 	}
 	if first := floorDiv(b.span.oldest, length); first == floorDiv(b.span.newest, length) {
-		h, err := holdBlock(row)
+		h, err := holdBlock(b)
 		if err != nil {
 			return err
 		}
@@ -295,12 +295,8 @@ func (b *block) eachRun(wanted func(field uint16, id seriesID) bool,
 	return nil
 }
 
-// holdBlock reads a block. If its series are not in the order of their numbers, it is rewritten.
-func holdBlock(row []byte) (*heldBlock, error) {
-	b, err := decodeBlock(row)
-	if err != nil {
-		return nil, err
-	}
+// holdBlock copies a block. If its series are not in the order of their numbers, it is rewritten.
+func holdBlock(b block) (*heldBlock, error) {
 	h := &heldBlock{block: b}
 	if !slices.IsSorted(b.ids) {
 		if err := h.sort(); err != nil {

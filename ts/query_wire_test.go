@@ -204,7 +204,7 @@ func TestHeldBlockInOrder(t *testing.T) {
 	e.Float(2, 0, 1, 50)
 	e.Float(2, 0, 2, 51)
 	b := block{ids: []seriesID{7, 3, 5}, fields: []fieldID{4}, span: span{4, 1, 2}, points: e.Append(nil)}
-	h, err := holdBlock(b.encode(nil))
+	h, err := holdBlock(b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/floedb/floe/action"
@@ -88,4 +89,66 @@ func newDamageable(t *testing.T) *machinetest.Rig {
 	end("wrong")
 	w.Verify()
 	return w.Rig
+}
+
+// reads returns calls that read everything of a rig.
+func reads(t *testing.T, r *machinetest.Rig) map[string]func() (any, error) {
+	s, ctx := engine.StoreOf[Store](r.Router(), "n", 1<<20), t.Context()
+	calls := map[string]func() (any, error){
+		"All":        func() (any, error) { return engine.Collect(s.All(ctx)) },
+		"Runs":       func() (any, error) { return engine.Collect(s.Runs().All(ctx)) },
+		"Runs ended": func() (any, error) { return engine.Collect(s.Runs().All(ctx, InState(Completed))) },
+	}
+	for info, err := range s.All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := info.Name
+		calls["workflow "+name] = func() (any, error) { return s.Get(ctx, name) }
+		calls["versions of "+name] = func() (any, error) { return engine.Collect(s.Versions(name).All(ctx)) }
+		calls["runs of "+name] = func() (any, error) { return engine.Collect(s.Runs().All(ctx, Of(name))) }
+	}
+	for run, err := range s.Runs().All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := run.ID
+		calls["run "+string(id)] = func() (any, error) { return s.Runs().Get(ctx, id) }
+		calls["history of "+string(id)] = func() (any, error) { return engine.Collect(s.History(id).All(ctx)) }
+	}
+	for name, call := range calls {
+		calls[name] = func() (any, error) { // in JSON, because results have pointers
+			got, err := call()
+			shown, _ := json.Marshal(got)
+			return string(shown), err
+		}
+	}
+	return calls
+}
+
+// TestFailingReads: a call returns the error of any read that fails.
+func TestFailingReads(t *testing.T) {
+	r := newDamageable(t)
+	r.EachRead(reads(t, r))
+}
+
+// TestMalformedRows: a call that reads a malformed row returns an error.
+func TestMalformedRows(t *testing.T) {
+	r := newDamageable(t)
+	damaged := make(map[string]int) // by kind
+	calls := reads(t, r)
+	for name, call := range calls {
+		clear(damaged)
+		r.EachDamage(engine.MachineWorkflow, func(row machinetest.Row) [][]byte {
+			kind := string(row.Key[0])
+			if row.Key[0] == rowRun {
+				kind = string(row.Key[:partAt+1]) // of a run
+			}
+			raw := kind[len(kind)-1] == partInput || kind[len(kind)-1] == partOutput
+			if damaged[kind]++; raw || damaged[kind] > 2 {
+				return nil
+			}
+			return machinetest.CutShort(row)
+		}, map[string]func() (any, error){name: call})
+	}
 }

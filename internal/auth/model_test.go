@@ -18,6 +18,7 @@ import (
 func TestKeysModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := machinetest.New(t, 1, Primitive())
+	r.FailReads(nil)
 	now := time.UnixMilli(machinetest.Epoch)
 	gates := make([]*Gate, 2) // the second one hears of keys in the end
 	for i := range gates {

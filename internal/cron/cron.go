@@ -104,8 +104,8 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	var next time.Time
 	if s.expr == nil {
 		next = time.UnixMilli(s.grid(after.UnixMilli()) + s.every).UTC()
-	} else if at, ok := s.zone.next(s.expr, after.Unix()); ok {
-		next = time.Unix(at, 0).UTC()
+	} else {
+		next = time.Unix(s.zone.next(s.expr, after.Unix()), 0).UTC()
 	}
 	if next.Year() > lastYear {
 		return time.Time{}

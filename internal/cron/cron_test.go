@@ -95,6 +95,8 @@ func TestNext(t *testing.T) {
 		{"each minute of it", "* * 31 12 *", "America/New_York", "2060-12-31T23:58:30-05:00", "12-31T23:59-05:00 12-31T00:00-05:00"},
 		{"summer, asked on that day", "0 * 1 7 *", "Europe/Berlin", "2060-12-31T12:00:00+01:00", "07-01T00:00+02:00 07-01T01:00+02:00"},
 		{"weekdays", "0 9 * * MON-FRI", "", "2025-01-03T10:00:00Z", "01-06T09:00Z 01-07T09:00Z"},
+		{"steps of weekdays", "0 9 * * 1-tue/1", "", "2025-01-03T10:00:00Z", "01-06T09:00Z 01-07T09:00Z 01-13T09:00Z"},
+		{"one weekday", "0 9 * * TUE-2/1", "", "2025-01-03T10:00:00Z", "01-07T09:00Z 01-14T09:00Z"},
 		{"weekdays over Sunday", "0 9 * * fri-mon", "", "2025-01-02T10:00:00Z",
 			"01-03T09:00Z 01-04T09:00Z 01-05T09:00Z 01-06T09:00Z 01-10T09:00Z"},
 		{"Sunday is 7 too", "0 9 * * 7", "", "2025-01-02T10:00:00Z", "01-05T09:00Z 01-12T09:00Z"},
@@ -218,6 +220,7 @@ func TestParseErrors(t *testing.T) {
 		{Spec{Cron: "+5 * * * *"}, `cron "+5 * * * *": "+5" is none of *, n, n-m, with or without /step`},
 		{Spec{Cron: "1,,2 * * * *"}, `cron "1,,2 * * * *": "1,,2" has an empty item`},
 		{Spec{Cron: ", * * * *"}, `cron ", * * * *": "," has an empty item`},
+		{Spec{Cron: "0 0 * * 5-1/2"}, `cron "0 0 * * 5-1/2": "5-1/2": steps need weekdays in order, from Sunday 0 to Sunday 7`},
 		{Spec{Cron: "0 0 * * FRI-MON/2"}, `cron "0 0 * * FRI-MON/2": "FRI-MON/2": steps need weekdays in order, from Sunday 0 to Sunday 7`},
 		{Spec{Cron: strings.Repeat("1,", 200) + "1 * * * *"}, "409 bytes are more than 256"},
 	} {

@@ -18,7 +18,7 @@ type Ticks struct {
 }
 
 // Ticks returns the ticks that came due after last, up to which ticks are already decided. At most
-// room of them run. The rest are left for the next call.
+// room of them run, which is at least 1. The rest are left for the next call.
 func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	due := s.Due(time.UnixMilli(last), time.UnixMilli(now), rule, n)
 	t := Ticks{Missed: int64(due.Missed), Last: last, After: Never}
@@ -29,10 +29,9 @@ func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	for _, at := range due.Run[:min(room, len(due.Run))] {
 		t.Run = append(t.Run, at.UnixMilli())
 	}
-	switch {
-	case len(t.Run) > 0:
+	if len(t.Run) > 0 {
 		t.Last = t.Run[len(t.Run)-1]
-	case len(due.Run) > 0 || t.Missed > 0:
+	} else if t.Missed > 0 {
 		t.Last = now
 	}
 	if rest := due.Run[len(t.Run):]; len(rest) > 0 {

@@ -31,4 +31,9 @@ func TestTicks(t *testing.T) {
 	if got = s.Ticks(5000, 500_500, CatchUpNone, 1, 1); !slices.Equal(got.Run, []int64{500_000}) || got.Missed != 494 {
 		t.Errorf("the latest of many: %+v", got)
 	}
+	hourly := mustParse(t, Spec{Every: time.Hour})
+	if got = hourly.Ticks(0, 3_660_001, CatchUpNone, 1, 1); got.Run != nil || got.Missed != 1 || got.Last != 3_660_001 ||
+		got.Next != 7_200_000 {
+		t.Errorf("one is missed: %+v", got)
+	}
 }

@@ -14,29 +14,24 @@ const farthest = 24 * 60 * 60
 // for the next one is a search among walls.
 type zone struct{ loc *time.Location }
 
-// next returns the first instant after another at which an expression is due, in Unix seconds.
-func (z zone) next(e *expression, after int64) (int64, bool) {
+// next returns the first instant after another at which an expression is due, in Unix seconds. It
+// exists because Parse refuses expressions that never match.
+func (z zone) next(e *expression, after int64) int64 {
 	if e.everyHour {
 		return z.nextShown(e, after)
 	}
-	wall, ok := e.next(z.greatest(after) + 1)
-	if !ok {
-		return 0, false
-	}
-	return z.reached(wall), true
+	wall, _ := e.next(z.greatest(after) + 1)
+	return z.reached(wall)
 }
 
 // nextShown moves from one offset of a zone to the next. Between changes, walls and instants
 // advance equally.
-func (z zone) nextShown(e *expression, after int64) (int64, bool) {
+func (z zone) nextShown(e *expression, after int64) int64 {
 	for at := after + 1; ; {
 		offset, _, end := z.period(at)
-		wall, ok := e.next(at + offset)
-		if !ok {
-			return 0, false
-		}
+		wall, _ := e.next(at + offset)
 		if wall-offset < end {
-			return wall - offset, true
+			return wall - offset
 		}
 		at = end // no closer to the wall: the next period may repeat earlier walls
 	}

@@ -11,6 +11,7 @@ type checks struct {
 	strict    bool
 	forgetful bool
 	stopwatch func() time.Duration // nil: the time is 0
+	fault     func() error         // see Config.Fault
 	efforts   map[string]*Effort   // by command; nil unless strict
 	scanned   atomic.Int64         // rows that queries have read, counted if strict
 }

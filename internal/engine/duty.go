@@ -129,7 +129,8 @@ func (l *Lead) Awaited(t Topic) bool { return l.x.hub.Awaited(t) }
 // View.WakeAt for a time. It is then called again with a new view when one of them occurs.
 // Notifications during f are not lost. View returns f's error, or that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
-	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: scan{ctx: ctx, endless: true}, duty: true}
+	s := scan{ctx: ctx, endless: true, fault: l.x.checks.fault}
+	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: s, duty: true}
 	defer func() {
 		if v.waiter != nil {
 			l.x.hub.Unsubscribe(v.waiter)

@@ -76,6 +76,8 @@ type Config struct {
 	// Watch measures the time that commands take, if Strict; nil: they are not measured. No
 	// decision depends on it.
 	Watch func() time.Duration
+	// Fault is Replica.Fault for the reads of takes, duties, Verify and Restore.
+	Fault func() error
 }
 
 // NewExecutor returns an executor whose state must still be read with Restore.
@@ -85,7 +87,7 @@ func NewExecutor(c Config) *Executor {
 		shard: c.Shard, shards: c.Shards, table: t, dutySpeedup: max(c.DutySpeedup, 1), hub: wait.NewHub(),
 		batch:     batch{over: newOverlay()},
 		committed: committed{shard: c.Shard, db: c.DB, table: t, rows: c.RowCache.of(c.Shard)},
-		checks:    checks{strict: c.Strict, forgetful: c.Forgetful, stopwatch: c.Watch},
+		checks:    checks{strict: c.Strict, forgetful: c.Forgetful, stopwatch: c.Watch, fault: c.Fault},
 	}
 	for _, p := range c.Primitives {
 		m := p.New()
@@ -159,7 +161,7 @@ func (x *Executor) restore() error {
 		if m == nil {
 			continue
 		}
-		v := &View{x: x, machine: MachineID(id), now: func() int64 { return x.applied.Stamp }}
+		v := &View{x: x, machine: MachineID(id), now: func() int64 { return x.applied.Stamp }, scan: scan{fault: x.checks.fault}}
 		err := m.Restore(v)
 		v.release()
 		if err != nil {

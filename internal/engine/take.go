@@ -141,7 +141,7 @@ func (x *Executor) look(k *Taking) (l wait.Look, err error) {
 		return l, errMisrouted
 	}
 	l.WakeAt = NoTimer
-	v := View{x: x, machine: k.Command.Machine, now: k.now, looked: &l}
+	v := View{x: x, machine: k.Command.Machine, now: k.now, looked: &l, scan: scan{fault: x.checks.fault}}
 	l.N, l.Most, err = t.Takeable(&v, k.Command, k.Wait > 0)
 	v.release()
 	if l.Most = max(l.Most, 1); ns == nil && !spread {

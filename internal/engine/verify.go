@@ -34,7 +34,7 @@ type Audit struct {
 // machines' rows, and between rows and memory. No entry may be applied in the meantime. It returns
 // the number of rows. Errors: ctx's error, and those of Pebble.
 func (x *Executor) Verify(ctx context.Context, report func(problem string)) (rows int64, err error) {
-	a := &Audit{View: View{x: x, now: func() int64 { return x.applied.Stamp }}, ctx: ctx}
+	a := &Audit{View: View{x: x, now: func() int64 { return x.applied.Stamp }, scan: scan{fault: x.checks.fault}}, ctx: ctx}
 	a.report = func(problem string) { report(fmt.Sprintf("shard %d: %s", x.shard, problem)) }
 	a.Freeze()
 	defer a.release()
@@ -125,7 +125,7 @@ func (a *Audit) UnknownRows(machine, kinds string) error {
 func (a *Audit) Tick() error {
 	const every = 1024
 	if a.scanned++; a.scanned%every != 0 {
-		return nil
+		return a.fails()
 	}
 	return a.ctx.Err()
 }
@@ -152,6 +152,9 @@ func (a *Audit) scan(lower, upper []byte, f func(k, value []byte) error) error {
 
 // HasTimer reports whether the machine has a timer with the due time, namespace and token.
 func (a *Audit) HasTimer(due int64, ns uint32, token []byte) (bool, error) {
+	if err := a.fails(); err != nil {
+		return false, err
+	}
 	_, ok, err := a.getRow(timerRow(a.rowKey(machineEngine), timer{due, a.machine, ns, token}))
 	return ok, err
 }

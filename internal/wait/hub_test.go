@@ -63,19 +63,76 @@ func awake(waiters ...*Waiter) (names []int) {
 func TestTurns(t *testing.T) {
 	h := NewHub()
 	var waiters []*Waiter
-	for _, since := range []int64{20, 10, 30, 10} {
+	for _, since := range []int64{20, 10, 30, 10, 40, 25, 15} {
 		w := NewWaiter(since)
 		if err := h.Subscribe(w, 1); err != nil {
 			t.Fatal(err)
 		}
 		waiters = append(waiters, w)
 	}
-	for _, want := range []int{1, 3, 0, 2} {
+	for _, want := range []int{1, 3, 6, 0, 5, 2, 4} {
 		h.Notify(1, 1)
 		if got := awake(waiters...); !slices.Equal(got, []int{want}) {
 			t.Fatalf("woken: %d, want %d", got, want)
 		}
 		h.Unsubscribe(waiters[want])
+	}
+}
+
+// TestBackground checks that waits of floe itself are woken by their topics and do not count.
+func TestBackground(t *testing.T) {
+	h := NewHub()
+	a, b := NewWaiter(0), NewWaiter(0)
+	a.Background, b.Background = true, true
+	h.waiters.Store(MaxWaiters)
+	h.parked.Store(MaxWaiters)
+	for _, w := range []*Waiter{a, b} {
+		for topic := range Topic(3) {
+			if err := h.Subscribe(w, 1+topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if h.HasQueries() {
+		t.Error("a background wait counts")
+	}
+	for topic := range Topic(3) {
+		if h.Notify(1+topic, -1); !slices.Equal(awake(a, b), []int{0, 1}) {
+			t.Errorf("topic %d does not wake both", 1+topic)
+		}
+	}
+	h.Notify(4, -1)
+	if got := awake(a, b); got != nil {
+		t.Errorf("another topic has woken %d", got)
+	}
+	h.Unsubscribe(a)
+	if got := h.backgroundTopics(); !slices.Equal(got, []Topic{1, 2, 3}) {
+		t.Errorf("topics %d after one waiter has left", got)
+	}
+	for topic := range Topic(3) {
+		if h.Notify(1+topic, -1); !slices.Equal(awake(a, b), []int{1}) {
+			t.Errorf("topic %d does not wake the waiter that is left", 1+topic)
+		}
+	}
+	h.Unsubscribe(b)
+	if got := h.backgroundTopics(); len(got) > 0 || !h.idle(1) {
+		t.Errorf("topics %d after both have left", got)
+	}
+}
+
+// TestNotifyAll checks that all waiters of all topics are woken.
+func TestNotifyAll(t *testing.T) {
+	h := NewHub()
+	var waiters []*Waiter
+	for i := range 4 {
+		w := NewWaiter(0)
+		if err := h.Subscribe(w, Topic(1+i/2)); err != nil {
+			t.Fatal(err)
+		}
+		waiters = append(waiters, w)
+	}
+	if h.NotifyAll(); !slices.Equal(awake(waiters...), []int{0, 1, 2, 3}) {
+		t.Error("not all are awake")
 	}
 }
 

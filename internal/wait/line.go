@@ -77,7 +77,7 @@ func (q *turns) insert(p *lineEntry) {
 			for p.next = q.first; !p.w.before(p.next.w); p.next = p.next.next {
 			}
 		} else {
-			for p.next.prev != nil && p.w.before(p.next.prev.w) {
+			for p.w.before(p.next.prev.w) {
 				p.next = p.next.prev
 			}
 		}

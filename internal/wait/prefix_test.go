@@ -43,6 +43,15 @@ func TestPrefixesOfAllLengths(t *testing.T) {
 	}
 }
 
+// TestTooManyPrefixes: a query for a prefix counts towards MaxWaiters.
+func TestTooManyPrefixes(t *testing.T) {
+	h := NewHub()
+	h.waiters.Store(MaxWaiters)
+	if _, err := h.SubscribePrefix(NewWaiter(0), 9, []byte("a")); err == nil || h.HasPrefixes() {
+		t.Errorf("SubscribePrefix of one too many = %v", err)
+	}
+}
+
 // TestFirstChange checks that a query receives the first change since it subscribed, once.
 func TestFirstChange(t *testing.T) {
 	h := NewHub()

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type machine struct{ workers.Registry }
 
 // kindCall is a command that changes the registry like a polling worker's call. Its body is "took",
-// "completed", "failed", "called" or "forget", the worker's ID and names of actions.
+// "completed", "failed", "called", "forget" or "clear", the worker's ID and names of actions.
 const kindCall = 1
 
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -35,6 +35,8 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		m.Took(tx, id, actions)
 	case "called":
 		m.Called(tx, id)
+	case "clear":
+		return []byte(fmt.Sprint(m.Clear(tx))), nil
 	case "forget":
 		return []byte(fmt.Sprint(m.Forget(tx, id))), nil
 	}
@@ -96,6 +98,7 @@ type ground struct {
 func newGround(t *testing.T, shards int, spread bool) *ground {
 	t.Helper()
 	r := machinetest.New(t, shards, primitive())
+	r.FailReads(nil)
 	router := r.Router()
 	if spread {
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {

@@ -358,3 +358,21 @@ func TestVerifyNoticesStats(t *testing.T) {
 		}
 	}
 }
+
+// TestClear: Clear removes the polling workers and the counts of registered ones.
+func TestClear(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, workers.Worker{ID: "joined", Type: "action"}))
+	g.call(0, "took joined a")
+	g.call(0, "took w a b")
+	g.call(0, "took x a")
+	if got := g.call(0, "clear -"); got != "true" {
+		t.Errorf("Clear = %s", got)
+	}
+	if rows := g.rows(0); !maps.Equal(rows, map[string]int{"x": 2}) { // the joined worker and the count
+		t.Errorf("rows %v are left", rows)
+	}
+	if got := g.call(0, "clear -"); got != "false" {
+		t.Errorf("Clear without counts = %s", got)
+	}
+}

@@ -2,6 +2,7 @@ package processing
 
 import (
 	"context"
+	"errors"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -63,6 +64,34 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 		return int(used)
 	}
 	return table, looks, remembered
+}
+
+// Watched returns the table and a function for the errors of jobs, savepoints and restores that are
+// held.
+func Watched() (p engine.Primitive, held func() error) {
+	p = table()
+	open := p.New
+	var all []*machine
+	p.New = func() engine.Machine {
+		m := open().(*machine)
+		all = append(all, m)
+		return m
+	}
+	return p, func() (err error) {
+		for _, m := range all {
+			m.stuck.Range(func(_, why any) bool {
+				err = errors.Join(err, errors.New(why.(string)))
+				return true
+			})
+			m.live.Range(func(_, l any) bool {
+				l.(*live).mu.Lock()
+				defer l.(*live).mu.Unlock()
+				err = errors.Join(err, errors.New(l.(*live).reason))
+				return true
+			})
+		}
+		return err
+	}
 }
 
 // SubmitOnly is the submission part of Apply after it has found no job of the name: ErrConflict if

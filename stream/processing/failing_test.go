@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
 )
 
 // TestEachFailure: if any request of a call to a shard fails, the call returns that error.
@@ -92,4 +95,53 @@ func TestEachFailure(t *testing.T) {
 // TestMalformedBodies: a command whose body does not decode is rejected.
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineProcessing, func() *machinetest.Rig { return newRig(t, 1).Rig })
+}
+
+// TestFailingReadsOfSeries: a job that reads points continues correctly after each failed read.
+func TestFailingReadsOfSeries(t *testing.T) {
+	s, ctx := newRig(t, 1), t.Context()
+	s.FailReads(s.held)
+	id := s.submit(`
+name: load
+sources: [{name: cpu, ts: { measurement: cpu, field: load, poll_interval_ms: 1000, delay_ms: 0 }}]
+sinks: [{name: out, stream: { name: out }}]
+`)
+	for i := range 3 {
+		p := ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(i)}, Time: time.UnixMilli(s.Now() + 1)}
+		if _, err := s.series.Write(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		s.Advance(5000)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 3 || m.RecordsOut != 3 || m.Errors != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestDeleteNamespaceOfCancelledJobs: a namespace whose jobs are all cancelled can be deleted, with
+// everything that is left of them.
+func TestDeleteNamespaceOfCancelledJobs(t *testing.T) {
+	s, ctx := newRig(t, 1), t.Context()
+	for range 3 {
+		id := s.submit(filtered)
+		s.append("orders", amount(200))
+		s.run()
+		if _, err := s.jobs.Cancel(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	namespaces := engine.NewNamespaces(s.Router())
+	for _, name := range []string{"orders", "large"} {
+		if err := s.streams.Delete(ctx, name, stream.Force()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := namespaces.Delete(ctx, "n"); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range s.Rows(0) {
+		if row.Machine == engine.MachineProcessing {
+			t.Errorf("row %q is left", row.Key)
+		}
+	}
 }

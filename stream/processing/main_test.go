@@ -34,10 +34,14 @@ type rig struct {
 	keys    *kv.Store
 	queues  *queue.Store
 	series  *ts.Store
+	held    func() error // errors of jobs, savepoints and restores that are held
 }
 
 func newRig(t testing.TB, shards int) *rig {
-	return newStageOf(t, shards, engine.TableOf[processing.Store]())
+	jobs, held := processing.Watched()
+	s := newStageOf(t, shards, jobs)
+	s.held = held
+	return s
 }
 
 // newStageOf is newRig with another table of jobs.

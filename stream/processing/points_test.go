@@ -32,6 +32,8 @@ const (
 	ended            // it is applied, the process ends, and another one starts
 	failed           // it is not applied, the process ends, and another one starts
 	mishaps
+
+	unread mishap = -1 // no proposal: each read of each duty fails once
 )
 
 // disturbed is the door of leaders, with a mishap for one proposal.
@@ -116,10 +118,26 @@ func (d *disturbed) apply(held []proposal) {
 	}
 }
 
+// entries returns the number of applied entries.
+func (s *rig) entries() (n uint64) {
+	for shard := range engine.ShardID(s.Shards()) {
+		n += s.Executor(shard).Applied().Index
+	}
+	return n
+}
+
 // lead lets the leaders of all shards do all pending work. A leader whose process ends is replaced
 // by another.
 func (s *rig) lead(d *disturbed) {
 	s.t.Helper()
+	if d.what == unread {
+		s.FailReads(s.held)
+		for before := uint64(0); before != s.entries(); {
+			before = s.entries()
+			s.Advance(0)
+		}
+		return
+	}
 	for before := -1; before != d.count; {
 		before = d.count
 		for shard := range engine.ShardID(s.Shards()) {
@@ -182,17 +200,22 @@ func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uin
 	if len(want) < 8 || points < 40 {
 		t.Fatalf("there are %d sinks after %d proposals: %v", len(want), points, want)
 	}
+	compare := func(at int, what mishap) {
+		t.Helper()
+		got, _ := journeyOf(t, seed, at, what)
+		for name, text := range want {
+			if got[name] != text {
+				t.Fatalf("mishap %d of proposal %d of %d: %s holds\n%s\nwant\n%s", what, at, points, name, got[name], text)
+			}
+		}
+	}
+	compare(0, unread)
 	first := int(seed % uint64(every))
 	n := 0
 	for at := first; at < points; at += every {
 		for what := lost; what < mishaps; what++ {
 			n++
-			got, _ := journeyOf(t, seed, at, what)
-			for name, text := range want {
-				if got[name] != text {
-					t.Fatalf("mishap %d of proposal %d of %d: %s holds\n%s\nwant\n%s", what, at, points, name, got[name], text)
-				}
-			}
+			compare(at, what)
 		}
 	}
 	t.Logf("%d mishaps at %d of %d points", n, (points-first+every-1)/every, points)

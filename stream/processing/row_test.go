@@ -2,9 +2,15 @@ package processing
 
 import (
 	"bytes"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -76,5 +82,72 @@ func TestFailureAtTheEnd(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestOutOfRange: commands and queries with values out of range do not decode.
+func TestOutOfRange(t *testing.T) {
+	invalid := func(err error) error {
+		if err != nil {
+			return engine.Errorf(ErrInvalid, "%v", err)
+		}
+		return nil
+	}
+	jobs := func(q jobsQuery) error {
+		return invalid(codec.DecodeFields(codec.EncodeFields(nil, &q, (*jobsQuery).Arguments), &q, (*jobsQuery).Arguments))
+	}
+	exchange := func(kind byte, n int64) error {
+		_, err := decode(encode(nil, &exchangeChange{kind: kind, key: make([]byte, n)}, (*exchangeChange).code), (*exchangeChange).code)
+		return invalid(err)
+	}
+	const none = math.MinInt64
+	machinetest.TryLimits(t, []machinetest.Limit{
+		{Name: "change of state", Least: none, Most: int64(stateRange), Says: []string{"unknown change"}, Try: func(n int64) error {
+			_, err := decode(encode(nil, &stateChange{op: byte(n)}, (*stateChange).code), (*stateChange).code)
+			return invalid(err)
+		}},
+		{Name: "key of an exchange", Least: exchangeKeyLen, Most: exchangeKeyLen, Says: []string{"unknown row"},
+			Try: func(n int64) error { return exchange(rowExchange, n) }},
+		{Name: "key of a message", Least: messageKeyLen, Most: messageKeyLen, Says: []string{"unknown row"},
+			Try: func(n int64) error { return exchange(rowMessage, n) }},
+		{Name: "state of jobs", Least: none, Most: int64(Completed), Says: []string{"unknown state"},
+			Try: func(n int64) error { return jobs(jobsQuery{status: Status(n), limit: 1}) }},
+		{Name: "limit of jobs", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit out of range"},
+			Try: func(n int64) error { return jobs(jobsQuery{limit: int(n)}) }},
+		{Name: "jobs of subtasks", Least: none, Most: engine.MaxPageItems, Says: []string{"too many jobs"}, Try: func(n int64) error {
+			q := subtasksQuery{jobs: make([]ref, max(n, 0))}
+			return invalid(codec.DecodeFields(codec.EncodeFields(nil, &q, (*subtasksQuery).Arguments), &q, (*subtasksQuery).Arguments))
+		}},
+		{Name: "answers for a job", Least: 1, Most: 1, Says: []string{"not one answer"}, Try: func(n int64) error {
+			q, got := subtasksQuery{subtasks: make([]subtaskInfo, n)}, subtasksQuery{jobs: make([]ref, 1)}
+			return invalid(codec.DecodeFields(codec.EncodeFields(nil, &q, (*subtasksQuery).Results), &got, (*subtasksQuery).Results))
+		}},
+		{Name: "numbers of a savepoint", Least: 1, Most: 1, Says: []string{"savepoints without numbers"}, Try: func(n int64) error {
+			q := jobQuery{savepoints: make([]Savepoint, 1), saved: make([][]numbered, n)}
+			q.found = true
+			return invalid(codec.DecodeFields(codec.EncodeFields(nil, &q, (*jobQuery).Results), &q, (*jobQuery).Results))
+		}},
+	})
+}
+
+// TestHeadersArrive: the headers of records in an exchange and of failures are the same after
+// decoding. A failure's own headers replace them if there is no room for both.
+func TestHeadersArrive(t *testing.T) {
+	headers := []pipeline.Tag{{Name: "a", Value: "1"}, {Name: "b"}}
+	p := passed{records: []pipeline.Record{{Headers: headers}}}
+	if got, err := decode(encode(nil, &p, (*passed).code), (*passed).code); err != nil || !slices.Equal(got.records[0].Headers, headers) {
+		t.Errorf("a record arrives as %+v, %v", got.records, err)
+	}
+	f := failure{reason: "why", headers: headers}
+	got, err := decode(encode(nil, &f, (*failure).code), (*failure).code)
+	if err != nil || !slices.Equal(got.headers, headers) {
+		t.Fatalf("a failure arrives as %+v, %v", got, err)
+	}
+	if h := got.message().Headers; h["a"] != "1" || h[headerReason] != "why" {
+		t.Errorf("headers %v", h)
+	}
+	got.headers = append(headers, pipeline.Tag{Name: "large", Value: strings.Repeat("x", engine.MaxHeaderBytes)})
+	if h := got.message().Headers; len(h) != 6 || h[headerReason] != "why" || engine.CheckHeaders("stream", h) != nil {
+		t.Errorf("without room there are %d headers: %.100v", len(h), h)
 	}
 }

@@ -38,7 +38,7 @@ func BareRow(is func(key []byte) bool) RowKind { return RowKind{is: is} }
 
 // RunDamages runs a script. Each line is a kind of row, and its answer is the output of Verify for
 // each way to damage a row of that kind: each field is changed, the row is removed, copied to the
-// next key, and moved to others. The argument "rows" limits the number of damaged rows (default 1).
+// next key, and moved to others. Before, each read of Verify fails once. The argument "rows" limits the number of damaged rows (default 1).
 // At most three reports per change are written, and of rows after the first only new ones.
 func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]RowKind, open func(t *testing.T) *Rig) {
 	t.Helper()
@@ -46,6 +46,7 @@ func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]
 	if found := r.allProblems(); len(found) > 0 {
 		t.Fatalf("nothing is damaged yet, and Verify reports %q", found)
 	}
+	r.EachReadOfVerify()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		kind, ok := kinds[d.Cmd]
 		if !ok {

@@ -3,6 +3,7 @@ package machinetest
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -14,7 +15,9 @@ func (r *Rig) doDuties() (changed bool) {
 	for shard, x := range r.execs {
 		door := &dutyDoor{r: r, shard: engine.ShardID(shard)}
 		for _, d := range x.Duties(r.term, func() engine.LeadDoor { return door }) {
-			if err := d.Run(context.Background(), d.Lead); !errors.Is(err, errIdle) {
+			run := func() error { return d.Run(context.Background(), d.Lead) }
+			r.eachRead(fmt.Sprintf("shard %d: duty %v", shard, &d), run)
+			if err := run(); !errors.Is(err, errIdle) {
 				r.t.Errorf("shard %d: duty %v: %v", shard, &d, err)
 			}
 		}
@@ -47,6 +50,7 @@ func (d *dutyDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error
 
 // Sleep ends the duty, unless it is woken already.
 func (d *dutyDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+	d.r.failing.asleep()
 	select {
 	case <-wake:
 		return nil

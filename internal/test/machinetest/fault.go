@@ -3,9 +3,11 @@ package machinetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,6 +57,53 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 			r.t.Errorf("%T: read %d of %d fails, and the answer is %v: %+v", q, i+1, reads, err, q)
 			return
 		}
+	}
+}
+
+// FailReads makes each read of the following takes, duties, restarts, and of Verify at the end fail
+// once, which must return the error. A duty may sleep instead if held, which may be nil, returns
+// the error then. Only one goroutine may use the rig.
+func (r *Rig) FailReads(held func() error) { r.failing.enabled, r.failing.held = true, held }
+
+// failing is the state of eachRead.
+type failing struct {
+	enabled bool
+	held    func() error
+	failed  bool
+	kept    bool // held has returned the error
+}
+
+// eachRead repeats do with its first read failing, then its second and so on, if FailReads was
+// called. do must return the error each time. Some of more than 50 reads are left out.
+func (r *Rig) eachRead(what string, do func() error) {
+	if !r.failing.enabled {
+		return
+	}
+	defer r.setFault(nil)
+	for at := 1; ; at += 1 + at/50 {
+		n := 0
+		r.failing.failed, r.failing.kept = false, false
+		r.setFault(func() error {
+			if n++; n != at {
+				return nil
+			}
+			r.failing.failed = true
+			return errFault
+		})
+		if err := do(); !r.failing.failed {
+			return
+		} else if !errors.Is(err, errFault) && !r.failing.kept {
+			r.t.Errorf("%s: read %d fails, and it returns %v", what, at, err)
+			return
+		}
+	}
+}
+
+// asleep is called when a duty sleeps.
+func (f *failing) asleep() {
+	if f.failed && f.held != nil {
+		err := f.held()
+		f.kept = err != nil && strings.Contains(err.Error(), errFault.Error())
 	}
 }
 
@@ -169,4 +218,150 @@ func (r *Rig) EachFailure(calls map[string]func(engine.Door) error, waiting ...s
 			}
 		}
 	}
+}
+
+// faulted returns the error of a read that fails now, or nil.
+func (r *Rig) faulted() error {
+	if fault := r.fault.Load(); fault != nil {
+		return (*fault)()
+	}
+	return nil
+}
+
+// EachRead makes each read of rows by an operation fail once: those of queries, duties and Verify.
+// The operation must return that error, or the same as without a failure.
+func (r *Rig) EachRead(calls map[string]func() (any, error)) {
+	r.t.Helper()
+	for name, call := range calls {
+		want, err := call()
+		if err != nil {
+			r.t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for at := 1; ; at++ {
+			n := 0
+			r.setFault(func() error {
+				if n++; n == at {
+					return errFault
+				}
+				return nil
+			})
+			got, err := call()
+			r.setFault(nil)
+			if n < at {
+				break
+			}
+			if !errors.Is(err, errFault) && (err != nil || fmt.Sprint(got) != fmt.Sprint(want)) {
+				r.t.Errorf("%s: read %d fails, and the call returns %v, %v, want %v", name, at, got, err, want)
+			}
+		}
+	}
+}
+
+func (r *Rig) setFault(fault func() error) {
+	if r.fault.Store(nil); fault != nil {
+		r.fault.Store(&fault)
+	}
+}
+
+// EachReadOfVerify makes each read of Verify fail once.
+func (r *Rig) EachReadOfVerify() {
+	r.t.Helper()
+	for shard, x := range r.execs {
+		r.EachRead(map[string]func() (any, error){fmt.Sprintf("Verify of shard %d", shard): func() (any, error) {
+			return verify(x)
+		}})
+	}
+}
+
+// verify returns the problems that Verify reports. Its error may be in one of them.
+func verify(x *engine.Executor) (problems []string, err error) {
+	_, err = x.Verify(context.Background(), func(problem string) { problems = append(problems, problem) })
+	if strings.Contains(strings.Join(problems, "\n"), errFault.Error()) {
+		err = errFault
+	}
+	return problems, err
+}
+
+// EachReadOfDuties runs the duties of all machines like Advance. Each read of each step fails once
+// before the step is taken.
+func (r *Rig) EachReadOfDuties() { r.EachStep(r.EachRead) }
+
+// EachStep runs the duties of all machines like Advance. Before each step it passes to try a call
+// that returns the step, by the name of the duty.
+func (r *Rig) EachStep(try func(next map[string]func() (any, error))) {
+	r.t.Helper()
+	for shard, x := range r.execs {
+		door := &trialDoor{dutyDoor: dutyDoor{r: r, shard: engine.ShardID(shard)}}
+		for _, d := range x.Duties(r.term, func() engine.LeadDoor { return door }) {
+			next := func() (any, error) {
+				door.next = nil
+				err := d.Run(context.Background(), d.Lead)
+				return door.next, Except(err, errIdle)
+			}
+			for {
+				try(map[string]func() (any, error){d.String(): next})
+				if _, err := next(); err != nil || door.next == nil {
+					break
+				}
+				r.Entry(door.shard, *door.next)
+			}
+		}
+	}
+}
+
+// trialDoor is a dutyDoor that ends a duty at its first proposal, which it keeps.
+type trialDoor struct {
+	dutyDoor
+	next *engine.Command
+}
+
+// Propose keeps the command.
+func (d *trialDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	d.next = &cmd
+	return nil, errIdle
+}
+
+// CutShort returns the first byte of a row's value.
+func CutShort(row Row) [][]byte {
+	if len(row.Value) > 1 {
+		return [][]byte{row.Value[:1]}
+	}
+	return nil
+}
+
+// EachDamage damages each row of a machine in turn. damage returns the damaged values of a row. With
+// a damaged row, an operation must return an error, or the same as without. Restart the rig before
+// if something remembers rows.
+func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, calls map[string]func() (any, error)) {
+	r.t.Helper()
+	tampered := r.tampered
+	for name, call := range calls {
+		want, err := call()
+		if err != nil {
+			r.t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for shard := range engine.ShardID(len(r.execs)) {
+			for _, row := range r.Rows(shard) {
+				if row.Machine != m {
+					continue
+				}
+				values := damage(row)
+				if len(values) == 0 {
+					continue
+				}
+				for _, value := range values {
+					r.Tamper(shard, Row{m, row.Key, value})
+					got, err := call()
+					if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
+						r.t.Errorf("%s: row %q is damaged: %x, and the call returns %v, want an error or %v", name, row.Key, value, got,
+							want)
+					}
+				}
+				r.Tamper(shard, Row{m, row.Key, append([]byte{}, row.Value...)})
+			}
+		}
+	}
+	r.tampered = tampered
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +51,10 @@ type Rig struct {
 	hold  bool
 	log   []logged
 
-	efforts  []engine.Effort // of executors before the last restart
-	tampered bool            // the rows are no longer verified
+	failing  failing                      // see FailReads
+	fault    atomic.Pointer[func() error] // see EachRead
+	efforts  []engine.Effort              // of executors before the last restart
+	tampered bool                         // the rows are no longer verified
 }
 
 // logged is an applied entry.
@@ -91,6 +95,9 @@ func Open(t testing.TB, c Config) *Rig {
 	t.Cleanup(func() {
 		if !t.Failed() && !r.tampered {
 			r.Verify()
+			for i, x := range r.execs {
+				r.eachRead(fmt.Sprintf("Verify of shard %d", i), func() error { _, err := verify(x); return err })
+			}
 		}
 		for _, e := range r.Efforts() {
 			t.Logf("largest %v", e)
@@ -129,12 +136,16 @@ func (r *Rig) Restart() {
 	r.efforts = r.Efforts()
 	for i := range r.execs {
 		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true,
-			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup}
+			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup, Fault: r.faulted}
 		start := time.Now()
 		c.Watch = func() time.Duration { return time.Since(start) }
 		if r.config.CacheBytes > 0 {
 			c.RowCache = engine.NewRowCache(r.config.CacheBytes)
 		}
+		r.eachRead("Restore", func() error {
+			x := engine.NewExecutor(c)
+			return errors.Join(x.Restore(), x.Release())
+		})
 		r.execs[i] = engine.NewExecutor(c)
 		if err := r.execs[i].Restore(); err != nil {
 			r.t.Fatalf("Restore: %v", err)
@@ -250,6 +261,12 @@ func (r *Rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	r.eachRead(fmt.Sprintf("take %d of machine %d", t.Command.Kind, t.Command.Machine), func() error {
+		_, err := x.TakeAlone(cancelled, t, r.Now, func(engine.Command) ([]byte, error) { return nil, nil })
+		return err
+	})
 	result, err := x.TakeAlone(ctx, t, r.Now, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
 	return result, r.carry(err)
 }
@@ -269,7 +286,10 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 			return err
 		}
 	}
-	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return nil }})
+	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return r.faulted() }})
+	if errors.Is(err, errFault) {
+		return err
+	}
 	if err != nil {
 		return r.carry(err)
 	}

@@ -19,6 +19,8 @@ import (
 // verb and words, which may be quoted as in Go and include name=value arguments. Each line is
 // answered by one or more lines. Verbs of every primitive:
 //
+// Each read of takes, duties, restarts and Verify fails once; see Rig.FailReads.
+//
 //	at 10s                the time since the beginning
 //	fire                  timers go off, which they do not by themselves
 //	restart   timers
@@ -42,6 +44,7 @@ type Script struct {
 func RunScripts(t *testing.T, dir string, begin func(t *testing.T) *Script) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		s := begin(t)
+		s.Rig.FailReads(nil)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd != "run" {
 				d.Fatalf(t, "unknown directive %q, want run", d.Cmd)

@@ -272,7 +272,10 @@ func sweepable(v *engine.View) (c Command, ns string, err error) {
 			return Command{Kind: Sweep, Name: name, Delta: held.held}, VaultNamespace, it.Close()
 		}
 	}
-	return c, "", errors.Join(it.Close(), engine.ErrWait)
+	if err := it.Close(); err != nil {
+		return c, "", err
+	}
+	return c, "", engine.ErrWait
 }
 
 // VaultNamespace is the only namespace whose vaults are swept.
