@@ -331,8 +331,8 @@ func CutShort(row Row) [][]byte {
 }
 
 // EachDamage damages each row of a machine in turn. damage returns the damaged values of a row. With
-// a damaged row, an operation must return an error, or the same as without. Restart the rig before
-// if something remembers rows.
+// a damaged row, an operation must return an error other than ErrNotFound, or the same as without.
+// Restart the rig before if something remembers rows.
 func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, calls map[string]func() (any, error)) {
 	r.t.Helper()
 	tampered := r.tampered
@@ -354,9 +354,9 @@ func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, call
 				for _, value := range values {
 					r.Tamper(shard, Row{m, row.Key, value})
 					got, err := call()
-					if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
-						r.t.Errorf("%s: row %q is damaged: %x, and the call returns %v, want an error or %v", name, row.Key, value, got,
-							want)
+					if err == nil && fmt.Sprint(got) != fmt.Sprint(want) || errors.Is(err, engine.ErrNotFound) {
+						r.t.Errorf("%s: row %q is damaged: %x, and the call returns %v, %v, want another error or %v", name, row.Key,
+							value, got, err, want)
 					}
 				}
 				r.Tamper(shard, Row{m, row.Key, append([]byte{}, row.Value...)})
