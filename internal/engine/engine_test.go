@@ -555,6 +555,8 @@ func TestPanicsNameThePlace(t *testing.T) {
 		"cut creation":   {entryOf(engine.Command{Kind: 6, Namespace: "n"}), "engine: command 6 (create namespace) does not decode"},
 		"cut comparison": {entryOf(engine.Command{Kind: 7, Body: []byte{0, 0}}), "engine: command 7 (compare) does not decode"},
 		"cut duty":       {entryOf(engine.Command{Kind: 8, Body: []byte{1, 1}}), "engine: command 8 (duty) does not decode"},
+		"cut deletion": {entryOf(engine.Command{Kind: 9, Namespace: "n", Body: []byte{1}}),
+			"engine: command 9 (delete namespace) does not decode: delete namespace: a body of 1 bytes"},
 		"unknown duty": {entryOf(engine.Command{Kind: 8, Body: engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo([]byte{1})}),
 			"machine 9 kind 1"},
 	} {

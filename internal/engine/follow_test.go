@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,6 +23,22 @@ type scripted struct {
 	log            *[]string
 	memory         *engine.Memory[string, string, string]
 	reverted       []string // the undo calls of the memory
+	leave          func(tx *engine.Tx) (found bool)
+	observed       []engine.Change
+}
+
+// question is a query of the scripted machine MachineTest that calls a function of the test.
+type question struct {
+	engine.Query // for methods that the tests do not use
+	ask          func(v *engine.View) error
+}
+
+func (*question) Machine() engine.MachineID { return engine.MachineTest }
+func (*question) Kind() uint8               { return 1 }
+
+// ask calls f with the view of a query.
+func (r *rig) ask(shard engine.ShardID, f func(v *engine.View) error) error {
+	return r.Query(context.Background(), shard, &question{ask: f})
 }
 
 func (m *scripted) Restore(*engine.View) error { return nil }
@@ -35,11 +52,20 @@ func (m *scripted) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
+func (m *scripted) Leave(tx *engine.Tx) bool { return m.leave != nil && m.leave(tx) }
+
+func (m *scripted) Committed(changes []engine.Change, _ engine.Waker) {
+	for _, c := range changes {
+		c.Key = slices.Clone(c.Key)
+		m.observed = append(m.observed, c)
+	}
+}
+
 const countSteps engine.Counter = 0
 
 // primitive returns the table of the machine, which has one kind of command.
 func (m *scripted) primitive() engine.Primitive {
-	return engine.Primitive{
+	p := engine.Primitive{
 		ID: m.id, Name: fmt.Sprint("scripted ", m.id), New: func() engine.Machine { return m },
 		Commands: []engine.CommandType{
 			{Kind: 1, Name: "step", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
@@ -48,6 +74,18 @@ func (m *scripted) primitive() engine.Primitive {
 		},
 		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }}},
 	}
+	if m.id == engine.MachineTest {
+		p.Queries = []engine.QueryType{engine.QueryRow(1, "ask", func(_ *scripted, v *engine.View, q *question) error { return q.ask(v) })}
+		p.Reads = func(c *engine.Counts) *int64 { return &c.KeyReads }
+	} else {
+		p.Counters[0].Field = func(c *engine.Counts) *int64 { return &c.Jobs }
+	}
+	return p
+}
+
+// newScripted returns a machine and its log.
+func newScripted(id engine.MachineID) *scripted {
+	return &scripted{id: id, steps: make(map[string]func(*engine.Tx) error), log: new([]string)}
 }
 
 func (m *scripted) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {

@@ -201,3 +201,29 @@ func (r *rig) dispatch(d *engine.Dispatch, goOn func(engine.Step) bool) {
 		d.Done(o.Result, o.Err, r.now)
 	}
 }
+
+// hookedDoor is a rig whose calls the test sees first. A hook that returns an error refuses the
+// call.
+type hookedDoor struct {
+	*rig
+	propose func(shard engine.ShardID, cmd engine.Command) error
+	query   func(shard engine.ShardID, q engine.Query) error
+}
+
+func (d *hookedDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if d.propose != nil {
+		if err := d.propose(shard, cmd); err != nil {
+			return nil, err
+		}
+	}
+	return d.rig.Propose(ctx, shard, cmd)
+}
+
+func (d *hookedDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	if d.query != nil {
+		if err := d.query(shard, q); err != nil {
+			return err
+		}
+	}
+	return d.rig.Query(ctx, shard, q)
+}

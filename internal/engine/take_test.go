@@ -178,6 +178,7 @@ func TestTakeEnters(t *testing.T) {
 			if waits != (c.wait > 0) {
 				t.Errorf("%s: the machine is told that the take waits: %t", name, waits)
 			}
+			v.Freeze() // the snapshot is released, or the database does not close
 			_ = v.WaitOn(goods("a"))
 			return c.stock, 1, c.err
 		}
@@ -373,6 +374,7 @@ func TestTakesAreNotified(t *testing.T) {
 		"for no item":       {stock(3), func(tx *engine.Tx) { tx.Notify(a, 0) }, "[]", 0},
 		"another topic":     {stock(3), func(tx *engine.Tx) { tx.Notify(goods("c"), 3) }, "[]", 0},
 		"no topic":          {stock(3), func(tx *engine.Tx) { tx.Notify(0, 3) }, "[]", 0},
+		"the namespace":     {stock(3), func(tx *engine.Tx) { tx.Notify(engine.TopicOf(0, "n", nil), 3) }, "[]", 0},
 		"one":               {stock(1), func(tx *engine.Tx) { tx.Notify(a, 3) }, "[w]", 2},
 		"two of three":      {stock(3), func(tx *engine.Tx) { tx.Notify(a, 2) }, "[w x]", 1},
 		"three":             {stock(3), func(tx *engine.Tx) { tx.Notify(a, 3) }, "[w x y]", 1},
@@ -614,7 +616,10 @@ func TestTakeAlone(t *testing.T) {
 	m.stock["a"] = 2
 	expect(t, "some", take(0), `"a" <nil>`)
 	expect(t, "some at once", take(time.Hour), `"a" <nil>`)
-	m.looks = 0
+	m.stock["a"], m.fail = 1, errDown
+	expect(t, "not proposed", take(0), `"" down`)
+	expect(t, "not proposed, wait", take(time.Hour), `"" down`)
+	m.stock["a"], m.fail = 0, nil
 	for looks := range 2 { // refused at the first look, then at the second
 		m.looks = 0
 		m.look = func(v *engine.View, _ string, _ bool) (int, int, error) {
