@@ -753,6 +753,7 @@ func TestDamagedRowsAreErrors(t *testing.T) {
 		{"applied", "a", "\x07", "applied row"},
 		{"namespace", "n\x00\x00\x00\x00", "\x01\xff", "namespace row"},
 		{"namespace number", "n\x00\x00\x00\x09", "\x01\x01a\x00\x00\x00", "out of order"},
+		{"namespace with more", "n\x00\x00\x00\x00", "\x01\x01a\x00\x00\x00x", "namespace row: malformed record"},
 		{"timer", "t", "", "timer row"},
 	} {
 		r := newRig(t, 1)

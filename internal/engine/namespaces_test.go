@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/toy"
 )
@@ -193,6 +195,8 @@ func TestDeleteNamespaces(t *testing.T) {
 	var deleted []engine.ShardID // where it was proposed
 	d := &hookedDoor{rig: r}
 	deleting := func(_ engine.ShardID) error { return nil }
+	queries := 0
+	d.query = func(engine.ShardID, engine.Query) error { queries++; return nil }
 	d.propose = func(shard engine.ShardID, cmd engine.Command) error {
 		if cmd.Kind != engine.DeleteNamespace("").Kind {
 			return nil
@@ -215,7 +219,12 @@ func TestDeleteNamespaces(t *testing.T) {
 	expect(t, "default", del("default"), `namespace "default" cannot be deleted: it always exists`)
 	expect(t, "system", del("_x"), `namespace "_x" is a system namespace and cannot be written`)
 	expect(t, "unknown", del("s"), `namespace "s" not found`)
+	queries = 0
 	expect(t, "create", create(), "<nil>")
+	expect(t, "create plain", ns.Create(t.Context(), "plain", false), "<nil>")
+	expect(t, "create plain again", ns.Create(t.Context(), "plain", false), `namespace "plain" already exists`)
+	expect(t, "queries of a creation that concerns one shard", queries, 0)
+	d.query = nil
 	do(others[1], "add")
 	expect(t, "created", r.lives("s"), at("-", there, there))
 	expect(t, "with contents", del("s"), `namespace "s" is not empty: 1 workflow`)
@@ -287,11 +296,54 @@ func TestDeleteNamespaces(t *testing.T) {
 	}
 	expect(t, "contents meanwhile, unreachable", del("s"), "down")
 	d.query, deleting = nil, func(engine.ShardID) error { return errNo }
-	expect(t, "create plain", ns.Create(t.Context(), "plain", false), "<nil>")
 	expect(t, "plain, refused", del("plain"), "no")
 	deleting = func(engine.ShardID) error { return nil }
 	expect(t, "plain", del("plain"), "<nil>")
 	expect(t, "plain, proposed", deleted, []engine.ShardID{engine.HomeShard("plain", 3)})
+	expect(t, "plain, deleted", del("plain"), `namespace "plain" not found`)
+	expect(t, "create plain", ns.Create(t.Context(), "plain", false), "<nil>")
+	deleting = func(engine.ShardID) error { return errNothing }
+	expect(t, "plain, without a result", del("plain"), "<nil>")
+}
+
+// TestNamespaceInParts: the home shard says when a namespace was created, all its shards what it
+// holds.
+func TestNamespaceInParts(t *testing.T) {
+	r := newRig(t, 2)
+	router := engine.NewRouter(r)
+	ns := engine.NewNamespaces(router)
+	names := []string{homeOf(t, 0, 2), homeOf(t, 1, 2)}
+	for _, name := range names {
+		if err := ns.Create(t.Context(), name, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.now = 2000
+	for _, name := range names {
+		for shard := range engine.ShardID(2) {
+			c := engine.RouteTo(name, shard, 2)
+			if _, err := router.Propose(t.Context(), c, addTo(c, 1).In(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func(what string, info engine.NamespaceInfo, err error) {
+		t.Helper()
+		if err != nil || info.CreatedAt.UnixMilli() != 1000 || info.Counts.Workflows != 2 || !info.Spread {
+			t.Errorf("%s: %+v, %v", what, info, err)
+		}
+	}
+	page, err := ns.Page(t.Context(), engine.Listing{Limit: 2})
+	if err != nil || len(page.Items) != 2 || page.Cursor != "" {
+		t.Fatalf("Page: %+v, %v", page, err)
+	}
+	for i, name := range names {
+		info, err := ns.Get(t.Context(), name)
+		check("Get "+name, info, err)
+		check("Page", page.Items[i], nil)
+	}
+	page, err = ns.Page(t.Context(), engine.Listing{Limit: 1})
+	expect(t, "cursor", fmt.Sprint(len(page.Items), page.Cursor, err), "1"+min(names[0], names[1])+"<nil>")
 }
 
 func TestAdmitDeletion(t *testing.T) {
@@ -352,4 +404,12 @@ func TestNamespacesFail(t *testing.T) {
 		}
 	}
 	expect(t, "Exists", exists("s"), "false namespace row: malformed record: version 9")
+	for shard := range 2 {
+		for id := range 2 {
+			if err := r.db.Delete([]byte{0, byte(shard), 0, 'n', 0, 0, 0, byte(id)}, pebble.NoSync); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect(t, "Exists without a row", exists("s"), "false <nil>")
 }

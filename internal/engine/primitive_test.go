@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,6 +18,26 @@ func TestCountsAreAll(t *testing.T) {
 		field := reflect.ValueOf(&c).Elem().Field(i).Addr().Interface().(*int64)
 		if *field++; *all[i].v != 1 {
 			t.Errorf("number %d is not the field in that place", i)
+		}
+	}
+}
+
+func TestCheckEmpty(t *testing.T) {
+	for want, c := range map[string]Counts{
+		"": {KeyBytes: 1, KeyReads: 1, KeySets: 1, KeyDeletes: 1, DeadKeys: 1, Series: 1, Points: 1, RunsStarted: 1, RunsCompleted: 1,
+			RunsFailed: 1, RunsCancelled: 1, RunsTimedOut: 1, Signals: 1, Timers: 1, Steps: 1, Schedules: 1, CompensationsFailed: 1},
+		"1 key": {Keys: 1},
+		"1 stream, 1 queue, 1 measurement, 1 action, 1 workflow, 1 active workflow run, 1 processing job": {Streams: 1, Queues: 1,
+			Measurements: 1, Actions: 1, Workflows: 1, RunsActive: 1, Jobs: 1},
+		"2 keys, 3 streams": {Keys: 2, Streams: 3},
+	} {
+		err := c.checkEmpty("ns")
+		if want == "" {
+			if err != nil {
+				t.Errorf("without contents: %v", err)
+			}
+		} else if !errors.Is(err, ErrConflict) || err.Error() != `namespace "ns" is not empty: `+want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

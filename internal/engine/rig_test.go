@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -202,8 +203,10 @@ func (r *rig) dispatch(d *engine.Dispatch, goOn func(engine.Step) bool) {
 	}
 }
 
+var errNothing = errors.New("no result")
+
 // hookedDoor is a rig whose calls the test sees first. A hook that returns an error refuses the
-// call.
+// call. With errNothing, the call is not made and has no result.
 type hookedDoor struct {
 	*rig
 	propose func(shard engine.ShardID, cmd engine.Command) error
@@ -212,7 +215,9 @@ type hookedDoor struct {
 
 func (d *hookedDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if d.propose != nil {
-		if err := d.propose(shard, cmd); err != nil {
+		if err := d.propose(shard, cmd); errors.Is(err, errNothing) {
+			return nil, nil
+		} else if err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 func cacheKey(name string) []byte {
@@ -234,6 +236,79 @@ func TestRowCacheSameHash(t *testing.T) {
 	ns := &namespace{id: 7}
 	if v, ok := c.getNamed(MachineTest, 'c', ns, "a", 0); ok {
 		t.Errorf("found %q", v)
+	}
+}
+
+// TestRowCacheByName: a row is found by the name and all other parts of its key, and the read is
+// counted.
+func TestRowCacheByName(t *testing.T) {
+	cache := NewRowCache(2 * minRowShare)
+	c, other := cache.of(0), cache.of(0)
+	five, seven := &namespace{id: 5}, &namespace{id: 7}
+	if _, ok := c.getNamed(MachineTest, 'c', seven, "abc", xxhash.Sum64String("abc")); ok {
+		t.Error("a row is found in an empty cache")
+	}
+	for _, name := range []string{"abc", ""} {
+		k := cacheKey(name)
+		h := hashRow(k)
+		c.bucket(h).put(newCachedRow(c, h, k, []byte("value")), c.share)
+		c.rows.Add(1)
+		for _, q := range []struct {
+			of   *shardRows
+			m    MachineID
+			kind byte
+			ns   uint32
+			name string
+			want bool
+		}{
+			{c, MachineTest, 'c', 7, name, true},
+			{other, MachineTest, 'c', 7, name, false},
+			{c, MachineKV, 'c', 7, name, false},
+			{c, MachineTest, 'd', 7, name, false},
+			{c, MachineTest, 'c', 6, name, false},
+			{c, MachineTest, 'c', 7, "abd", false},
+			{c, MachineTest, 'c', 7, "ab", false},
+			{c, MachineTest, 'c', 7, "abcd", false},
+		} {
+			r := c.bucket(h).find(h)
+			if got := r.isNamed(q.of, q.m, q.kind, q.ns, q.name); got != q.want {
+				t.Errorf("row %q: is %+v: %t", name, q, got)
+			}
+		}
+	}
+	get := func(ns *namespace, name string) string {
+		b, ok := c.getNamed(MachineTest, 'c', ns, name, xxhash.Sum64String(name))
+		return fmt.Sprintf("%s %t", b, ok)
+	}
+	for range 3 {
+		if got := get(seven, "abc"); got != "value true" {
+			t.Errorf("the row is %s", got)
+		}
+	}
+	if got := get(five, "abc"); got != " false" {
+		t.Errorf("the row of another namespace is %s", got)
+	}
+	if n := cache.Hits(); n != 3 || seven.reads.Load() != 0 {
+		t.Errorf("%d reads are counted, %d are of the namespace already", n, seven.reads.Load())
+	}
+	cache.flushReads()
+	cache.flushReads()
+	// A row in the same bucket, so that its reads follow those of namespace 7.
+	k := append(cacheKey("")[:4], 0, 0, 0, 5)
+	for k = append(k, 'x'); cache.bucket(hashRow(k)) != cache.bucket(hashRow(cacheKey("abc"))); k = append(k, 'x') {
+	}
+	h := hashRow(k)
+	c.bucket(h).put(newCachedRow(c, h, k, []byte("five")), c.share)
+	get(seven, "abc")
+	if got := get(five, string(k[namedPrefix:])); got != "five true" {
+		t.Errorf("the row of namespace 5 is %s", got)
+	}
+	if seven.reads.Load() != 4 || five.reads.Load() != 0 {
+		t.Errorf("%d and %d reads, want 4 and 0 that are not known yet", seven.reads.Load(), five.reads.Load())
+	}
+	cache.flushReads()
+	if n := cache.Hits(); n != 5 || seven.reads.Load() != 4 || five.reads.Load() != 1 {
+		t.Errorf("%d reads, of them %d and %d, want 5, 4 and 1", n, seven.reads.Load(), five.reads.Load())
 	}
 }
 
