@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -211,6 +212,18 @@ type hookedDoor struct {
 	*rig
 	propose func(shard engine.ShardID, cmd engine.Command) error
 	query   func(shard engine.ShardID, q engine.Query) error
+}
+
+// serialDoor is a hookedDoor of a simulation: its pauses take no time.
+type serialDoor struct {
+	hookedDoor
+	pauses []time.Duration
+	broken error // if set, Pause returns it
+}
+
+func (d *serialDoor) Pause(_ context.Context, pause time.Duration) error {
+	d.pauses = append(d.pauses, pause)
+	return d.broken
 }
 
 func (d *hookedDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
