@@ -40,7 +40,17 @@ func newRig(t *testing.T, shards int) *rig {
 
 func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
 	t.Helper()
+	return newRigWith(t, engine.Config{Shards: shards, Primitives: primitives}, nil)
+}
+
+// newRigWith is newRigOf for executors with further settings. With a file system, every read of a
+// flushed row reads a file.
+func newRigWith(t *testing.T, c engine.Config, fs vfs.FS) *rig {
+	t.Helper()
 	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest}
+	if fs != nil {
+		opts.FS, opts.CacheSize = fs, 1
+	}
 	// Compressing the large values would take longer than the tests that use them.
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	db, err := pebble.Open("state", opts)
@@ -52,11 +62,10 @@ func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
 			t.Error(err)
 		}
 	})
-	r := &rig{t: t, db: db, now: 1000, index: make([]uint64, shards)}
-	for i := range shards {
-		r.execs = append(r.execs, engine.NewExecutor(engine.Config{
-			Shard: engine.ShardID(i), Shards: shards, DB: db, Primitives: primitives, Strict: true,
-		}))
+	r := &rig{t: t, db: db, now: 1000, index: make([]uint64, c.Shards)}
+	for i := range c.Shards {
+		c.Shard, c.DB, c.Strict = engine.ShardID(i), db, true
+		r.execs = append(r.execs, engine.NewExecutor(c))
 	}
 	t.Cleanup(func() {
 		for _, x := range r.execs {
