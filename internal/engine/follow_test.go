@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,11 +34,6 @@ type question struct {
 
 func (*question) Machine() engine.MachineID { return engine.MachineTest }
 func (*question) Kind() uint8               { return 1 }
-
-// ask calls f with the view of a query.
-func (r *rig) ask(shard engine.ShardID, f func(v *engine.View) error) error {
-	return r.Query(context.Background(), shard, &question{ask: f})
-}
 
 func (m *scripted) Restore(*engine.View) error { return nil }
 func (m *scripted) Memories() []engine.Remembered {

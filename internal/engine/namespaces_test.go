@@ -115,11 +115,7 @@ func TestDeleteRemovesWhatIsLeft(t *testing.T) {
 	one, two := newScripted(engine.MachineTest), newScripted(engine.MachineTest2)
 	r := newRigOf(t, 1, one.primitive(), two.primitive())
 	r.apply(0, engine.CreateNamespace("other", false), engine.CreateNamespace("n", false))
-	read := func() {
-		if err := r.ask(0, func(v *engine.View) error { v.CountRead("n"); return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
+	read := func() { r.see(func(v *engine.View) { v.CountRead("n") }) }
 	reads := func() int64 {
 		q := engine.NamespaceQuery{Name: "n"}
 		if err := r.Query(t.Context(), 0, &q); err != nil {
