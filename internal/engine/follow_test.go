@@ -46,6 +46,15 @@ func (m *scripted) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
+// Conclude runs the step "conclude", with the result so far in the log.
+func (m *scripted) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]byte, error) {
+	*m.log = append(*m.log, fmt.Sprintf("conclude %s: %s", cmd.Body, result))
+	if err := m.steps["conclude"](tx); err != nil {
+		return nil, err
+	}
+	return []byte("concluded"), nil
+}
+
 func (m *scripted) Leave(tx *engine.Tx) bool { return m.leave != nil && m.leave(tx) }
 
 func (m *scripted) Committed(changes []engine.Change, _ engine.Waker) {

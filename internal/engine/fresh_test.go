@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // TestFreshRowBits: a row sets six bits of its block, as derived from its hash. A filter has a row
@@ -139,4 +142,24 @@ func TestRecentHashes(t *testing.T) {
 	h.ring = nil
 	h.reset(Applied{Index: 7})
 	known(7, false)
+}
+
+// TestHashOfEntry: the hash is that of the previous hash and the entry's writes, in their order.
+func TestHashOfEntry(t *testing.T) {
+	var h hashes
+	for _, before := range []uint64{7, 1 << 63} {
+		over := newOverlay()
+		over.set([]byte("gone"), []byte("x"), false)
+		over.settle() // written by an earlier command
+		over.set([]byte("k"), []byte("v"), false)
+		over.insert([]byte("new"), []byte("w"))
+		over.set([]byte("gone"), nil, true)
+		over.deleteRange([]byte("a"), []byte("b"))
+		h.start(before)
+		h.write(over)
+		want := xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, before), "kvnewwgoneab"...))
+		if got := h.digest.Sum64(); got != want {
+			t.Errorf("after hash %x: %x, want %x", before, got, want)
+		}
+	}
 }

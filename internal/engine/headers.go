@@ -83,10 +83,8 @@ func CodeHeaders(f *codec.Fields, b *[]byte) {
 		f.Bytes("headers", b)
 		return
 	case f.Checking():
-		if len(*b) > 0 {
-			_, err := DecodeHeaders(*b)
-			f.Refuse(err)
-		}
+		_, err := DecodeHeaders(*b)
+		f.Refuse(err)
 		return
 	}
 	codec.OnCopy(f, b, func(b *[]byte) { CodePairs(f, "headers", b) })

@@ -121,6 +121,8 @@ func TestHeaderFields(t *testing.T) {
 	}
 	bad := record{encoded: []byte("\x01b\x00\x01a\x00")}
 	expect(t, "check of bad headers", codec.CheckFields(&bad, true, fields["encoded"]), `header "a" is behind "b"`)
+	expect(t, "check of a byte", codec.CheckFields(&record{encoded: []byte{1}}, true, fields["encoded"]),
+		"headers: malformed record: length beyond the end")
 	err := codec.DecodeFields(codec.AppendBytes([]byte{1}, bad.encoded), &record{}, fields["decoded"])
 	expect(t, "bad headers", err, `malformed record: header "a" is behind "b"`)
 	err = codec.ReadJSON([]byte(`{"headers":{"a\n":""}}`), false, func(f *codec.Fields) { fields["decoded"](&record{}, f) })

@@ -3,8 +3,11 @@ package engine
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe/internal/codec"
 )
 
 // TestCountsAreAll: every number of Counts is sent and summed.
@@ -38,6 +41,53 @@ func TestCheckEmpty(t *testing.T) {
 			}
 		} else if !errors.Is(err, ErrConflict) || err.Error() != `namespace "ns" is not empty: `+want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestCounters: the counters of the machines are stored without their trailing zeros, and mapped to
+// fields and names.
+func TestCounters(t *testing.T) {
+	tab := newTable([]Primitive{
+		{ID: MachineKV, Name: "a", New: func() Machine { return nil }, Counters: countersOf(3)},
+		{ID: MachineQueue, Name: "b", New: func() Machine { return nil }, Counters: []CounterType{
+			{0, "x", func(c *Counts) *int64 { return &c.Queues }}, {1, "y", func(c *Counts) *int64 { return &c.Jobs }},
+		}, Reads: func(c *Counts) *int64 { return &c.Steps }},
+	})
+	counters := []int64{1, 2, 3, 4, 5}
+	if got := tab.counts(counters, 6); got != (Counts{Keys: 1, KeyBytes: 2, KeyReads: 3, Queues: 4, Jobs: 5, Steps: 6}) {
+		t.Errorf("counts: %+v", got)
+	}
+	for i, want := range []string{"a counter 0", "a counter 1", "a counter 2", "b counter x", "b counter y", "counter 5"} {
+		if got := tab.counterName(i); got != want {
+			t.Errorf("counter %d is %q, want %q", i, got, want)
+		}
+	}
+	for want, counters := range map[string][]int64{
+		"\x00": {0, 0, 0, 0, 0}, "\x01\x01\x02\x00\x02": {0, 1, 0, 0, 0}, "\x01\x03\x02\x00\x01": {0, 0, 0, 0, -1},
+		"\x02\x01\x01\x02\x03\x01\x04": {1, 0, 0, 2, 0},
+	} {
+		b := tab.appendCounters([]byte("_"), counters)
+		r := codec.NewReader(b[1:])
+		back, err := tab.readCounters(&r)
+		if string(b) != "_"+want || err != nil || !slices.Equal(back, counters) || r.Len() != 0 {
+			t.Errorf("%d is stored as %q, want %q, and read as %d, %v", counters, b, want, back, err)
+		}
+	}
+	for _, b := range []string{
+		"\x01\x02\x01\x02",             // of an unknown machine
+		"\x01\x63\x01\x02",             // of an impossible one
+		"\x01\x01\x00",                 // none of a machine
+		"\x01\x01\x04\x02\x02\x02\x02", // more than it has
+		"\x02\x03\x01\x02\x01\x01\x02", // in another order
+		"\x02\x01\x01\x02\x01\x01\x02", // twice
+		"\x01\x01\x02\x02\x00",         // with a zero at the end
+		"\x01\x01\x02\x02",             // cut
+		"\x01\x01", "\x01",
+	} {
+		r := codec.NewReader([]byte(b))
+		if got, err := tab.readCounters(&r); !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("%q is read as %d, %v", b, got, err)
 		}
 	}
 }
