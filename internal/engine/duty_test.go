@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/toy"
@@ -90,6 +92,52 @@ func TestDutyWaits(t *testing.T) {
 	if n := r.execs[0].Waiting(); n != 0 {
 		t.Errorf("%d wait for ever", n)
 	}
+}
+
+// clockDoor is a leadDoor with the optional clocks and counts.
+type clockDoor struct{ leadDoor }
+
+func (*clockDoor) Mono() int64            { return 7 }
+func (*clockDoor) Calls() int64           { return 3 }
+func (*clockDoor) Elapsed() time.Duration { return 7*time.Millisecond + 1 }
+
+// TestLead: a duty knows its shard, term and clocks; what the door does not have is derived from
+// its time, or 0.
+func TestLead(t *testing.T) {
+	r := newRigWith(t, engine.Config{Shards: 2, DutySpeedup: 4, Primitives: []engine.Primitive{toy.VaultPrimitive()}}, nil)
+	x := r.execs[1]
+	lead := func(door engine.LeadDoor) *engine.Lead {
+		return x.Duties(5, func() engine.LeadDoor { return door })[0].Lead
+	}
+	for _, c := range []struct {
+		door engine.LeadDoor
+		want string
+	}{{&leadDoor{now: 40}, "40 40 0 40ms"}, {&clockDoor{leadDoor{now: 40}}, "40 7 3 7.000001ms"}} {
+		l := lead(c.door)
+		expect(t, "clocks", fmt.Sprint(l.Now(), l.Mono(), l.Calls(), " ", l.Elapsed()), c.want)
+		expect(t, "place", fmt.Sprint(l.Shard(), l.Shards(), l.Term(), l.Patience(100)), "1 2 5 25")
+		err := l.View(t.Context(), func(v *engine.View) error {
+			expect(t, "clock of its view", v.Mono(), l.Mono())
+			expect(t, "awaited", l.Awaited(goods("x")), false)
+			err := v.WaitOn(goods("x"))
+			expect(t, "awaited", l.Awaited(goods("x")), true)
+			return err
+		})
+		expect(t, "view", err, "<nil>")
+		expect(t, "waiting", x.Waiting(), 0)
+	}
+	expect(t, "dutiful", x.Dutiful(), true)
+	expect(t, "dutiful without duties", newRig(t, 1).execs[0].Dutiful(), false)
+}
+
+// TestFencedCommands: a duty's command in a wrong place is refused as one of a user is.
+func TestFencedCommands(t *testing.T) {
+	r := newRigOf(t, 1, toy.Primitive(), toy.VaultPrimitive())
+	sweep := toy.Command{Kind: toy.Sweep, Name: "v"}.ToVaults("n")
+	sweep.Spread = true
+	expect(t, "misrouted", r.outcome(0, engine.Fenced(1, sweep)), "[] command was routed with an outdated placement")
+	expect(t, "for users", r.outcome(0, engine.Fenced(1, addTo("a", 1).In("n"))), "[] toy: command 1 (add) is not for leaders")
+	expect(t, "check", r.execs[0].Check(engine.Fenced(1, addTo("a", 1).In("n"))), "toy: command 1 (add) is not for leaders")
 }
 
 // TestDutyOfAnotherTerm: a duty of another term is refused and has no effect.

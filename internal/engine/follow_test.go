@@ -24,6 +24,7 @@ type scripted struct {
 	reverted       []string // the undo calls of the memory
 	leave          func(tx *engine.Tx) (found bool)
 	observed       []engine.Change
+	verify         func(a *engine.Audit) error
 }
 
 // question is a query of the scripted machine MachineTest that calls a function of the test.
@@ -55,6 +56,13 @@ func (m *scripted) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([
 	return []byte("concluded"), nil
 }
 
+func (m *scripted) Verify(a *engine.Audit) error {
+	if m.verify == nil {
+		return nil
+	}
+	return m.verify(a)
+}
+
 func (m *scripted) Leave(tx *engine.Tx) bool { return m.leave != nil && m.leave(tx) }
 
 func (m *scripted) Committed(changes []engine.Change, _ engine.Waker) {
@@ -79,6 +87,7 @@ func (m *scripted) primitive() engine.Primitive {
 	}
 	if m.id == engine.MachineTest {
 		p.Queries = []engine.QueryType{engine.QueryRow(1, "ask", func(_ *scripted, v *engine.View, q *question) error { return q.ask(v) })}
+		p.Caches = func(k []byte) bool { return k[0] == 'c' && len(k) >= 5 }
 		p.Reads = func(c *engine.Counts) *int64 { return &c.KeyReads }
 	} else {
 		p.Counters[0].Field = func(c *engine.Counts) *int64 { return &c.Jobs }

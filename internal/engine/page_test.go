@@ -166,6 +166,15 @@ func TestResultOf(t *testing.T) {
 	expect(t, "not decoded", err, "no")
 	_, err = engine.NewTxn(engine.NewRouter(r), "n", 1).If(engine.HiddenCondition{}).Do(a).Commit(t.Context())
 	expect(t, "zero condition", err, "transaction: condition 0: condition was not made by a function of floe")
+	_, err = engine.NewTxn(engine.NewRouter(r), "n", 1).If(engine.HideCondition(addTo("a", 0).Op()), nil).Do(a).Commit(t.Context())
+	expect(t, "nil condition", err, "transaction: condition 1: condition was not made by a function of floe")
+	_, err = engine.NewTxn(engine.NewRouter(r), "n", 1).Do(a, nil).Commit(t.Context())
+	expect(t, "nil operation", err, "transaction: operation 1: operation was not made by a function of floe")
+	for name, op := range map[string]engine.Op{
+		"condition": engine.OpOfCondition(engine.HideCondition(addTo("a", 7).Op())), "operation": engine.OpOf(hide(addTo("a", 7))),
+	} {
+		expect(t, name, fmt.Sprintf("%s %x", op.Route, op.Command.Body), fmt.Sprintf("a %x", addTo("a", 7).In("").Body))
+	}
 }
 
 // Queries for TestNamespaceOf.

@@ -70,6 +70,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 					DeadKeys: 6, Streams: 7,
 					Queues: 8, Measurements: 9, Series: 13, Points: 14, Actions: 10, Workflows: 11, Jobs: 12},
 			}}},
+		{&engine.NamespaceQuery{Name: "a"}, &engine.NamespaceQuery{Name: "a", Gone: true, Info: engine.NamespaceInfo{CreatedAt: at}}},
 		{&engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5},
 			&engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5, Infos: []engine.NamespaceInfo{{Name: "b", CreatedAt: at}}}},
 		{&toy.Counter{Namespace: "n", Name: "c", Min: 3}, &toy.Counter{Namespace: "n", Name: "c", Min: 3, Value: -9}},
@@ -130,6 +131,81 @@ func TestAdmit(t *testing.T) {
 		if err := w.Admit(tt.cmd, limit); (err == nil) != tt.ok || err != nil && !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%s: Admit = %v, want ok %v", name, err, tt.ok)
 		}
+	}
+}
+
+// TestDescribeAndReach uses a primitive of ten commands. The second one and the third one reach the
+// namespace in their body.
+func TestDescribeAndReach(t *testing.T) {
+	p := engine.Primitive{ID: engine.MachineTest, Name: "many", New: func() engine.Machine { return nil }}
+	for i := range uint8(10) {
+		p.Commands = append(p.Commands, engine.CommandType{Kind: i + 1, Name: fmt.Sprint("c", i+1), From: engine.FromUsers,
+			Admit: func(engine.Command, int) error { return nil }})
+	}
+	reaches := func(cmd engine.Command) []string { return []string{string(cmd.Body)} }
+	p.Commands[1].Reaches, p.Commands[2].Reaches = reaches, reaches
+	w := engine.NewWire([]engine.Primitive{p})
+	c := func(kind uint8) engine.Command {
+		return engine.Command{Machine: engine.MachineTest, Kind: kind, Namespace: "n", Body: fmt.Append(nil, "to", kind)}
+	}
+	delivery := txnOf(c(2))
+	delivery.Kind = 3
+	own := txnOf(c(2)) // of a machine that has the number of a transaction, and no command that reaches
+	own.Machine = engine.MachineTest
+	for _, tt := range []struct {
+		cmd      engine.Command
+		describe string
+		reaches  bool
+		reached  string
+	}{
+		{c(1), "many c1", false, "[]"},
+		{c(2), "many c2", true, "[to2]"},
+		{c(11), "unknown", false, "[]"},
+		{engine.Command{Machine: 9, Kind: 1}, "unknown", false, "[]"},
+		{engine.CreateNamespace("n", true), "engine create namespace", false, "[]"},
+		{txnOf(c(1), c(2), c(1), c(3)), "many c1, many c2, many c3", true, "[to2 to3]"},
+		{txnOf(c(1), c(4)), "many c1, many c4", false, "[]"},
+		{txnOf(c(1), c(2), c(3), c(4), c(5), c(6), c(7), c(8), c(9), c(10)),
+			"many c1, many c2, many c3, many c4, many c5, many c6, many c7, many c8", true, "[to2 to3]"},
+		{engine.Command{Kind: 1, Namespace: "n", Body: []byte{0, 1, 7}}, "", true, "[]"}, // refused anyway
+		{delivery, "engine deliver", false, "[]"},
+		{own, "many c1", false, "[]"},
+	} {
+		expect(t, "describe", w.Describe(tt.cmd), tt.describe)
+		expect(t, tt.describe+" reaches", fmt.Sprint(w.Reaches(tt.cmd), w.Reached(tt.cmd)), fmt.Sprint(tt.reaches, " ", tt.reached))
+	}
+}
+
+// TestShrinks: a command is accepted while the disk is full if it frees space, and one that
+// contains others if all of them do.
+func TestShrinks(t *testing.T) {
+	p := toy.Primitive()
+	p.Commands[toy.Clear-1].Shrinks = true
+	p.Commands[toy.Clear-1].From = engine.FromUsers | engine.FromLeaders | engine.FromShards
+	p.Commands[toy.Add-1].From |= engine.FromLeaders
+	r := newRigOf(t, 1, p)
+	less, more := toy.Command{Kind: toy.Clear, Name: "a", Target: "b"}.In("n"), addTo("a", 1).In("n")
+	for name, tt := range map[string]struct {
+		cmd  engine.Command
+		want bool
+	}{
+		"frees":             {less, true},
+		"takes":             {more, false},
+		"delete namespace":  {engine.DeleteNamespace("n"), true},
+		"create namespace":  {engine.CreateNamespace("n", false), false},
+		"fire":              {engine.Fire(), true},
+		"transaction":       {txnOf(less, less), true},
+		"mixed transaction": {txnOf(less, more), false},
+		"bad transaction":   {cut(txnOf(less)), false},
+		"duty":              {engine.Fenced(1, less), true},
+		"duty that takes":   {engine.Fenced(1, more), false},
+		"bad duty":          {engine.Command{Kind: 8}, false},
+		"delivery":          {deliveryOf(less.AppendTo(nil)), true},
+		"delivery of more":  {deliveryOf(more.AppendTo(nil)), false},
+		"unknown message":   {deliveryOf([]byte{9}), true},
+		"bad delivery":      {engine.Command{Kind: 3, Body: []byte{0x80}}, true},
+	} {
+		expect(t, name, r.execs[0].Shrinks(tt.cmd), tt.want)
 	}
 }
 
