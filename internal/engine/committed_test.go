@@ -235,6 +235,7 @@ func TestAudit(t *testing.T) {
 			set(tx, k)
 		}
 		tx.Count(countSteps, 5)
+		tx.Count(countMore, 6)
 		tx.Schedule(5000, []byte("t1"))
 		tx.Schedule(6000, []byte("t2"))
 		tx.Then((&stage{}).cmd(two, "x"))
@@ -246,6 +247,8 @@ func TestAudit(t *testing.T) {
 		for id, want := range []string{"0 true", "5 true", "0 false"} {
 			n, known := a.Counted(uint32(id), countSteps)
 			expect(t, fmt.Sprint("counted ", id), fmt.Sprint(n, " ", known), want)
+			n, _ = a.Counted(uint32(id), countMore)
+			expect(t, fmt.Sprint("more of ", id), n, []int{0, 6, 0}[id])
 		}
 		scan := func(lower, upper []byte) (all string) {
 			err := a.Scan(lower, upper, func(k, value []byte) error { all += string(k) + string(value) + " "; return nil })

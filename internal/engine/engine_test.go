@@ -728,8 +728,10 @@ func TestNamespacesOfSnapshot(t *testing.T) {
 		return names
 	}
 	r.apply(0, addTo("k", 1).In("a"), addTo("k", 1).In("b"))
-	if got := list(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Fatalf("there are %q", got)
+	for range 2 {
+		if got := list(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Fatalf("there are %q", got)
+		}
 	}
 	lower, _ := engine.Bounds(0)
 	row := append(append(lower, 0), "n\x00\x00\x00\x00"...)
@@ -743,6 +745,10 @@ func TestNamespacesOfSnapshot(t *testing.T) {
 	}
 	if got := list(); !slices.Equal(got, []string{"b", "z"}) {
 		t.Errorf("behind the snapshot there are %q", got)
+	}
+	r.apply(0, addTo("k", 1).In("bb"))
+	if got := list(); !slices.Equal(got, []string{"b", "bb", "z"}) {
+		t.Errorf("after a new one there are %q", got)
 	}
 }
 

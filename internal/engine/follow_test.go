@@ -72,7 +72,10 @@ func (m *scripted) Committed(changes []engine.Change, _ engine.Waker) {
 	}
 }
 
-const countSteps engine.Counter = 0
+const (
+	countSteps engine.Counter = iota
+	countMore
+)
 
 // primitive returns the table of the machine, which has one kind of command.
 func (m *scripted) primitive() engine.Primitive {
@@ -83,7 +86,8 @@ func (m *scripted) primitive() engine.Primitive {
 				Admit: func(engine.Command, int) error { return nil }},
 			{Kind: 2, Name: "leader's", From: engine.FromLeaders},
 		},
-		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }}},
+		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }},
+			{Counter: countMore, Name: "more", Field: func(c *engine.Counts) *int64 { return &c.Points }}},
 	}
 	if m.id == engine.MachineTest {
 		p.Queries = []engine.QueryType{engine.QueryRow(1, "ask", func(_ *scripted, v *engine.View, q *question) error { return q.ask(v) })}

@@ -338,6 +338,9 @@ func TestNamespaceInParts(t *testing.T) {
 		check("Get "+name, info, err)
 		check("Page", page.Items[i], nil)
 	}
+	r.apply(1-engine.HomeShard("part", 2), engine.CreateNamespace("part", true))
+	page, err = ns.Page(t.Context(), engine.Listing{Limit: 9, Prefix: "part"})
+	expect(t, "without its home", fmt.Sprint(len(page.Items), page.Items[0].Name, " ", page.Items[0].Spread, err), "1part true <nil>")
 	page, err = ns.Page(t.Context(), engine.Listing{Limit: 1})
 	expect(t, "cursor", fmt.Sprint(len(page.Items), page.Cursor, err), "1"+min(names[0], names[1])+"<nil>")
 }

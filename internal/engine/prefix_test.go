@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -64,5 +65,49 @@ func TestScanOfRowsEnds(t *testing.T) {
 	v := View{x: &Executor{table: newTable(nil)}, scan: scan{ctx: t.Context(), rows: MaxScanRows - 1}}
 	if !v.looksAt() || v.looksAt() || !errors.Is(v.scan.err, ErrInvalid) {
 		t.Errorf("at the limit of rows: %v", v.scan.err)
+	}
+	if value, ok, err := v.Get([]byte("k")); value != nil || ok || !errors.Is(err, ErrInvalid) {
+		t.Errorf("a row beyond the limit is %q, %t, %v", value, ok, err)
+	}
+	for _, at := range []scan{{rows: MaxScanRows}, {bytes: MaxScanBytes}} {
+		beyond := at
+		beyond.rows, beyond.bytes = beyond.rows+beyond.rows/MaxScanRows, beyond.bytes+beyond.bytes/MaxScanBytes
+		endless := beyond
+		if endless.endless = true; at.exceeds() || !beyond.exceeds() || endless.exceeds() {
+			t.Errorf("%+v: exceeds %t, one more %t, without a limit %t", at, at.exceeds(), beyond.exceeds(), endless.exceeds())
+		}
+	}
+	for _, c := range []struct {
+		rows, bytes int
+		want        bool
+	}{{fullScanRows - 1, fullScanBytes - 1, false}, {fullScanRows, 0, true}, {0, fullScanBytes, true}} {
+		if v := (View{scan: scan{rows: c.rows, bytes: c.bytes}}); v.Full() != c.want {
+			t.Errorf("a view with %d rows and %d bytes is full: %t", c.rows, c.bytes, !c.want)
+		}
+	}
+	// Whether the caller still waits is checked every scanCheck rows.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	gone := View{scan: scan{ctx: ctx}}
+	for row := 1; row <= scanCheck; row++ {
+		if ok := gone.looksAt(); ok != (row < scanCheck) {
+			t.Fatalf("row %d: %t, %v", row, ok, gone.scan.err)
+		}
+	}
+	if all := (View{}); !all.looksAt() || all.scan.rows != 0 {
+		t.Error("a view without a caller counts rows")
+	}
+}
+
+// TestTopics: topics differ by machine, namespace and name.
+func TestTopics(t *testing.T) {
+	topics := map[Topic]bool{}
+	for _, m := range []MachineID{1, 2} {
+		for _, ns := range []string{"a", "ab", "abc"} {
+			topics[TopicOf(m, ns, []byte("abc"[len(ns):]))] = true
+		}
+	}
+	if len(topics) != 6 {
+		t.Errorf("%d topics of 6 names", len(topics))
 	}
 }

@@ -155,7 +155,8 @@ func TestRowsAreHeld(t *testing.T) {
 					v.Skims()
 				}
 				for range c.gets {
-					if _, _, err := v.Get([]byte("k")); err != nil {
+					if value, ok, err := v.Get([]byte("k")); err != nil {
+						expect(t, "value beside an error", fmt.Sprint(value, ok), "[] false")
 						return err
 					}
 				}

@@ -40,14 +40,16 @@ func TestCachedThroughFreshHandles(t *testing.T) {
 		if _, ok := r.Cached(early, MachineKV, 'c', "k"); ok {
 			t.Errorf("spread %t: answered from memory, where the namespace might not exist", spread)
 		}
-		shard, err := r.Shard(t.Context(), "ns", "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := fmt.Sprint(shard, "ns", "k")
-		for name, p := range map[string]*Place{"before": early, "after": r.Place("ns")} {
-			if row, ok := r.Cached(p, MachineKV, 'c', "k"); !ok || string(row) != want {
-				t.Errorf("spread %t: first call through the handle taken %s = %q, %t, want %q", spread, name, row, ok, want)
+		for _, key := range []string{"k", "{t}k"} {
+			shard, err := r.Shard(t.Context(), "ns", key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprint(shard, "ns", key)
+			for name, p := range map[string]*Place{"before": early, "after": r.Place("ns")} {
+				if row, ok := r.Cached(p, MachineKV, 'c', key); !ok || string(row) != want {
+					t.Errorf("spread %t: first call through the handle taken %s = %q, %t, want %q", spread, name, row, ok, want)
+				}
 			}
 		}
 		if first, second := r.Place("ns"), r.Place("ns"); first != second {

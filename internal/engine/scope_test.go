@@ -314,7 +314,17 @@ func TestAgree(t *testing.T) {
 	expect(t, "without the placement", agree(scope.Other("y"), none), 0)
 }
 
+// TestRoutes: among others, names keep their shards, which hold their rows.
 func TestRoutes(t *testing.T) {
+	for _, c := range []struct {
+		ns, name    string
+		home, shard engine.ShardID
+	}{
+		{"orders", "a", 117, 148}, {"orders", "user:1", 117, 60}, {"orders", "{t}x", 117, 171},
+		{"default", "a", 150, 209}, {"default", "user:1", 150, 121}, {"default", "y{t}", 150, 238},
+	} {
+		expect(t, c.ns+" "+c.name, fmt.Sprint(engine.HomeShard(c.ns, 256), engine.NameShard(c.ns, c.name, 256)), fmt.Sprint(c.home, c.shard))
+	}
 	for shard := range engine.ShardID(5) {
 		name := engine.RouteTo("n", shard, 5)
 		var i int

@@ -252,13 +252,20 @@ func TestViewOfNamespaces(t *testing.T) {
 // TestCounterOfAMachine: machines have counters of their own.
 func TestCounterOfAMachine(t *testing.T) {
 	r, one, two := newViewed(t, 1)
-	r.run(one, "n", func(tx *engine.Tx) { set(tx, "k"); tx.Count(countSteps, 5) })
-	r.run(two, "n", func(tx *engine.Tx) { tx.Count(countSteps, 7); expect(t, "counted", tx.Counted(countSteps), 7) })
+	r.run(one, "n", func(tx *engine.Tx) { set(tx, "k"); tx.Count(countSteps, 5); tx.Count(countMore, 6) })
+	r.run(two, "n", func(tx *engine.Tx) {
+		tx.Count(countSteps, 7)
+		tx.Count(countMore, 8)
+		expect(t, "counted", tx.Counted(countSteps), 7)
+	})
 	r.see(func(v *engine.View) {
 		n, err := v.Counted("n", countSteps)
 		beside, _ := v.Beside(engine.MachineTest2)
 		m, besideErr := beside.Counted("n", countSteps)
 		expect(t, "counted", fmt.Sprint(n, m, err, besideErr), "5 7 <nil> <nil>")
+		n, err = v.Counted("n", countMore)
+		m, besideErr = beside.Counted("n", countMore)
+		expect(t, "more", fmt.Sprint(n, m, err, besideErr), "6 8 <nil> <nil>")
 	})
 }
 
@@ -491,10 +498,25 @@ func TestScanOfView(t *testing.T) {
 		expect(t, "list behind the prefix", list("c", 1, nil), "[] false <nil>")
 		expect(t, "list with an error", list("b", 1, errNo), "[b1] false no")
 	})
-	err := r.answer(engine.Replica{Fault: func() error { return errDown }}, func(v *engine.View) error {
+	before := r.execs[0].Scanned()
+	for range 2 { // one item, and the row that shows that there are more
+		r.see(func(v *engine.View) {
+			_, _, err := engine.ListRows(v, []byte("b"), nil, 1, func(k, _ []byte) (bool, bool, error) { return true, true, nil })
+			expect(t, "error", err, "<nil>")
+		})
+	}
+	expect(t, "rows looked at", r.execs[0].Scanned()-before, 4)
+	reads := 0
+	err := r.answer(engine.Replica{Fault: func() error {
+		if reads++; reads > 3 {
+			return errDown
+		}
+		return nil
+	}}, func(v *engine.View) error {
 		return v.Scan([]byte("a"), []byte("z"), func([]byte, []byte) (bool, error) { return true, nil })
 	})
-	expect(t, "scan with a fault", err, "down")
+	expect(t, "scan with a fault", err, "read state: down")
+	expect(t, "rows looked at, without those of faults", r.execs[0].Scanned()-before, 4)
 }
 
 // TestListRowsEndsWhenFull: a page of rows ends when the view is full, but has at least one item.
