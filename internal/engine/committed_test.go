@@ -338,10 +338,16 @@ func TestReadsFail(t *testing.T) {
 		"Audit.HasTimer":     audit(func(a *engine.Audit) error { _, err := a.HasTimer(5000, 0, []byte("t")); return err }),
 		"Tx.Get":             command(func(tx *engine.Tx) { tx.Get([]byte("k")) }),
 		"Tx.Get of a cached": command(func(tx *engine.Tx) { tx.Get(cachedKey("x")) }),
-		"Tx.First":           command(func(tx *engine.Tx) { tx.First([]byte("a"), []byte("z")) }),
-		"Tx.Insert":          command(func(tx *engine.Tx) { tx.Insert([]byte("k"), nil) }),
-		"Tx.DeleteRange":     command(func(tx *engine.Tx) { tx.DeleteRange([]byte("a"), []byte("z")) }),
-		"Fire":               func(r *cachingRig) error { r.now = 5000; r.applyOnly(0, engine.Fire()); return errNo },
+		"Tx.Get of a cached, again": func(r *cachingRig) error {
+			failing.Store(false)
+			r.applied("a") // opens the tables
+			failing.Store(true)
+			return command(func(tx *engine.Tx) { tx.Get(cachedKey("x")) })(r)
+		},
+		"Tx.First":       command(func(tx *engine.Tx) { tx.First([]byte("a"), []byte("z")) }),
+		"Tx.Insert":      command(func(tx *engine.Tx) { tx.Insert([]byte("k"), nil) }),
+		"Tx.DeleteRange": command(func(tx *engine.Tx) { tx.DeleteRange([]byte("a"), []byte("z")) }),
+		"Fire":           func(r *cachingRig) error { r.now = 5000; r.applyOnly(0, engine.Fire()); return errNo },
 		"settle": func(r *cachingRig) error {
 			r.applyOnly(0, engine.Command{Kind: 4, Body: []byte{0, 1, byte(engine.MachineTest), 0, 'l', 99, 0}})
 			return errNo
@@ -362,7 +368,9 @@ func TestReadsFail(t *testing.T) {
 		}))
 		r := newCachingRig(t, fs)
 		r.tampered = true // it is not verified at the end
-		r.put("x", string(make([]byte, 100<<10)))
+		for _, name := range []string{"a", "m", "x"} { // each in a block of its own
+			r.put(name, string(make([]byte, 100<<10)))
+		}
 		r.run(r.m, "n", func(tx *engine.Tx) {
 			set(tx, "k")
 			tx.Schedule(5000, []byte("t"))

@@ -306,3 +306,78 @@ func TestCommandRowReuse(t *testing.T) {
 	}
 	callers.Wait()
 }
+
+// capped is the body of a command that carries max_value_size.
+type capped struct {
+	n   int64
+	max int
+}
+
+func (b *capped) code(f *codec.Fields) {
+	f.Count("n", &b.n, codec.Range{Max: 5})
+	if !f.Parsing() {
+		f.Int("max", &b.max)
+	}
+}
+
+func TestLimitedAndAdmittedRows(t *testing.T) {
+	limited := &engine.CommandRow[*shelf, capped, engine.Nothing]{Kind: 1, Name: "limited", From: engine.FromUsers,
+		Body: (*capped).code, Limited: func(b *capped, maxPayload int) { b.max = maxPayload },
+		Run: func(*shelf, *capped) error { return nil }}
+	admitted := &engine.CommandRow[*shelf, capped, engine.Nothing]{Kind: 2, Name: "admitted", From: engine.FromUsers,
+		Body: (*capped).code, Run: func(*shelf, *capped) error { return nil },
+		Admit: func(b *capped) error {
+			if b.n >= 3 {
+				return errNo
+			}
+			return nil
+		}}
+	rows := engine.Declare(engine.MachineTest, "shelf", func(string) error { return nil }, engine.Row[*shelf](limited), admitted,
+		engine.RawRow[*shelf]{Kind: 3, Name: "raw", From: engine.FromShards})
+	op := limited.Op("a", capped{n: 4}, nil)
+	for _, most := range []int{70, 71, 70} {
+		cmd, err := op.Limit(most)
+		_, b, readErr := limited.Read(cmd)
+		expect(t, "limited", fmt.Sprint(b, err, readErr), fmt.Sprintf("{4 %d} <nil> <nil>", most))
+	}
+	parse := rows.Types()[1].Parse
+	for src, want := range map[string]string{
+		`{"n":2}`: "<nil>", `{"n":3}`: "no", `{"n":6}`: "shelf: n 6 is not in 0-5", `{"n":"x"}`: `shelf: field "n": want an integer, got "x"`,
+	} {
+		op := parse("a", []byte(src), false)
+		expect(t, "parsed "+src, op.Err, want)
+	}
+	name, n := rows.Makes(engine.Command{Machine: engine.MachineTest, Kind: 3})
+	expect(t, "a raw row makes", fmt.Sprint(name, n), "[] 0")
+}
+
+// librarian applies the commands of the shelves.
+type librarian struct {
+	engine.Machine
+	calls engine.Calls[*shelf]
+}
+
+func (librarian) Restore(*engine.View) error { return nil }
+
+func (l librarian) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	call, err := l.calls.Read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	set(tx, "k")
+	return call.Apply(&shelf{books: []string{"first"}})
+}
+
+func TestRowsAreProposed(t *testing.T) {
+	r := newRigOf(t, 1, engine.Primitive{ID: engine.MachineTest, Name: "shelf", Commands: shelves.Types(),
+		New: func() engine.Machine { return librarian{calls: shelves.NewCalls()} }})
+	scope := engine.NewRouter(r).Scope("n", 9)
+	n, err := put.Do(t.Context(), &scope, "a", putBody{[]string{"x"}, 1}, nil)
+	expect(t, "Do", fmt.Sprint(n, err), "2 <nil>")
+	_, err = put.Do(t.Context(), &scope, "a", putBody{[]string{"x"}, 1}, errNo)
+	expect(t, "Do of what is refused", err, errNo)
+	n, err = put.Send(t.Context(), &scope, "a", func(b *putBody) error { b.books, b.at = []string{"x", "y", "z"}, 1; return nil })
+	expect(t, "Send", fmt.Sprint(n, err), "4 <nil>")
+	_, err = put.Send(t.Context(), &scope, "a", func(*putBody) error { return errNo })
+	expect(t, "Send of what is refused", err, errNo)
+}

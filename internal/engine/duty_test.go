@@ -130,6 +130,20 @@ func TestLead(t *testing.T) {
 	expect(t, "dutiful without duties", newRig(t, 1).execs[0].Dutiful(), false)
 }
 
+// TestLeadView: a view of a duty ends with its context, and must wait for something.
+func TestLeadView(t *testing.T) {
+	x := newRigOf(t, 1, toy.VaultPrimitive()).execs[0]
+	l := x.Duties(1, func() engine.LeadDoor { return &leadDoor{} })[0].Lead
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	looks := 0
+	look := func(*engine.View) error { looks++; return engine.ErrWait }
+	expect(t, "ended", l.View(ctx, look), context.Canceled)
+	expect(t, "looks", looks, 0)
+	defer func() { expect(t, "panic", recover(), "shard 0: a duty of machine 14 waits for nothing") }()
+	_ = l.View(t.Context(), look)
+}
+
 // TestFencedCommands: a duty's command in a wrong place is refused as one of a user is.
 func TestFencedCommands(t *testing.T) {
 	r := newRigOf(t, 1, toy.Primitive(), toy.VaultPrimitive())

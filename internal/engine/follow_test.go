@@ -25,6 +25,8 @@ type scripted struct {
 	leave          func(tx *engine.Tx) (found bool)
 	observed       []engine.Change
 	verify         func(a *engine.Audit) error
+	wake           func(w engine.Waker)
+	tallies        map[uint64]int64
 }
 
 // question is a query of the scripted machine MachineTest that calls a function of the test.
@@ -65,7 +67,18 @@ func (m *scripted) Verify(a *engine.Audit) error {
 
 func (m *scripted) Leave(tx *engine.Tx) bool { return m.leave != nil && m.leave(tx) }
 
-func (m *scripted) Committed(changes []engine.Change, _ engine.Waker) {
+func (m *scripted) Tallies(f func(of uint64, n int64)) {
+	for of, n := range m.tallies {
+		f(of, n)
+	}
+}
+
+func (m *scripted) AddTally(of uint64, n int64) { m.tallies[of] += n }
+
+func (m *scripted) Committed(changes []engine.Change, w engine.Waker) {
+	if m.wake != nil {
+		m.wake(w)
+	}
 	for _, c := range changes {
 		c.Key = slices.Clone(c.Key)
 		m.observed = append(m.observed, c)
@@ -85,6 +98,7 @@ func (m *scripted) primitive() engine.Primitive {
 			{Kind: 1, Name: "step", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
 				Admit: func(engine.Command, int) error { return nil }},
 			{Kind: 2, Name: "leader's", From: engine.FromLeaders},
+			{Kind: 3, Name: "at home", From: engine.FromShards, AtHome: true},
 		},
 		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }},
 			{Counter: countMore, Name: "more", Field: func(c *engine.Counts) *int64 { return &c.Points }}},

@@ -54,3 +54,28 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// thrower is a panic value whose text panics, with another such value.
+type thrower struct{ deep bool }
+
+func (t thrower) Error() string {
+	if t.deep {
+		panic(thrower{true})
+	}
+	panic("no text")
+}
+
+func TestThrown(t *testing.T) {
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{"text", "text"}, {7, "7"}, {errors.New("failed"), "failed"},
+		{thrower{}, "%!v(PANIC=Error method: no text)"},
+		{thrower{true}, "a engine.thrower whose text panics"},
+	} {
+		if got := Thrown(c.value); got != c.want {
+			t.Errorf("%T: %q, want %q", c.value, got, c.want)
+		}
+	}
+}

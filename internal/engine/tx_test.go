@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -229,6 +230,133 @@ func TestObservers(t *testing.T) {
 	s.applyOnly(0, engine.Fire())
 	s.commit(0)
 	expect(t, "afterwards", observed(s.one)+observed(s.two)+fmt.Sprint(hooks), "1")
+}
+
+// TestObserversWake: an observer sees whether queries wait, and wakes them.
+func TestObserversWake(t *testing.T) {
+	r, one, _ := newViewed(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		var waiting []bool
+		one.wake = func(w engine.Waker) { waiting = append(waiting, w.Waiting()); w.Notify(goods("x"), 1) }
+		change := func(tx *engine.Tx) { set(tx, "k"); tx.Changed([]byte("k")) }
+		r.run(one, "n", change)
+		looks := make([]int, 2)
+		for i := range looks {
+			go func() {
+				err := r.answer(engine.Replica{}, func(v *engine.View) error {
+					if looks[i]++; looks[i] == 3 {
+						return nil
+					}
+					return errors.Join(v.WaitOn(goods("x")), engine.ErrWait)
+				})
+				expect(t, "error", err, "<nil>")
+			}()
+			synctest.Wait()
+		}
+		for _, want := range []string{"[3 2]", "[3 3]"} {
+			r.run(one, "n", change)
+			synctest.Wait()
+			expect(t, "looks", looks, want)
+		}
+		expect(t, "waiting", waiting, "[false true true]")
+	})
+}
+
+// TestTallies: counts of namespaces and machines are returned, and added again after a restart.
+func TestTallies(t *testing.T) {
+	r, one, two := newViewed(t, 1)
+	r.apply(0, engine.CreateNamespace("n", false), engine.CreateNamespace("m", false))
+	one.tallies, two.tallies = map[uint64]int64{3: 4}, map[uint64]int64{}
+	r.execs[0].AddTallies([]engine.Tally{
+		{Machine: 0, Of: 0, N: 5}, {Machine: 0, Of: 1, N: 6}, {Machine: 0, Of: 2, N: 7}, {Machine: 0, Of: 1 << 32, N: 8},
+		{Machine: 15, Of: 3, N: 1}, {Machine: 14, Of: 9, N: 2}, {Machine: 3, Of: 1, N: 1}, {Machine: 200, Of: 1, N: 1},
+	})
+	all := r.execs[0].Tallies()
+	slices.SortFunc(all, func(a, b engine.Tally) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	expect(t, "tallies", all, "[{0 0 5} {0 1 6} {14 9 2} {15 3 5}]")
+}
+
+// TestForeignNamespaces: messages to other namespaces are refused permanently if they can never be
+// applied there.
+func TestForeignNamespaces(t *testing.T) {
+	s := spreadStage(t, 3)
+	home := engine.HomeShard("s", 3)
+	from := (home + 1) % 3
+	own := homeOf(t, from, 3)
+	send := func(kind uint8, namespace, body string) string {
+		cmd := engine.Command{Machine: engine.MachineTest2, Kind: kind, Namespace: namespace, Body: []byte(body)}
+		s.in(from, own, func(tx *engine.Tx) { tx.Send(engine.Message{Command: cmd, Token: []byte("t"), Reply: kind == 1}) })
+		for _, target := range s.execs[from].PendingTargets() {
+			s.deliver(from, target)
+		}
+		return strings.Join(s.log, ", ")
+	}
+	expect(t, "system", send(1, "_x", "a"), `t:  namespace "_x" is a system namespace and cannot be written`)
+	expect(t, "spread", send(1, "s", "a"), `t:  namespace "s" is spread over all shards, the message is for one in a single shard`)
+	expect(t, "at home", send(3, "s", "b"), "b")
+	expect(t, "at home of a new one", send(3, "new", "c"), "c")
+	if got := send(1, own, strings.Repeat("x", 1<<20-4)); !strings.HasSuffix(got, " <nil>") {
+		t.Errorf("a reply of 1 MiB: %.20s...%s", got, got[max(0, len(got)-80):])
+	}
+	if got := send(1, own, strings.Repeat("x", 1<<20-3)); !strings.HasSuffix(got, "t:  the result has 1048577 bytes, a reply 1048576 at most") {
+		t.Errorf("a reply of more: %.20s...%s", got, got[max(0, len(got)-80):])
+	}
+	expect(t, "refused", s.execs[home].Refused()+s.execs[from].Refused()+s.execs[(home+2)%3].Refused(), 3)
+}
+
+// TestHeldLaneIsFreed: a lane whose messages another leader has delivered is not held any more.
+func TestHeldLaneIsFreed(t *testing.T) {
+	s := newStage(t)
+	s.two.steps["b1"] = func(*engine.Tx) error { return engine.Errorf(engine.ErrBusy, "full") }
+	lanes(s, false, "b1")
+	d := s.execs[0].NewDispatch(0)
+	s.dispatch(d, nil)
+	expect(t, "refused for now", s.execs[0].PendingTargets(), "[0]")
+	delete(s.two.steps, "b1")
+	s.deliver(0, 0) // by another leader
+	expect(t, "delivered", s.execs[0].PendingTargets(), "[]")
+	_, until, ok, err := d.Next(s.now, 1<<40)
+	expect(t, "nothing to deliver", fmt.Sprint(until, ok, err), fmt.Sprint(engine.NoTimer, false, " <nil>"))
+	lanes(s, false, "b2", "b3")
+	for range 2 {
+		step, _, ok, err := d.Next(s.now, 1<<40)
+		if !ok || err != nil {
+			t.Fatalf("the lane is held: %v", err)
+		}
+		o := s.apply(step.Shard, step.Command)[0]
+		d.Done(o.Result, o.Err, s.now)
+	}
+	s.dispatch(d, nil)
+	s.wantLog(strings.Join(s.log, ", "), "b2, b3")
+}
+
+// TestGlobalCommands: commands that concern the whole node have no namespace and run in one shard.
+func TestGlobalCommands(t *testing.T) {
+	m := newScripted(engine.MachineTest2)
+	p := m.primitive()
+	p.Global = true
+	r := newRigOf(t, 2, p)
+	cmd := (&stage{}).cmd(m, "x")
+	named := cmd
+	cmd.Namespace = ""
+	wire := engine.NewWire([]engine.Primitive{p})
+	expect(t, "check", r.execs[0].Check(cmd), "<nil>")
+	expect(t, "admit", wire.Admit(cmd, 1), "<nil>")
+	expect(t, "outcome", r.outcome(0, cmd), fmt.Sprint([]byte("did x"), " <nil>"))
+	expect(t, "elsewhere", r.outcome(1, cmd), `[] scripted 14: a command in namespace "" and shard 1, it takes none and shard 0`)
+	expect(t, "in a namespace", r.outcome(0, named), `[] scripted 14: a command in namespace "n" and shard 0, it takes none and shard 0`)
+	expect(t, "in a transaction", r.outcome(0, txnOf(cmd)), "[] transaction: operation 0: scripted 14: not allowed in a transaction")
+	expect(t, "runs", *m.log, "[x]")
+}
+
+// TestSizeOfCommands is the encoded size, or one byte more.
+func TestSizeOfCommands(t *testing.T) {
+	for _, n := range []int{0, 1, 127, 128, 255} {
+		c := engine.Command{Machine: 1, Kind: 1, Namespace: strings.Repeat("n", n), Body: make([]byte, 2*n)}
+		if size, encoded := c.Size(), len(c.AppendTo(nil)); size != 6+3*n || size < encoded || size > encoded+1 {
+			t.Errorf("a command of %d bytes has the size %d", encoded, size)
+		}
+	}
 }
 
 // TestRollbackOfRanges: rows of a range whose deletion was rolled back remain.

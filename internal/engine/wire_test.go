@@ -134,6 +134,22 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestWireOfOtherVersions: results and errors that cannot be decoded are errors.
+func TestWireOfOtherVersions(t *testing.T) {
+	err := engine.DecodeResults(&toy.Counter{}, []byte{0x80})
+	expect(t, "results", err, "results of query 1 of machine 15: malformed record: bad varint")
+	w := newWire()
+	for _, b := range []string{"", "\x00", "\x01", "\x01\x00", "\x01\x00\x09", "\x01\xc8\x01", "\x01\x00\x01\x80", "\x02", "\x02\xe8\x07\x00\x00\x07x",
+		"\x03x"} {
+		err := w.DecodeError([]byte(b))
+		if !errors.Is(err, engine.ErrUnknownOutcome) || err.Error() != fmt.Sprintf("outcome unknown: malformed error: %x", b) {
+			t.Errorf("%q is %v", b, err)
+		}
+	}
+	inner := w.DecodeError([]byte("\x02\xe7\x07\x01\x02\x00\x00\x00\x07x"))
+	expect(t, "nested", inner, "transaction: condition 999: outcome unknown: malformed error: 020000000778")
+}
+
 // TestDescribeAndReach uses a primitive of ten commands. The second one and the third one reach the
 // namespace in their body.
 func TestDescribeAndReach(t *testing.T) {
