@@ -20,14 +20,15 @@ import (
 type cachingRig struct {
 	*rig
 	m     *scripted
+	two   *scripted // another machine
 	x     *engine.Executor
 	cache *engine.RowCache
 }
 
 func newCachingRig(t *testing.T, fs vfs.FS) *cachingRig {
 	t.Helper()
-	r := &cachingRig{m: newScripted(engine.MachineTest), cache: engine.NewRowCache(4 << 20)}
-	primitives := []engine.Primitive{r.m.primitive(), newScripted(engine.MachineTest2).primitive()}
+	r := &cachingRig{m: newScripted(engine.MachineTest), two: newScripted(engine.MachineTest2), cache: engine.NewRowCache(4 << 20)}
+	primitives := []engine.Primitive{r.m.primitive(), r.two.primitive()}
 	r.rig = newRigWith(t, engine.Config{Shards: 1, RowCache: r.cache, Primitives: primitives}, fs)
 	r.x = r.execs[0]
 	r.apply(0, engine.CreateNamespace("n", false))
@@ -201,7 +202,7 @@ func TestVerifyMemory(t *testing.T) {
 		"large":         {large, func(*cachingRig) {}, ""},
 		"lost":          {"1", func(r *cachingRig) { r.delete(string(key)) }, "is in memory, but not in the state"},
 		"changed":       {"1", func(r *cachingRig) { r.set(string(key), []byte("2")) }, "differs between memory and state"},
-		"large changed": {large, func(r *cachingRig) { r.set(string(key), []byte("2")) }, "has changed since the last flush, but memory does"},
+		"large changed": {large, func(r *cachingRig) { r.set(string(key), []byte("2")) }, "has changed since the last flush, but"},
 		"large lost":    {large, func(r *cachingRig) { r.delete(string(key)) }, "has changed since the last flush, but memory does"},
 		"new":           {large, func(r *cachingRig) { r.set(string(key)+"y", []byte("2")) }, "7879 has changed since the last flush, but"},
 		"new at the front": {large, func(r *cachingRig) { r.set(string(key[:len(key)-1]), []byte("2")) },
@@ -229,7 +230,7 @@ func TestVerifyMemory(t *testing.T) {
 func TestAudit(t *testing.T) {
 	r := newCachingRig(t, nil)
 	r.apply(0, engine.CreateNamespace("m", false))
-	two := newScripted(engine.MachineTest2)
+	r.two.steps["timer"] = func(tx *engine.Tx) error { tx.Schedule(5500, []byte("other")); return nil }
 	r.run(r.m, "m", func(tx *engine.Tx) {
 		for _, k := range []string{"A", "a", "b", "b1", "d", "e"} {
 			set(tx, k)
@@ -238,7 +239,7 @@ func TestAudit(t *testing.T) {
 		tx.Count(countMore, 6)
 		tx.Schedule(5000, []byte("t1"))
 		tx.Schedule(6000, []byte("t2"))
-		tx.Then((&stage{}).cmd(two, "x"))
+		tx.Then((&stage{}).cmd(r.two, "timer"))
 	})
 	audited := 0
 	r.m.verify = func(a *engine.Audit) error {
@@ -367,7 +368,7 @@ func TestReadsFail(t *testing.T) {
 			return nil
 		}))
 		r := newCachingRig(t, fs)
-		r.tampered = true // it is not verified at the end
+		r.tampered = true                              // it is not verified at the end
 		for _, name := range []string{"a", "m", "x"} { // each in a block of its own
 			r.put(name, string(make([]byte, 100<<10)))
 		}

@@ -342,7 +342,8 @@ func TestLimitedAndAdmittedRows(t *testing.T) {
 	}
 	parse := rows.Types()[1].Parse
 	for src, want := range map[string]string{
-		`{"n":2}`: "<nil>", `{"n":3}`: "no", `{"n":6}`: "shelf: n 6 is not in 0-5", `{"n":"x"}`: `shelf: field "n": want an integer, got "x"`,
+		`{"n":2}`: "<nil>", `{"n":3}`: "no", `{"n":6}`: "shelf: n 6 is not in 0-5",
+		`{"n":"x"}`: `shelf: field "n": want an integer, got "x"`,
 	} {
 		op := parse("a", []byte(src), false)
 		expect(t, "parsed "+src, op.Err, want)

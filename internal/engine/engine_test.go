@@ -710,6 +710,14 @@ func TestDurableApplied(t *testing.T) {
 	if a, err := engine.ReadApplied(r.db, 0); err != nil || a != want {
 		t.Errorf("ReadApplied = %+v, %v; want %+v", a, err, want)
 	}
+	if a, err := engine.ReadApplied(r.db, 1); err != nil || a != (engine.Applied{}) {
+		t.Errorf("ReadApplied of a shard without data = %+v, %v", a, err)
+	}
+	r.tampered = true
+	r.set(own+"a", []byte("x"))
+	if _, err := engine.ReadApplied(r.db, 0); err == nil || !strings.HasPrefix(err.Error(), "shard 0: applied row") {
+		t.Errorf("ReadApplied of a damaged row: %v", err)
+	}
 }
 
 // TestNamespacesOfSnapshot: after a snapshot the namespaces are those of the snapshot, even if they
@@ -761,6 +769,8 @@ func TestDamagedRowsAreErrors(t *testing.T) {
 		{"namespace number", "n\x00\x00\x00\x09", "\x01\x01a\x00\x00\x00", "out of order"},
 		{"namespace with more", "n\x00\x00\x00\x00", "\x01\x01a\x00\x00\x00x", "namespace row: malformed record"},
 		{"timer", "t", "", "timer row"},
+		{"message", "o\x00\x00\x0f", "", "outbox row 6f00000f has 4 bytes, want 24"},
+		{"message for no shard", "o\x00\x01\x0f" + strings.Repeat("\x00", 19) + "\x05", "", "message 5 for shard 1: there are 1 shards"},
 	} {
 		r := newRig(t, 1)
 		r.tampered = true

@@ -14,7 +14,9 @@ import (
 // only if all of them are set.
 func TestFreshRowBits(t *testing.T) {
 	const blocks = minFreshRows * freshRowBits / 512
-	for hash, block := range map[uint64]int{0: 0, math.MaxUint64: blocks - 1, 1 << 63: blocks / 2, 0x1234567890abcdef: 0x12345678 * blocks >> 32} {
+	for hash, block := range map[uint64]int{
+		0: 0, math.MaxUint64: blocks - 1, 1 << 63: blocks / 2, 0x1234567890abcdef: 0x12345678 * blocks >> 32,
+	} {
 		var f freshRows
 		f.add(hash, 1)
 		var want freshBlock

@@ -110,7 +110,8 @@ func TestMergeNewest(t *testing.T) {
 		"one has more": {[]shardPage{{items: []string{"9a", "7b"}, more: true}, {items: []string{"8c", "6d"}}}, 9,
 			"9a 8c 7b", "7 8"},
 		"more, and none so far": {[]shardPage{{items: []string{"9a"}}, {more: true, next: 4}}, 9, "", "99 4"},
-		"read further":          {[]shardPage{{items: []string{"9a"}, next: 3}, {items: []string{"8b"}, next: 2, more: true}}, 9, "9a 8b", "3 2"},
+		"read further": {[]shardPage{{items: []string{"9a"}, next: 3}, {items: []string{"8b"}, next: 2, more: true}}, 9,
+			"9a 8b", "3 2"},
 		"read further than shown": {[]shardPage{{items: []string{"9a", "6b"}, next: 3}, {items: []string{"8c"}, next: 2}}, 2,
 			"9a 8c", "9 2"},
 	} {

@@ -160,7 +160,9 @@ func TestDeleteRemovesWhatIsLeft(t *testing.T) {
 func TestRecreationWakes(t *testing.T) {
 	r := newRig(t, 1)
 	synctest.Test(t, func(t *testing.T) {
-		for name, cmd := range map[string]engine.Command{"create": engine.CreateNamespace("create", false), "write": addTo("a", 0).In("write")} {
+		for name, cmd := range map[string]engine.Command{
+			"create": engine.CreateNamespace("create", false), "write": addTo("a", 0).In("write"),
+		} {
 			r.apply(0, engine.CreateNamespace(name, false), engine.DeleteNamespace(name))
 			done := make(chan error, 2)
 			for range 2 {

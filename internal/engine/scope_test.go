@@ -323,7 +323,8 @@ func TestRoutes(t *testing.T) {
 		{"orders", "a", 117, 148}, {"orders", "user:1", 117, 60}, {"orders", "{t}x", 117, 171},
 		{"default", "a", 150, 209}, {"default", "user:1", 150, 121}, {"default", "y{t}", 150, 238},
 	} {
-		expect(t, c.ns+" "+c.name, fmt.Sprint(engine.HomeShard(c.ns, 256), engine.NameShard(c.ns, c.name, 256)), fmt.Sprint(c.home, c.shard))
+		expect(t, "home of "+c.ns, engine.HomeShard(c.ns, 256), c.home)
+		expect(t, "shard of "+c.ns+" "+c.name, engine.NameShard(c.ns, c.name, 256), c.shard)
 	}
 	for shard := range engine.ShardID(5) {
 		name := engine.RouteTo("n", shard, 5)

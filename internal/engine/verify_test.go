@@ -29,7 +29,8 @@ func newFilledRig(t *testing.T) *rig {
 	}
 	r.apply(engine.HomeShard("wide", 2), engine.CreateNamespace("wide", true))
 	for range 3 {
-		r.apply(0, spread(addTo("x", 5)), spread(toy.Command{Kind: toy.Send, Name: "x", Delta: 2, Target: "away"}))
+		r.apply(0, spread(addTo("x", 5)), spread(toy.Command{Kind: toy.Send, Name: "x", Delta: 2, Target: "away"}),
+			spread(toy.Command{Kind: toy.Send, Name: "x", Delta: 1, Target: "away"}))
 	}
 	r.deliverOnly(0, engine.NameShard("wide", "away", 2))
 	r.now += 10
@@ -119,6 +120,11 @@ func TestVerifyReports(t *testing.T) {
 			"for shard 7: there are 2 shards"},
 		"message from afar": {func(r *rig) { k, v := r.row(own + "o"); v[0] = 99; r.set(string(k), v) },
 			"was sent by entry 99, the last one is"},
+		"message out of order": {func(r *rig) {
+			k, v := r.row(own + "o" + string([]byte{0, byte(engine.NameShard("wide", "away", 2)), byte(engine.MachineTest), 0, 0, 0, 1}))
+			v[0] = byte(r.execs[0].Applied().Index)
+			r.set(string(k), v)
+		}, "was sent by entry 4, the one before by entry 8"},
 		"message astray": {func(r *rig) {
 			k, _ := r.row(own + "o")
 			k[4], k[5] = 0, 1

@@ -331,8 +331,8 @@ func TestReadsAreCounted(t *testing.T) {
 	expect(t, "tallies after a restart", r.execs[0].Tallies(), "[{0 0 2}]")
 }
 
-// TestOffersAreRepeated: if the caller that an item was offered to does not take it, the next one is
-// woken by Remind, once for each offer.
+// TestOffersAreRepeated: if the caller that an item was offered to does not take it, Remind wakes
+// the next one, once for each offer.
 func TestOffersAreRepeated(t *testing.T) {
 	r, one, _ := newViewed(t, 1)
 	r.apply(0, engine.CreateNamespace("n", false))

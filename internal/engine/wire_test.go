@@ -139,8 +139,9 @@ func TestWireOfOtherVersions(t *testing.T) {
 	err := engine.DecodeResults(&toy.Counter{}, []byte{0x80})
 	expect(t, "results", err, "results of query 1 of machine 15: malformed record: bad varint")
 	w := newWire()
-	for _, b := range []string{"", "\x00", "\x01", "\x01\x00", "\x01\x00\x09", "\x01\xc8\x01", "\x01\x00\x01\x80", "\x02", "\x02\xe8\x07\x00\x00\x07x",
-		"\x03x"} {
+	for _, b := range []string{
+		"", "\x00", "\x01", "\x01\x00", "\x01\x00\x09", "\x01\xc8\x01", "\x01\x00\x01\x80", "\x02", "\x02\xe8\x07\x00\x00\x07x", "\x03x",
+	} {
 		err := w.DecodeError([]byte(b))
 		if !errors.Is(err, engine.ErrUnknownOutcome) || err.Error() != fmt.Sprintf("outcome unknown: malformed error: %x", b) {
 			t.Errorf("%q is %v", b, err)
