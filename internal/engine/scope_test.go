@@ -414,7 +414,8 @@ func TestRouterFails(t *testing.T) {
 	expect(t, "Take, refused", do["Take"]("s"), "closed")
 }
 
-// TestNamelessItemsGoToTheShardsInTurn.
+// TestNamelessItemsGoToTheShardsInTurn: an item without a name may be in any shard of a spread
+// namespace.
 func TestNamelessItemsGoToTheShardsInTurn(t *testing.T) {
 	d := &hookedDoor{rig: newRig(t, 3)}
 	scope := spreadScope(t, d)

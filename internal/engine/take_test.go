@@ -70,7 +70,7 @@ func shopPrimitive(m engine.Machine) engine.Primitive {
 		}}
 }
 
-// market is a rig of one shard with a shop in namespace n, and a second one without takes.
+// market is a rig of one shard with a shop in namespace n, and a machine without takes.
 type market struct {
 	*rig
 	*shop
@@ -186,13 +186,14 @@ func TestTakeEnters(t *testing.T) {
 		expect(t, name+", parked", m.x.Parked(), c.parked)
 	}
 	m := newMarket(t)
-	k := engine.NewTaking(t.Context(), engine.Take{Command: (&stage{}).cmd(&scripted{id: engine.MachineTest2}, "x")}, nil2)
+	k := engine.NewTaking(t.Context(), engine.Take{Command: (&stage{}).cmd(&scripted{id: engine.MachineTest2}, "x")}, epoch)
 	if _, _, err := m.x.Enter(k); !errors.Is(err, engine.ErrInvalid) || err.Error() != "machine 14 has no takes" {
 		t.Errorf("a take of a machine without takes: %v", err)
 	}
 }
 
-func nil2() int64 { return 0 }
+// epoch is the clock of takes whose turn does not matter.
+func epoch() int64 { return 0 }
 
 // TestTakeIsRoutedLikeACommand: a take looks for items only where its commands would find them.
 func TestTakeIsRoutedLikeACommand(t *testing.T) {
@@ -216,7 +217,7 @@ func TestTakeIsRoutedLikeACommand(t *testing.T) {
 		}
 		cmd := takeOf("a")
 		cmd.Namespace, cmd.Spread = c.ns, c.spread
-		ready, waits, err := r.execs[shard].Enter(engine.NewTaking(t.Context(), engine.Take{Command: cmd}, nil2))
+		ready, waits, err := r.execs[shard].Enter(engine.NewTaking(t.Context(), engine.Take{Command: cmd}, epoch))
 		if (err == nil) != c.ok || waits != c.ok || (len(ready) == 1) != c.ok ||
 			err != nil && err.Error() != "command was routed with an outdated placement" {
 			t.Errorf("%+v: %d ready, waits %t, %v", c, len(ready), waits, err)
@@ -231,7 +232,7 @@ func TestTakeWaitsForItsNamespace(t *testing.T) {
 		m := newMarket(t)
 		cmd := takeOf("a")
 		cmd.Namespace = "later"
-		k := engine.NewTaking(t.Context(), engine.Take{Command: cmd, Wait: time.Hour}, nil2)
+		k := engine.NewTaking(t.Context(), engine.Take{Command: cmd, Wait: time.Hour}, epoch)
 		k.Owner = "k"
 		expect(t, "enter", m.enter(k), "[] true <nil>")
 		m.apply(0, engine.CreateNamespace("later", spread))

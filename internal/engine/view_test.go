@@ -427,13 +427,14 @@ func TestWaitsApart(t *testing.T) {
 	})
 }
 
-// TestOnlyTakesAreParked: Only and WakeAt of a query make no difference.
+// TestOnlyIsForTakes: a query may call Only and WakeAt, which make no difference for it.
 func TestOnlyIsForTakes(t *testing.T) {
 	r, _, _ := newViewed(t, 1)
 	r.see(func(v *engine.View) { v.Only(engine.NoSlots()); v.WakeAt(5) })
 }
 
-// TestNotifyWithinWakesQueries of the topics within the parent of their first topic.
+// TestNotifyWithinWakesQueries: a notification of a parent wakes queries whose first topic is within
+// it.
 func TestNotifyWithinWakesQueries(t *testing.T) {
 	r, one, _ := newViewed(t, 1)
 	r.apply(0, engine.CreateNamespace("n", false))
