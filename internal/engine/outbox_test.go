@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,6 +206,39 @@ func TestADeliveryThatIsRefusedAsAWhole(t *testing.T) {
 	s.log = nil
 	s.dispatch(d, nil)
 	s.wantLog(strings.Join(s.log, ", "), "a, b")
+}
+
+// TestFirstDelivery: a delivery takes at most 256 messages, and those of further lanes while it is
+// smaller than 256 KiB.
+func TestFirstDelivery(t *testing.T) {
+	sized := func(s *stage, size int) []string {
+		return []string{strings.Repeat("a", size-len(s.cmd(s.two, "").AppendTo(nil))), "b"}
+	}
+	many := func(a, b int) []string {
+		return append(slices.Repeat([]string{"a"}, a), slices.Repeat([]string{"b"}, b)...)
+	}
+	for name, c := range map[string]struct {
+		messages func(s *stage) []string
+		want     int
+	}{
+		"almost 256 KiB":             {func(s *stage) []string { return sized(s, 256<<10-1) }, 2},
+		"256 KiB":                    {func(s *stage) []string { return sized(s, 256<<10) }, 1},
+		"more":                       {func(s *stage) []string { return sized(s, 256<<10+1) }, 1},
+		"256 KiB and more of a lane": {func(s *stage) []string { return append(sized(s, 256<<10)[:1], "a") }, 1},
+		"one lane":                   {func(*stage) []string { return many(257, 0) }, 256},
+		"two lanes":                  {func(*stage) []string { return many(255, 3) }, 256},
+		"a full lane":                {func(*stage) []string { return many(256, 1) }, 256},
+	} {
+		s := newStage(t)
+		lanes(s, false, c.messages(s)...)
+		d := s.execs[0].NewDispatch(0)
+		for range 3 { // to ask for outcomes, to settle none, to deliver
+			step, _, _, _ := d.Next(s.now, 1<<40)
+			o := s.apply(step.Shard, step.Command)[0]
+			d.Done(o.Result, o.Err, s.now)
+		}
+		expect(t, name, len(s.log), c.want)
+	}
 }
 
 // TestManyLanes sends in more lanes than fit in one delivery.

@@ -157,9 +157,16 @@ func TestVerifyReports(t *testing.T) {
 }
 
 func TestVerifyPairs(t *testing.T) {
-	r := newFilledRig(t)
 	var found []string
 	report := func(p string) { found = append(found, p) }
+	latest := newRig(t, 2)
+	latest.apply(0, addTo("a", 1).In(homeOf(t, 0, 2)))
+	latest.apply(0, toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In(homeOf(t, 0, 2)))
+	latest.deliverOnly(0, 0)
+	if err := engine.VerifyPairs(latest.execs, report); err != nil || len(found) > 0 || latest.counter(0, homeOf(t, 0, 2), "b") != 1 {
+		t.Fatalf("after the delivery of the latest message: %q, %v", found, err)
+	}
+	r := newFilledRig(t)
 	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) > 0 {
 		t.Fatalf("good shards: %q, %v", found, err)
 	}
