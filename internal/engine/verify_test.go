@@ -160,10 +160,15 @@ func TestVerifyPairs(t *testing.T) {
 	var found []string
 	report := func(p string) { found = append(found, p) }
 	latest := newRig(t, 2)
-	latest.apply(0, addTo("a", 1).In(homeOf(t, 0, 2)))
-	latest.apply(0, toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In(homeOf(t, 0, 2)))
-	latest.deliverOnly(0, 0)
-	if err := engine.VerifyPairs(latest.execs, report); err != nil || len(found) > 0 || latest.counter(0, homeOf(t, 0, 2), "b") != 1 {
+	x, y := engine.RouteTo("wide", 0, 2), engine.RouteTo("wide", 1, 2)
+	latest.apply(engine.HomeShard("wide", 2), engine.CreateNamespace("wide", true))
+	for _, c := range []toy.Command{addTo(x, 1), {Kind: toy.Send, Name: x, Delta: 1, Target: y}} {
+		cmd := c.In("wide")
+		cmd.Spread = true
+		latest.apply(0, cmd)
+	}
+	latest.deliverOnly(0, 1)
+	if err := engine.VerifyPairs(latest.execs, report); err != nil || len(found) > 0 || latest.counter(1, "wide", y) != 1 {
 		t.Fatalf("after the delivery of the latest message: %q, %v", found, err)
 	}
 	r := newFilledRig(t)
