@@ -46,6 +46,8 @@ func TestSendToShards(t *testing.T) {
 		tx.SendTo(1, one("self"), []byte{})
 	})
 	expect(t, "targets", s.execs[1].PendingTargets(), "[0 1 2]")
+	left := func(tx *engine.Tx) error { expect(t, "follow-ups left", tx.FollowUpsLeft(), 1000); return nil }
+	s.two.steps["others"], s.two.steps["silent"], s.one.steps["on t"] = left, left, left
 	for _, c := range []struct {
 		to   engine.ShardID
 		want string
@@ -152,7 +154,12 @@ func TestAdvance(t *testing.T) {
 	token := engine.NumberToken('k', 7)
 	expect(t, "token", fmt.Sprintf("%x", token), "6b0000000000000007")
 	fired := 0
-	s.one.steps[string(token)] = func(*engine.Tx) error { fired++; due = engine.NoTimer; return nil }
+	s.one.steps[string(token)] = func(tx *engine.Tx) error {
+		expect(t, "follow-ups left", tx.FollowUpsLeft(), 1000)
+		fired++
+		due = engine.NoTimer
+		return nil
+	}
 	advance := func(at int64, want bool) {
 		t.Helper()
 		s.one.steps["go"] = func(tx *engine.Tx) error {

@@ -537,6 +537,17 @@ func TestListRowsEndsWhenFull(t *testing.T) {
 		expect(t, "list", list(9), "[pa pb] true <nil>")
 		expect(t, "list of a full view", list(9), "[pa] true <nil>")
 	})
+	r.run(one, "n", func(tx *engine.Tx) {
+		tx.Set([]byte("a"), make([]byte, 8<<20))
+		tx.Set([]byte("b"), make([]byte, 8<<20-1))
+		tx.Set([]byte("c"), make([]byte, 1))
+	})
+	r.see(func(v *engine.View) {
+		for _, k := range []string{"a", "b", "c"} {
+			_, _, err := v.Get([]byte(k))
+			expect(t, "full with "+k, fmt.Sprint(v.Full(), " ", err), fmt.Sprint(k == "c", " <nil>"))
+		}
+	})
 }
 
 // TestIterPrev goes back from the last row to the first.
