@@ -433,8 +433,8 @@ func TestOnlyIsForTakes(t *testing.T) {
 	r.see(func(v *engine.View) { v.Only(engine.NoSlots()); v.WakeAt(5) })
 }
 
-// TestNotifyWithinWakesQueries: a notification of a parent wakes queries whose first topic is within
-// it.
+// TestNotifyWithinWakesQueries: a notification of a parent wakes the queries whose first topic is
+// within it.
 func TestNotifyWithinWakesQueries(t *testing.T) {
 	r, one, _ := newViewed(t, 1)
 	r.apply(0, engine.CreateNamespace("n", false))
