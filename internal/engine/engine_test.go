@@ -32,7 +32,13 @@ func TestCommandsOfOneBatchSeeEachOther(t *testing.T) {
 	if got := r.counter(0, "n", "a"); got != 0 {
 		t.Errorf("before Commit a query sees %d, want 0", got)
 	}
+	if n := r.execs[0].Pending(); n == 0 {
+		t.Error("before Commit nothing is pending")
+	}
 	r.commit(0)
+	if n := r.execs[0].Pending(); n != 0 {
+		t.Errorf("after Commit %d bytes are pending", n)
+	}
 	if got := r.counter(0, "n", "a"); got != 7 {
 		t.Errorf("after Commit a query sees %d, want 7", got)
 	}
@@ -81,6 +87,10 @@ func TestTransaction(t *testing.T) {
 	_, err = txn().If(engine.Condition(addTo("b", -5).Op())).Do(addTo("a", 1).Op()).Commit(ctx)
 	if !errors.As(err, &te) || te.Index != 0 || !te.Condition {
 		t.Errorf("Commit with a failing condition = %v, want a TxnError naming condition 0", err)
+	}
+	_, err = txn().If(engine.Condition(addTo("b", 0).Op())).Do(addTo("a", 1).Op(), addTo("b", -5).Op()).Commit(ctx)
+	if !errors.As(err, &te) || te.Index != 1 || te.Condition {
+		t.Errorf("Commit with a condition and a failing operation = %v, want a TxnError naming operation 1", err)
 	}
 	if a, b, c := r.counter(0, "n", "a"), r.counter(0, "n", "b"), r.counter(0, "n", "c"); a != 4 || b != 4 || c != 0 {
 		t.Errorf("counters %d, %d, %d after failed transactions, want 4, 4, 0", a, b, c)
@@ -500,6 +510,11 @@ func TestCheckRefusesUnknownCommands(t *testing.T) {
 	add := addTo("a", 1).In("n").AppendTo(nil)
 	if err := x.Check(txn(0, 1, add)); err != nil {
 		t.Errorf("transaction of one operation: Check = %v", err)
+	}
+	for _, n := range []uint64{0, 1, engine.MaxTxnOps} {
+		if err := x.Check(txn(n, engine.MaxTxnOps-n, slices.Repeat([][]byte{add}, engine.MaxTxnOps)...)); err != nil {
+			t.Errorf("transaction of as many parts as it may have, %d of them conditions: Check = %v", n, err)
+		}
 	}
 	for name, c := range map[string]engine.Command{
 		"machine":      {Machine: 9, Kind: 1, Namespace: "n"},

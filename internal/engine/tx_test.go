@@ -424,6 +424,14 @@ func TestWorkIsCounted(t *testing.T) {
 	s.apply(0, engine.CreateNamespace("n", false))
 	o, _ := s.do(s.one, "work")
 	expect(t, "at the limit", o.Err, "<nil>")
+	for _, write := range []func(tx *engine.Tx, k, value []byte){(*engine.Tx).Insert, (*engine.Tx).Set} {
+		s.one.steps["write"] = func(tx *engine.Tx) error {
+			write(tx, fmt.Append(nil, tx.LSN()), make([]byte, 4<<20))
+			expect(t, "full", tx.Full(), true)
+			return nil
+		}
+		s.do(s.one, "write")
+	}
 	s.one.steps["work"] = func(tx *engine.Tx) error { tx.Worked(engine.MaxCommandRows + 1); t.Error("it goes on"); return nil }
 	o, _ = s.do(s.one, "work")
 	if !errors.Is(o.Err, engine.ErrInvalid) || !strings.Contains(o.Err.Error(), "in 262145 rows") {
