@@ -156,6 +156,16 @@ func TestFreshRowsAreReadFromTheState(t *testing.T) {
 	r.run(r.m, "n", func(tx *engine.Tx) { tx.Delete(cachedKey("x")) })
 	want("x", "")
 	want("y", "2")
+	// After the start of the program it is not known which rows are fresh.
+	r.put("x", row("3"))
+	if err := r.x.Release(); err != nil {
+		t.Fatal(err)
+	}
+	r.x = engine.NewExecutor(engine.Config{Shards: 1, DB: r.db, Strict: true, RowCache: r.cache,
+		Primitives: []engine.Primitive{r.m.primitive(), r.two.primitive()}})
+	r.execs[0] = r.x
+	r.restart()
+	want("x", "3")
 }
 
 // TestReleaseOld: the tables are released if they were not used, or have been merged.

@@ -44,6 +44,20 @@ func TestCommandsOfOneBatchSeeEachOther(t *testing.T) {
 	}
 }
 
+// TestRestoreDropsWhatIsNotCommitted: it is applied again, from the log.
+func TestRestoreDropsWhatIsNotCommitted(t *testing.T) {
+	r := newRig(t, 1)
+	r.applyOnly(0, addTo("a", 5).In("n"))
+	r.restart()
+	if n, index := r.execs[0].Pending(), r.execs[0].Applied().Index; n != 0 || index != 0 {
+		t.Errorf("%d bytes are pending, entry %d is applied", n, index)
+	}
+	r.apply(0, addTo("b", 1).In("n"))
+	if a, b := r.counter(0, "n", "a"), r.counter(0, "n", "b"); a != 0 || b != 1 {
+		t.Errorf("the counters are %d and %d, want 0 and 1", a, b)
+	}
+}
+
 func TestFailedCommandLeavesNothing(t *testing.T) {
 	r := newRig(t, 1)
 	r.apply(0, addTo("a", 5).In("n"))

@@ -505,6 +505,7 @@ func TestRepliesWithoutRoom(t *testing.T) {
 		t.Errorf("delivery: %s", got)
 	}
 	expect(t, "first", step(), "[0] <nil> true false false")
+	s.verify(s.execs[0], func(p string) { t.Errorf("after the first: %s", p) })
 	expect(t, "behind much work", step(s.cmd(s.one, "much")), "[] "+engine.ErrPutOff.Error()+" true false false")
 	expect(t, "second", step(), "[0] <nil> true true false")
 	expect(t, "third", step(), "[1] <nil> true true true")

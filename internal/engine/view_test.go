@@ -586,4 +586,18 @@ func TestIterPrev(t *testing.T) {
 		return it.Close()
 	})
 	expect(t, "error", err, "read state: down")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = r.execs[0].Query(ctx, &question{ask: func(v *engine.View) error {
+		it, err := v.Iter([]byte("a"), []byte("z"))
+		if err != nil {
+			return err
+		}
+		expect(t, "rows", fmt.Sprint(it.First(), " ", it.Err()), "true <nil>")
+		expect(t, "ended", v.Ended(), context.Canceled)
+		expect(t, "rows", fmt.Sprint(it.Next(), " ", it.Err()), "false read state: context canceled")
+		return it.Close()
+	}}, engine.Replica{Now: epoch})
+	expect(t, "error", err, context.Canceled)
 }
