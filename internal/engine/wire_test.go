@@ -134,6 +134,13 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+func TestNotLeaderNamesTheLeader(t *testing.T) {
+	for leader, want := range map[uint64]string{0: "no leader is known", 1: "node 1 is", 300: "node 300 is"} {
+		err := &engine.NotLeaderError{Shard: 3, Node: 2, Leader: leader}
+		expect(t, "error", err, "shard 3: node 2 is not its leader ("+want+")")
+	}
+}
+
 // TestWireOfOtherVersions: results and errors that cannot be decoded are errors.
 func TestWireOfOtherVersions(t *testing.T) {
 	err := engine.DecodeResults(&toy.Counter{}, []byte{0x80})
