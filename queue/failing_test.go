@@ -72,8 +72,8 @@ func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineQueue, func() *machinetest.Rig { return newRig(t, 1) })
 }
 
-// TestMalformedRows: a query that reads a malformed row returns an error, even if only the headers of
-// a message do not decode.
+// TestMalformedRows: a query that reads a malformed row returns an error, even if only the headers
+// of a message do not decode.
 func TestMalformedRows(t *testing.T) {
 	r := machinetest.New(t, 1, primitives(engine.TableOf[queue.Store]().New)...) // without a cache
 	for _, op := range someOps() {

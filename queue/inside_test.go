@@ -206,8 +206,8 @@ func TestMakes(t *testing.T) {
 	}
 }
 
-// TestRecordBounds: the row of a queue has at most one lane per priority, in order, and its times are
-// milliseconds or never.
+// TestRecordBounds: the row of a queue has at most one lane per priority, in order, and its times
+// are milliseconds or never.
 func TestRecordBounds(t *testing.T) {
 	decoded := func(r record) error {
 		got, err := decodeRecord(r.encode(nil))
@@ -265,8 +265,8 @@ func TestDeliveredInJSON(t *testing.T) {
 	}
 }
 
-// TestMalformedLeases: rows of leases that do not decode, or whose keys are too long, are skipped when
-// a shard starts, and the others are read.
+// TestMalformedLeases: rows of leases that do not decode, or whose keys are too long, are skipped
+// when a shard starts, and the others are read.
 func TestMalformedLeases(t *testing.T) {
 	r, m, do := newInsideRig(t)
 	do(EnqueueOp("q", nil), EnqueueOp("q", nil), DequeueOp("q", Max(2)))

@@ -641,7 +641,8 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// TestCacheKeepsUsed: series that are used stay in the cache when others fill it; unused ones do not.
+// TestCacheKeepsUsed: series that are used stay in the cache when others fill it; unused ones do
+// not.
 func TestCacheKeepsUsed(t *testing.T) {
 	c := newCache()
 	c.put([]*member{{key: "used"}, {key: "unused"}})

@@ -89,8 +89,8 @@ func TestRollupSteps(t *testing.T) {
 			}
 			seal()
 		}, []string{"2048", "4096"}},
-		// One bucket of 500 series and 100 fields: 0.4 MB of points and 2.3 MB of buckets. Another with
-		// a tenth of that.
+		// One bucket of 500 series and 100 fields: 0.4 MB of points and 2.3 MB of buckets. Another
+		// with a tenth of that.
 		{"many fields", time.Hour, func(put func(map[string]string, float64, int), seal func()) {
 			for i := range 500 {
 				put(host(i), 0, 100)

@@ -24,7 +24,7 @@ func TestStoresAreKept(t *testing.T) {
 	r := newRig(t, 1)
 	router := engine.NewRouter(r)
 	store := func(maxPayload int) *depot { return engine.StoreOf[depot](router, "n", maxPayload) }
-	if store(0) == store(0) {
+	if first, again := store(0), store(0); first == again {
 		t.Error("a store of a namespace that may not exist is kept")
 	}
 	r.apply(0, engine.CreateNamespace("n", false))

@@ -38,8 +38,9 @@ func BareRow(is func(key []byte) bool) RowKind { return RowKind{is: is} }
 
 // RunDamages runs a script. Each line is a kind of row, and its answer is the output of Verify for
 // each way to damage a row of that kind: each field is changed, the row is removed, copied to the
-// next key, and moved to others. Before, each read of Verify fails once. The argument "rows" limits the number of damaged rows (default 1).
-// At most three reports per change are written, and of rows after the first only new ones.
+// next key, and moved to others. Before, each read of Verify fails once. The argument "rows" limits
+// the number of damaged rows (default 1). At most three reports per change are written, and of rows
+// after the first only new ones.
 func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]RowKind, open func(t *testing.T) *Rig) {
 	t.Helper()
 	r := open(t)

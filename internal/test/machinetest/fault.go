@@ -330,9 +330,9 @@ func CutShort(row Row) [][]byte {
 	return nil
 }
 
-// EachDamage damages each row of a machine in turn. damage returns the damaged values of a row. With
-// a damaged row, an operation must return an error other than ErrNotFound, or the same as without.
-// Restart the rig before if something remembers rows.
+// EachDamage damages each row of a machine in turn. damage returns the damaged values of a row.
+// With a damaged row, an operation must return an error other than ErrNotFound, or the same as
+// without. Restart the rig before if something remembers rows.
 func (r *Rig) EachDamage(m engine.MachineID, damage func(row Row) [][]byte, calls map[string]func() (any, error)) {
 	r.t.Helper()
 	tampered := r.tampered
