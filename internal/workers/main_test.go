@@ -95,10 +95,18 @@ type ground struct {
 	scope engine.Scope
 }
 
+// newGround returns a ground that only one goroutine uses, so each read fails once.
 func newGround(t *testing.T, shards int, spread bool) *ground {
 	t.Helper()
+	g := newSharedGround(t, shards, spread)
+	g.FailReads(nil)
+	return g
+}
+
+// newSharedGround returns a ground that a registrar may use too.
+func newSharedGround(t *testing.T, shards int, spread bool) *ground {
+	t.Helper()
 	r := machinetest.New(t, shards, primitive())
-	r.FailReads(nil)
 	router := r.Router()
 	if spread {
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {

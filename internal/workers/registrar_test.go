@@ -54,7 +54,7 @@ func (g *ground) await(what string, ok func([]workers.Info) bool) {
 func TestRegistrar(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprint("spread=", spread), func(t *testing.T) {
-			g := newGround(t, 3, spread)
+			g := newSharedGround(t, 3, spread)
 			s := &state{Status: workloop.Status{Kind: "action"}}
 			var members []*workers.Member
 			for i := range 300 {
@@ -93,7 +93,7 @@ func TestRegistrar(t *testing.T) {
 
 // TestObserver: a loop is listed while it runs.
 func TestObserver(t *testing.T) {
-	g := newGround(t, 1, false)
+	g := newSharedGround(t, 1, false)
 	s := &state{Status: workloop.Status{Kind: "stream", Namespace: "n", Name: "orders/billing", Worker: "c", Max: 5}}
 	leave := g.scope.Attached().(workloop.Observer).Join(s.get)
 	g.await("it is listed", func(all []workers.Info) bool {
@@ -106,7 +106,7 @@ func TestObserver(t *testing.T) {
 // TestReportBeforeTheDuty: a leader keeps reports that arrive before its duty starts. They were
 // lost once.
 func TestReportBeforeTheDuty(t *testing.T) {
-	g := newGround(t, 1, false)
+	g := newSharedGround(t, 1, false)
 	ctx := t.Context()
 	if err := workers.Register(ctx, &g.scope, named("w")); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestReportBeforeTheDuty(t *testing.T) {
 
 // TestPoller: a polling worker registers, sends heartbeats, drains and leaves.
 func TestPoller(t *testing.T) {
-	g := newGround(t, 1, false)
+	g := newSharedGround(t, 1, false)
 	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()
