@@ -523,7 +523,7 @@ func (o *outcome) print(v reflect.Value) {
 var (
 	// differing lists fields that are set on both sides or on neither: times, and positions in logs
 	// that other writers share.
-	differing = []string{"LSN", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
+	differing = []string{"LSN", "Generation", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
 	// passing lists fields that measure durations or unrelated activity of the process.
 	passing = []string{"Elapsed", "LagTime", "Port", "Rate", "Commands", "Slow"}
 )
