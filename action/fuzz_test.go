@@ -119,6 +119,9 @@ func FuzzApplyCommand(f *testing.F) {
 			}
 			g.definite(out.Err)
 			g.r.Verify()
+			if admitted != nil {
+				return // timers trust what only machines may set, such as whom to tell of an end
+			}
 			g.r.Pass(1000)
 			g.r.Fire()
 			g.r.Verify()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +28,8 @@ type rig struct {
 	execs []*engine.Executor
 	now   int64
 	index []uint64
-	fail  error // if set, Propose returns it instead of applying
+	mu    sync.Mutex // held while an entry is applied and committed
+	fail  error      // if set, Propose returns it instead of applying
 
 	durable  uint64 // raft index that counts as durable, 0: all
 	tampered bool   // rows changed behind the executors' backs
@@ -109,9 +111,12 @@ func (r *rig) restart() {
 	}
 }
 
-// apply applies one entry with the commands, commits it and returns the outcomes.
+// apply applies one entry with the commands, commits it and returns the outcomes. A take may call it
+// as soon as another entry wakes it.
 func (r *rig) apply(shard engine.ShardID, cmds ...engine.Command) []engine.Outcome {
 	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	out := r.applyOnly(shard, cmds...)
 	r.commit(shard)
 	return out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,14 +124,16 @@ func TestPassedAfterWaiting(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var got []bool
+			var clock atomic.Int64 // r.now, for the query
+			clock.Store(r.now)
 			go func() {
-				err := r.answer(engine.Replica{}, func(v *engine.View) error {
+				err := r.answer(engine.Replica{Now: clock.Load}, func(v *engine.View) error {
 					got = append(got, v.Passed(5000))
 					if len(got) == 4 {
 						return nil
 					}
 					if again {
-						v.LookAgainAt(r.now + 10)
+						v.LookAgainAt(clock.Load() + 10)
 					}
 					return errors.Join(v.WaitOn(goods("x")), engine.ErrWait)
 				})
@@ -139,6 +142,7 @@ func TestPassedAfterWaiting(t *testing.T) {
 			for _, now := range []int64{4999, 5000} {
 				synctest.Wait()
 				r.now = now
+				clock.Store(now)
 				if again {
 					<-time.After(10 * time.Millisecond)
 				} else {
@@ -439,11 +443,11 @@ func TestNotifyWithinWakesQueries(t *testing.T) {
 	r, one, _ := newViewed(t, 1)
 	r.apply(0, engine.CreateNamespace("n", false))
 	synctest.Test(t, func(t *testing.T) {
-		looks := map[string]int{}
+		looks := map[string]*atomic.Int32{"a": {}, "b": {}, "c": {}}
 		for _, name := range []string{"a", "b", "c"} {
 			go func() {
 				_ = r.answer(engine.Replica{}, func(v *engine.View) error {
-					if looks[name]++; looks[name] == 3 {
+					if looks[name].Add(1) == 3 {
 						return nil
 					}
 					parent := goods("shelf")
@@ -457,7 +461,7 @@ func TestNotifyWithinWakesQueries(t *testing.T) {
 		}
 		r.run(one, "n", func(tx *engine.Tx) { tx.NotifyWithin(goods("shelf"), 1, engine.Slots{}) })
 		synctest.Wait()
-		expect(t, "looks", fmt.Sprint(looks["a"], looks["b"], looks["c"]), "3 3 2")
+		expect(t, "looks", fmt.Sprint(looks["a"].Load(), looks["b"].Load(), looks["c"].Load()), "3 3 2")
 		r.execs[0].WakeAll()
 	})
 }
