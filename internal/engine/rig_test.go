@@ -111,8 +111,8 @@ func (r *rig) restart() {
 	}
 }
 
-// apply applies one entry with the commands, commits it and returns the outcomes. A take may call it
-// as soon as another entry wakes it.
+// apply applies one entry with the commands, commits it and returns the outcomes. A take may call
+// it as soon as another entry wakes it.
 func (r *rig) apply(shard engine.ShardID, cmds ...engine.Command) []engine.Outcome {
 	r.t.Helper()
 	r.mu.Lock()
