@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/floedb/floe/internal/codec"
@@ -279,14 +280,10 @@ func (v *verifier) tombstones() error {
 // current returns the current version of a key, or none if its row does not decode, which keys
 // reports.
 func (v *verifier) current(ns uint32, k []byte) (cur row, err error) {
-	b, ok, err := v.Get(currentKey(nil, ns, k))
-	if err != nil || !ok {
-		return row{}, err
-	}
-	if cur, err = decodeRow(b); err != nil {
+	if cur, err = current(&v.View, ns, k); errors.Is(err, codec.ErrCorrupt) {
 		return row{}, nil
 	}
-	return cur, nil
+	return cur, err
 }
 
 // timers checks that every timer has a reason. That each reason has a timer is checked elsewhere.

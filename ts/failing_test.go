@@ -79,8 +79,8 @@ func TestEachFailure(t *testing.T) {
 	}
 }
 
-// newFailingRig has a measurement with two fields, of which maintenance has taken all kinds of
-// steps. Each read of a step fails once.
+// newFailingRig returns a rig whose measurement of two fields has been through every kind of
+// maintenance step. work runs the duties of a pass.
 func newFailingRig(t *testing.T, work func(r *machinetest.Rig)) *machinetest.Rig {
 	t.Helper()
 	r := machinetest.New(t, 1, primitives(engine.TableOf[ts.Store]().New)...) // without a cache

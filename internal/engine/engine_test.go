@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -746,46 +745,6 @@ func TestDurableApplied(t *testing.T) {
 	r.set(own+"a", []byte("x"))
 	if _, err := engine.ReadApplied(r.db, 0); err == nil || !strings.HasPrefix(err.Error(), "shard 0: applied row") {
 		t.Errorf("ReadApplied of a damaged row: %v", err)
-	}
-}
-
-// TestNamespacesOfSnapshot: after a snapshot the namespaces are those of the snapshot, even if they
-// were listed before.
-func TestNamespacesOfSnapshot(t *testing.T) {
-	r := newRig(t, 1)
-	list := func() (names []string) {
-		t.Helper()
-		q := engine.NamespacesQuery{Limit: 9}
-		if err := r.Query(t.Context(), 0, &q); err != nil {
-			t.Fatal(err)
-		}
-		for _, ns := range q.Infos {
-			names = append(names, ns.Name)
-		}
-		return names
-	}
-	r.apply(0, addTo("k", 1).In("a"), addTo("k", 1).In("b"))
-	for range 2 {
-		if got := list(); !slices.Equal(got, []string{"a", "b"}) {
-			t.Fatalf("there are %q", got)
-		}
-	}
-	lower, _ := engine.Bounds(0)
-	row := append(append(lower, 0), "n\x00\x00\x00\x00"...)
-	value, closer, err := r.db.Get(row)
-	if err != nil {
-		t.Fatal(err)
-	}
-	value = bytes.Replace(value, []byte("a"), []byte("z"), 1)
-	if err := errors.Join(closer.Close(), r.db.Set(row, value, pebble.NoSync), r.execs[0].Restore()); err != nil {
-		t.Fatal(err)
-	}
-	if got := list(); !slices.Equal(got, []string{"b", "z"}) {
-		t.Errorf("behind the snapshot there are %q", got)
-	}
-	r.apply(0, addTo("k", 1).In("bb"))
-	if got := list(); !slices.Equal(got, []string{"b", "bb", "z"}) {
-		t.Errorf("after a new one there are %q", got)
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *shop) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 // goods is the topic of an item in namespace n.
 func goods(item string) engine.Topic { return engine.TopicOf(engine.MachineTest, "n", []byte(item)) }
 
-// sharing is a shop whose takes are told how many wait.
+// sharing is a shop that adds the number of waiting takes to each take.
 type sharing struct{ *shop }
 
 func (sharing) Share(cmd engine.Command, waiting int) engine.Command {
@@ -176,7 +176,7 @@ func TestTakeEnters(t *testing.T) {
 		m := newMarket(t)
 		m.look = func(v *engine.View, _ string, waits bool) (int, int, error) {
 			if waits != (c.wait > 0) {
-				t.Errorf("%s: the machine is told that the take waits: %t", name, waits)
+				t.Errorf("%s: Takeable got waits = %t", name, waits)
 			}
 			v.Freeze() // the snapshot is released, or the database does not close
 			_ = v.WaitOn(goods("a"))

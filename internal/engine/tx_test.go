@@ -482,21 +482,31 @@ func TestTimerWithoutRoom(t *testing.T) {
 	fire()
 }
 
+// nextSteps returns a function that applies the next step of the shard's dispatch, behind other
+// commands in the same entry.
+func (s *stage) nextSteps() func(before ...engine.Command) engine.Outcome {
+	d := s.execs[0].NewDispatch(0)
+	return func(before ...engine.Command) engine.Outcome {
+		next, _, ok, err := d.Next(s.now, 1<<40)
+		if !ok || err != nil {
+			s.t.Fatalf("no step: %v", err)
+		}
+		out := s.apply(0, append(before, next.Command)...)
+		o := out[len(out)-1]
+		d.Done(o.Result, o.Err, s.now)
+		return o
+	}
+}
+
 // TestRepliesWithoutRoom: a reply for which its entry has no room is rolled back and settled later.
 func TestRepliesWithoutRoom(t *testing.T) {
 	s := newStage(t)
 	lanes(s, true, "a1", "a2", "a3")
 	s.one.steps["on a1"], s.one.steps["on a2"], s.one.steps["on a3"] = worked("r1", 30), worked("r2", large), worked("r3", 1)
 	s.one.steps["much"] = worked("much", 30_000)
-	d := s.execs[0].NewDispatch(0)
+	next := s.nextSteps()
 	step := func(before ...engine.Command) string {
-		next, _, ok, err := d.Next(s.now, 1<<40)
-		if !ok || err != nil {
-			t.Fatalf("no step: %v", err)
-		}
-		out := s.apply(0, append(before, next.Command)...)
-		o := out[len(out)-1]
-		d.Done(o.Result, o.Err, s.now)
+		o := next(before...)
 		return fmt.Sprint(o.Result, o.Err, s.has("r1"), s.has("r2"), s.has("r3"))
 	}
 	step() // asks for outcomes
@@ -528,15 +538,9 @@ func TestMessagesWithoutRoom(t *testing.T) {
 	lanes(s, false, "a1", "a2", "b1")
 	s.two.steps["a1"], s.two.steps["a2"], s.two.steps["b1"] = worked("r1", 30), worked("r2", large), worked("r3", 1)
 	s.one.steps["much"] = worked("much", 30_000)
-	d := s.execs[0].NewDispatch(0)
+	next := s.nextSteps()
 	step := func(before ...engine.Command) string {
-		next, _, ok, err := d.Next(s.now, 1<<40)
-		if !ok || err != nil {
-			t.Fatalf("no step: %v", err)
-		}
-		out := s.apply(0, append(before, next.Command)...)
-		o := out[len(out)-1]
-		d.Done(o.Result, o.Err, s.now)
+		o := next(before...)
 		return fmt.Sprint(o.Err, s.has("r1"), s.has("r2"), s.has("r3"))
 	}
 	step() // asks for outcomes

@@ -68,14 +68,14 @@ func (f *frame) command(r *row) *cobra.Command {
 	}
 	cmd := &cobra.Command{Use: r.use, Short: r.short, Long: r.long, Example: r.example, Args: argsOf(r.use)}
 	cmd.Flags().SortFlags = false
-	var do prepare
+	var prepared prepare
 	if r.flags != nil {
-		do = r.flags(f, cmd)
+		prepared = r.flags(f, cmd)
 	} else {
-		do = unchecked(r.run)
+		prepared = unchecked(r.run)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		do, err := do(args)
+		do, err := prepared(args)
 		if err != nil {
 			return err
 		}
