@@ -23,7 +23,7 @@ and all operations succeed, all of them happen, or nothing does.
 Conditions: kv.absent, kv.present, kv.revision_is, queue.held, stream.last_id_is, action.held.
 Operations: kv.put|delete|incr|touch|patch, queue.enqueue|dequeue|ack|nack|extend|release,
 stream.append|ack|nack|extend|seek|leave, ts.write, action.invoke|complete|fail|cancel,
-workflow.start|signal|cancel|retry. Their members are those of the routes with the same names.
+workflow.start|signal|cancel|retry. floe openapi describes their members.
 If a condition does not hold, the exit code is 4.`,
 		Example: `  floe txn transfer.json
   echo '{"if": [{"op": "kv.absent", "key": "order:42"}],
