@@ -5,9 +5,10 @@
 //
 //	go run ./internal/test/mutants -n 200 ./kv ./queue
 //
-// A bug is a changed operator, condition, constant or return value, or a removed statement. go test
-// -overlay compiles it, so that the tree stays unchanged. The exit status is 1 if fewer than
-// -noticed percent are noticed.
+// A bug is a changed operator, condition, constant or return value, or a removed statement. All
+// bugs of a package are compiled into one test binary, which an environment variable selects from;
+// go test -overlay leaves the tree unchanged. The exit status is 1 if fewer than -noticed percent
+// are noticed.
 package main
 
 import (
@@ -17,7 +18,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -29,13 +29,14 @@ func main() {
 		jobs    = flag.Int("jobs", 2, "number of test runs at a time")
 		limit   = flag.Duration("timeout", 5*time.Minute, "time limit of one test run, which counts as noticed")
 		noticed = flag.Int("noticed", 95, "percentage of bugs that must be noticed")
+		all     = flag.Bool("all", true, "try all tests if the short ones notice nothing")
 		list    = flag.Bool("list", false, "list the sites of all packages and exit")
 		known   = flag.String("known", "internal/test/mutants/survivors.txt", "file that lists reviewed survivors, each with the reason")
 	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, config{*n, *seed, *jobs, *limit, *noticed, *list, *known}, flag.Args()); err != nil {
+	if err := run(ctx, config{*n, *seed, *jobs, *limit, *noticed, *all, *list, *known}, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -48,6 +49,7 @@ type config struct {
 	jobs    int
 	limit   time.Duration
 	noticed int
+	all     bool
 	list    bool
 	known   string
 }
@@ -91,61 +93,80 @@ func run(ctx context.Context, c config, dirs []string) error {
 	return trial(ctx, c, all)
 }
 
-// trial plants the mutants in turn until n of them have compiled, and reports.
+// trial compiles mutants in turn until n of them are valid, tries those, and reports.
 func trial(ctx context.Context, c config, all []mutant) error {
-	dir, err := os.MkdirTemp("", "mutants-")
+	tmp, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(tmp)
 	var (
-		mu        sync.Mutex
-		next      int // index in all
-		pending   int // active runs
-		done      int // runs that ended with a verdict
+		valid     int
 		survivors []mutant
-		wg        sync.WaitGroup
 	)
-	for range max(c.jobs, 1) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				if ctx.Err() != nil || next == len(all) || done+pending >= c.n {
-					mu.Unlock()
-					return
-				}
-				m, i := all[next], next
-				next++
-				pending++
-				mu.Unlock()
-				start := time.Now()
-				verdict, by := m.try(ctx, filepath.Join(dir, fmt.Sprint(i)), c.limit)
-				mu.Lock()
-				pending--
-				if verdict != invalid {
-					done++
-					fmt.Printf("%-8s %s  %s (%.0f s)\n", verdict, m, by, time.Since(start).Seconds())
-				}
-				if verdict == survived {
-					survivors = append(survivors, m)
-				}
-				mu.Unlock()
-			}
-		})
+	for len(all) > 0 && valid < c.n {
+		drawn := all[:min(len(all), c.n-valid)]
+		all = all[len(drawn):]
+		tried, survived, err := round(ctx, c, drawn, tmp)
+		if err != nil {
+			return err
+		}
+		valid += tried
+		survivors = append(survivors, survived...)
 	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if done == 0 {
+	if valid == 0 {
 		return fmt.Errorf("no bug compiled")
 	}
-	fmt.Printf("noticed: %d of %d\n", done-len(survivors), done)
+	fmt.Printf("noticed: %d of %d\n", valid-len(survivors), valid)
 	for _, m := range survivors {
 		fmt.Println(m.id())
 	}
-	if percent := 100 * (done - len(survivors)) / done; percent < c.noticed {
+	if percent := 100 * (valid - len(survivors)) / valid; percent < c.noticed {
 		return fmt.Errorf("%d %% noticed, want %d %%", percent, c.noticed)
 	}
 	return nil
+}
+
+// round builds the mutants and tries them. It returns how many are valid, and the survivors.
+func round(ctx context.Context, c config, drawn []mutant, tmp string) (tried int, survivors []mutant, err error) {
+	var (
+		mu   sync.Mutex
+		work sync.WaitGroup
+		slot = make(chan struct{}, max(c.jobs, 1))
+	)
+	defer work.Wait()
+	for _, b := range builds(drawn) {
+		dir, err := os.MkdirTemp(tmp, "")
+		if err != nil {
+			return 0, nil, err
+		}
+		if err := b.compile(ctx, dir); err != nil {
+			return 0, nil, err
+		}
+		var left sync.WaitGroup
+		for i, m := range b.mutants {
+			slot <- struct{}{}
+			left.Add(1)
+			work.Go(func() {
+				defer func() { <-slot; left.Done() }()
+				start := time.Now()
+				v, by := b.try(ctx, i, c.limit, c.all)
+				mu.Lock()
+				defer mu.Unlock()
+				if v != invalid {
+					tried++
+					fmt.Printf("%-8s %s  %s (%.0f s)\n", v, m, by, time.Since(start).Seconds())
+				}
+				if v == survived {
+					survivors = append(survivors, m)
+				}
+			})
+		}
+		work.Go(func() {
+			left.Wait()
+			os.RemoveAll(dir) // binaries are large
+		})
+	}
+	work.Wait()
+	return tried, survivors, ctx.Err()
 }

@@ -1,22 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // A mutant is one changed piece of a file.
@@ -28,6 +22,7 @@ type mutant struct {
 	from, to int    // byte offsets of the piece
 	old, new string // its text
 	source   string // the whole line, trimmed
+	alone    bool   // needs a build of its own: outside of functions, or in one with labels
 }
 
 func (m mutant) String() string {
@@ -102,12 +97,13 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 	var (
 		all      []mutant
 		function string
+		alone    bool
 		lines    = strings.Split(string(text), "\n")
 	)
 	add := func(from, to token.Pos, new string) {
 		at, end := files.Position(from), files.Position(to)
 		all = append(all, mutant{dir, name, function, at.Line, at.Offset, end.Offset, string(text[at.Offset:end.Offset]), new,
-			strings.TrimSpace(lines[at.Line-1])})
+			strings.TrimSpace(lines[at.Line-1]), alone})
 	}
 	operator := func(at token.Pos, op token.Token) {
 		if other, ok := operators[op]; ok {
@@ -163,8 +159,9 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 		return true
 	}
 	for _, decl := range file.Decls {
-		function = ""
+		function, alone = "", true
 		if f, ok := decl.(*ast.FuncDecl); ok {
+			alone = hasLabels(f)
 			if function = f.Name.Name; f.Recv != nil {
 				function = source(text, files, f.Recv.List[0].Type) + "." + function
 			}
@@ -172,6 +169,16 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 		ast.Inspect(decl, visit)
 	}
 	return all, nil
+}
+
+func hasLabels(f *ast.FuncDecl) bool {
+	found := false
+	ast.Inspect(f, func(n ast.Node) bool {
+		_, label := n.(*ast.LabeledStmt)
+		found = found || label
+		return !found
+	})
+	return found
 }
 
 // fails reports whether a statement returns an error, or false, beside other results.
@@ -208,83 +215,4 @@ func source(text []byte, files *token.FileSet, n ast.Node) string {
 func isText(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	return ok && lit.Kind == token.STRING
-}
-
-// verdict is the result of the tests for a mutant.
-type verdict string
-
-const (
-	noticed  verdict = "noticed"
-	survived verdict = "SURVIVED"
-	invalid  verdict = "invalid" // it does not compile
-)
-
-var (
-	failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	broken  = regexp.MustCompile(`(?m)\[(build|setup) failed\]$`)
-)
-
-// try plants the mutant and runs the tests of its package, in their short form first. It returns
-// the name of the test that noticed it, if known.
-func (m mutant) try(ctx context.Context, dir string, limit time.Duration) (verdict, string) {
-	if err := m.overlay(dir); err != nil {
-		return invalid, err.Error()
-	}
-	defer os.RemoveAll(dir)
-	v, by := m.test(ctx, dir, limit, "-short")
-	if v == survived {
-		v, by = m.test(ctx, dir, limit)
-	}
-	return v, by
-}
-
-// test runs the tests of the package with the mutant whose overlay is in dir.
-func (m mutant) test(ctx context.Context, dir string, limit time.Duration, flags ...string) (verdict, string) {
-	args := append([]string{"test", "-vet=off", "-ldflags=-w", "-failfast", "-timeout", limit.String(), "-overlay",
-		filepath.Join(dir, "overlay.json")}, flags...)
-	command := exec.CommandContext(ctx, "go", append(args, m.dir)...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	out, err := command.CombinedOutput()
-	switch {
-	case err == nil:
-		return survived, ""
-	case broken.Match(out) || ctx.Err() != nil:
-		return invalid, ""
-	case bytes.Contains(out, []byte("panic: test timed out")):
-		return noticed, "by the time limit"
-	}
-	names := failure.FindAllSubmatch(out, -1)
-	if len(names) == 0 {
-		return noticed, "by the end of the process"
-	}
-	deepest := slices.MaxFunc(names, func(a, b [][]byte) int { return cmp.Compare(len(a[1]), len(b[1])) })
-	return noticed, "by " + string(deepest[1])
-}
-
-// overlay writes the changed file, and the list of replaced files that the go command reads, into
-// dir.
-func (m mutant) overlay(dir string) error {
-	text, err := os.ReadFile(m.file)
-	if err != nil {
-		return err
-	}
-	if string(text[m.from:m.to]) != m.old {
-		return fmt.Errorf("%s was edited meanwhile", m.file)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, slices.Concat(text[:m.from], []byte(m.new), text[m.to:]), 0o600); err != nil {
-		return err
-	}
-	original, err := filepath.Abs(m.file)
-	if err != nil {
-		return err
-	}
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600)
 }

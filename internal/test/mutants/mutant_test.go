@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,10 +57,37 @@ func TestTry(t *testing.T) {
 	t.Chdir(dir)
 	files := map[string]string{
 		"go.mod": "module sample\n\ngo 1.26\n",
-		"a.go": "package sample\n\nfunc less(a, b int) bool { return a < b }\n\nfunc limit() int { return 3 }\n\nfunc use() { x " +
-			":= limit(); note(x) }\n\nfunc note(int) {}\n",
-		"a_test.go": "package sample\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif less(1, 1) " +
-			"{\n\t\tt.Fatal()\n\t}\n\tuse()\n}\n",
+		"a.go": `package sample
+
+const most, least = 9, 10
+
+func less(a, b int) bool { return a < b }
+
+func limit() int { return 3 }
+
+func use() { x := limit(); note(x) }
+
+func note(int) {}
+
+func labelled() int {
+again:
+	for {
+		break again
+	}
+	return 1
+}
+`,
+		"a_test.go": `package sample
+
+import "testing"
+
+func TestLess(t *testing.T) {
+	if less(1, 1) || most != len("123456789") || labelled() != len("1") {
+		t.Fatal()
+	}
+	use()
+}
+`,
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -72,16 +99,22 @@ func TestTry(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]verdict{}
-	for i, m := range found {
-		v, by := m.try(context.Background(), filepath.Join(t.TempDir(), "overlay"), time.Minute)
-		if got[m.old+" -> "+m.new] = v; v == noticed && by != "by TestLess" {
-			t.Errorf("mutant %d: %v noticed %q, want by TestLess", i, m, by)
+	for _, b := range builds(found) {
+		if err := b.compile(t.Context(), t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range b.mutants {
+			v, by := b.try(t.Context(), i, time.Minute, true)
+			if got[m.old+" -> "+m.new] = v; v == noticed && by != "by TestLess" {
+				t.Errorf("mutant %d: %v noticed %q, want by TestLess", i, m, by)
+			}
 		}
 	}
-	for change, want := range map[string]verdict{"< -> <=": noticed, "3 -> 4": survived, "note(x) -> _ = 0": invalid} {
-		if got[change] != want {
-			t.Errorf("%s: %q, want %q", change, got[change], want)
-		}
+	want := map[string]verdict{
+		"< -> <=": noticed, "3 -> 4": survived, "note(x) -> _ = 0": invalid, "9 -> 10": noticed, "10 -> 11": survived, "1 -> 2": noticed,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("verdicts: %v, want %v", got, want)
 	}
 }
 
