@@ -22,6 +22,22 @@ import (
 // variable is the environment variable that selects the mutant of a test binary.
 const variable = "FLOE_MUTANT"
 
+// selection is the source of a variable that tells which mutant is on.
+const selection = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var floeMutant = func() int {
+	if n, err := strconv.Atoi(os.Getenv("%s")); err == nil {
+		return n
+	}
+	return -1
+}()
+`
+
 // A build is a test binary of one package that contains several mutants, all of them switched off.
 // Compiling a package and what imports it takes much longer than its short tests.
 type build struct {
@@ -61,7 +77,8 @@ func (b *build) compile(ctx context.Context, tmp string) error {
 			return err
 		}
 		binary := filepath.Join(tmp, "test")
-		command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-gcflags=-e", "-overlay", list, "-o", binary, b.dir)
+		command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-gcflags=-e",
+			"-overlay", list, "-o", binary, b.dir)
 		out, err := command.CombinedOutput()
 		switch {
 		case ctx.Err() != nil:
@@ -122,9 +139,7 @@ func (b *build) overlay(tmp string) (string, error) {
 			return "", err
 		}
 	}
-	number := "package " + pkg + "\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\n" +
-		"var floeMutant = func() int {\n\tif n, err := strconv.Atoi(os.Getenv(\"" + variable + "\")); err == nil {\n\t\treturn n\n\t}\n\treturn -1\n}()\n"
-	if err := write(filepath.Join(b.dir, "floe_mutant.go"), number); err != nil {
+	if err := write(filepath.Join(b.dir, "floe_mutant.go"), fmt.Sprintf(selection, pkg, variable)); err != nil {
 		return "", err
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replaced})
