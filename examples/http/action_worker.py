@@ -1,4 +1,4 @@
-"""A worker of an action: registers it, runs its handler, and reports outputs and failures."""
+"""A worker of an action that workflows call: runs its handler, and reports outputs and failures."""
 
 import json
 import os
@@ -28,9 +28,15 @@ def charge(run):
 
 
 call("PUT", "/actions/py-charge", {"timeout_ms": 30000, "max_attempts": 3, "backoff_min_ms": 0, "backoff_max_ms": 0})
+call("POST", "/workflow/definitions", {
+    "name": "py-order",
+    "start": {
+        "run": "@actions/py-charge",
+        "transitions": {"success": "flo.Completed", "refused": "flo.Cancelled", "failure": "flo.Failed"},
+    },
+})
 call("PUT", WORKER, {"actions": ["py-charge"], "concurrency": 1})
-for order in (1, 2, 3):
-    call("POST", "/actions/py-charge/invoke", {"order": order})
+started = [call("POST", "/workflow/runs?workflow=py-order", {"order": order})["run_id"] for order in (1, 2, 3)]
 
 ended = 0
 while ended < 3:
@@ -48,5 +54,7 @@ while ended < 3:
         print(f"order {run['input']['order']}, attempt {run['attempt']}: {outcome} {json.dumps(output)}")
         ended += 1
 
+for order, id in enumerate(started, 1):
+    print(f"workflow of order {order}: {call('GET', f'/workflow/runs/{id}?wait_ms=5000')['status']}")
 call("POST", f"{WORKER}/drain")
 call("DELETE", WORKER)

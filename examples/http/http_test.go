@@ -41,8 +41,36 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", command, err, got, want)
 		}
 	}
-	if ran != 4 {
-		t.Errorf("%d programs ran, want 4", ran)
+	if ran != 5 {
+		t.Errorf("%d programs ran, want 5", ran)
+	}
+}
+
+// TestReadme runs the Python program of the project's README.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(readme), "```python\n")
+	program, _, _ = strings.Cut(program, "```")
+	node := floe.OpenMemory(t)
+	server := httptest.NewServer(dashboard.New(node, dashboard.Options{}))
+	defer server.Close()
+	if _, err := node.Queue("default").Enqueue(t.Context(), "mail", []byte("to: ada")); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "python3", "-c", strings.ReplaceAll(program, "http://127.0.0.1:9002", server.URL))
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	records, err := node.Stream("default").Read(t.Context(), "log")
+	if err != nil || len(records) != 1 || string(records[0].Payload) != "sent to: ada" {
+		t.Errorf("records of the log: %v, %v", records, err)
+	}
+	left, err := node.Queue("default").Messages("mail").Page(t.Context())
+	if err != nil || len(left.Items) != 0 {
+		t.Errorf("messages %v, %v; want none", left.Items, err)
 	}
 }
 
