@@ -60,8 +60,8 @@ func (q *registerActionRequest) parse(in *input) {
 
 func (q *registerActionRequest) fields(f *codec.Fields) {
 	attempt := codec.Range{Min: attemptMillis.min, Max: attemptMillis.max, Optional: true}
-	f.Text("description", &q.description)
-	f.Text("owner", &q.owner)
+	f.Text("description", &q.description, codec.Range{Max: action.MaxTextBytes})
+	f.Text("owner", &q.owner, codec.Range{Max: action.MaxTextBytes})
 	f.Duration("timeout_ms", &q.timeout, attempt)
 	f.Int("max_attempts", &q.maxAttempts, codec.Range{Min: 1, Max: action.MaxAttemptsLimit, Optional: true})
 	q.backedOff = f.Given("backoff_min_ms", q.backedOff) || f.Given("backoff_max_ms", q.backedOff)
@@ -130,7 +130,7 @@ func (h *handler) deleteAction(ctx context.Context, q deleteActionRequest) (acti
 		opts = append(opts, action.Force())
 	}
 	err := h.backend.Action(q.namespace).Delete(ctx, q.name, opts...)
-	return actionDone{true, q.name}, err
+	return actionDone{true, q.name}, unlessForced(err)
 }
 
 // actionSwitched is the response to enable and disable.

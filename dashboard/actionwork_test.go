@@ -51,7 +51,7 @@ var actionEndContract = []contractRow{
 	{cancelActionRoute, craftPath + "/runs/<idle>/cancel", "", 409, failure},
 	{"POST /api/v1/actions/:name/invoke", craftPath + "/invoke", "1", 200, fields{"ok": is{true}, "action": is{"craft"},
 		"namespace": is{"default"}, "status": text, "run_id": text}},
-	{deleteActionRoute, craftPath, "", 409, failure},
+	{deleteActionRoute, craftPath, "", 409, fields{"error": ends("; to delete it all the same, set force=true")}},
 	{deleteActionRoute, craftPath + "?forse=true", "", 400, failure},
 	{deleteActionRoute, craftPath + "?force=true", "", 200, fields{"ok": is{true}, "name": is{"craft"}}},
 	{deleteActionRoute, craftPath, "", 404, failure},

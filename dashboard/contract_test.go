@@ -137,6 +137,16 @@ func (k known) check(at string, value any) []string {
 	return is{seededIDs[string(k)]}.check(at, fmt.Sprint(value))
 }
 
+// ends is a string that ends with it.
+type ends string
+
+func (e ends) check(at string, value any) []string {
+	if s, ok := value.(string); !ok || !strings.HasSuffix(s, string(e)) {
+		return []string{fmt.Sprintf("%s is %v, want a string that ends with %q", at, value, string(e))}
+	}
+	return nil
+}
+
 // optional is null, or what it says.
 type optional struct{ shape }
 

@@ -40,12 +40,17 @@ type groupDone struct {
 // defaults.
 type putGroupRequest struct {
 	groupRequest
-	mode        string
+	mode        stream.Mode
+	modeGiven   bool
 	start       string
 	ackTimeout  time.Duration
 	maxAttempts int // 0: no limit
 	maxDeliver  int // another name of maxAttempts
 	attempts    struct{ given, deliver bool }
+}
+
+var groupModes = []string{
+	stream.Shared: stream.Shared.String(), stream.Exclusive: stream.Exclusive.String(), stream.KeyShared: stream.KeyShared.String(),
 }
 
 func (q *putGroupRequest) parse(in *input) {
@@ -58,7 +63,9 @@ func (q *putGroupRequest) parse(in *input) {
 
 func (q *putGroupRequest) fields(f *codec.Fields) {
 	attempts := codec.Range{Max: stream.MaxAttemptsLimit}
-	f.Text("mode", &q.mode)
+	if q.modeGiven = f.Given("mode", q.modeGiven); q.modeGiven {
+		codec.Enum(f, "mode", &q.mode, groupModes)
+	}
 	f.Text("start", &q.start)
 	f.Duration("ack_timeout_ms", &q.ackTimeout, codec.Range{Min: 1, Max: longestGroupTime, Optional: true})
 	if q.attempts.given = f.Given("max_attempts", q.attempts.given); q.attempts.given {
@@ -94,12 +101,8 @@ func (h *handler) putGroup(ctx context.Context, q putGroupRequest) (groupPut, er
 	for _, opt := range q.settings() {
 		opts = append(opts, opt)
 	}
-	if q.mode != "" {
-		mode, err := stream.ParseMode(q.mode)
-		if err != nil {
-			return groupPut{}, err
-		}
-		opts = append(opts, stream.InMode(mode))
+	if q.modeGiven {
+		opts = append(opts, stream.InMode(q.mode))
 	}
 	if q.start != "" {
 		start, err := parseStart("start", q.start)
@@ -116,7 +119,7 @@ func (h *handler) putGroup(ctx context.Context, q putGroupRequest) (groupPut, er
 	if err != nil {
 		return groupPut{}, err
 	}
-	if q.mode != "" && q.mode != g.Mode.String() {
+	if q.modeGiven && q.mode != g.Mode {
 		return groupPut{}, engine.Errorf(engine.ErrConflict, "group %q has the mode %s, which cannot become %s", q.group, g.Mode, q.mode)
 	}
 	if set := q.settings(); len(set) > 0 {

@@ -220,7 +220,7 @@ var hostileQueues = []hostileRow{
 	{"GET /queues/q/dlq/1", 405, "method GET"},
 	{"POST /queues", 405, "method POST"},
 	{"PUT /queues/q?max_len=1", 400, "unknown parameter \"max_len\""},
-	{"DELETE /queues/q", 409, "holds 1 message:"},
+	{"DELETE /queues/q", 409, "holds 1 message; to delete it all the same, set force=true"},
 	{"POST /queues/q?priority=-1", 400, "priority is \"-1\", it takes an integer from 0 to 255"},
 	{"POST /queues/q?priority=256", 400, "priority"},
 	{"POST /queues/q?priority=", 400, "priority"},

@@ -2,9 +2,12 @@ package dashboard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -39,13 +42,16 @@ func (q *applyJobRequest) parse(in *input) {
 }
 
 // stateAsked says with which state a job continues.
-type stateAsked struct{ options []processing.RestoreOption }
+type stateAsked struct {
+	options []processing.RestoreOption
+	drop    bool
+}
 
 func (q *stateAsked) parse(in *input) {
 	if id := in.nonEmpty("savepoint"); id != "" {
 		q.options = append(q.options, processing.FromSavepoint(processing.SavepointID(id)))
 	}
-	if in.boolean("drop_state") {
+	if q.drop = in.boolean("drop_state"); q.drop {
 		q.options = append(q.options, processing.DropState())
 	}
 }
@@ -77,7 +83,10 @@ func (h *handler) applyJob(ctx context.Context, q applyJobRequest) (jobApplied, 
 		return jobApplied{}, err
 	}
 	done, err := store.Apply(ctx, q.definition, q.options...)
-	if err != nil {
+	switch {
+	case errors.Is(err, engine.ErrConflict) && done.Plan.Drops() && !q.drop:
+		return jobApplied{}, fmt.Errorf("%w; to drop it, set drop_state=true", err)
+	case err != nil:
 		return jobApplied{}, allJobMistakes(err)
 	}
 	return jobApplied{jobChanged{true, string(done.Job), done.Status.String()}, done.Made, done.Changed, planOf(&done.Plan)}, nil

@@ -49,7 +49,7 @@ var jobWorkContract = []contractRow{
 		fields{"ok": is{true}, "job_id": known("<job>"), "status": is{"RUNNING"}, "created": is{false}, "changed": is{true}})},
 	{planRoute, planPath, renamedPipeline, 200, with(planned(none, items{is{"source orders"}}, items{is{"source others"}}),
 		fields{"job_id": known("<job>"), "created": is{false}, "changed": is{true}})},
-	{applyRoute, jobsPath, renamedPipeline, 409, failure},
+	{applyRoute, jobsPath, renamedPipeline, 409, fields{"error": ends("; to drop it, set drop_state=true")}},
 	{applyRoute, jobsPath + "?drop_state=true", renamedPipeline, 200,
 		with(planned(none, items{is{"source orders"}}, items{is{"source others"}}),
 			fields{"ok": is{true}, "job_id": known("<job>"), "status": is{"RUNNING"}, "created": is{false}, "changed": is{true}})},

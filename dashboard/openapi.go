@@ -359,7 +359,11 @@ func (d *describer) fieldOf(rt route, f codec.Field) schema {
 	case codec.BooleanType:
 		return schema{"type": "boolean"}
 	case codec.StringType:
-		return limited(schema{"type": "string"}, "Length", f)
+		of := limited(schema{"type": "string"}, "Length", f)
+		if f.Values != nil {
+			of["enum"] = f.Values
+		}
+		return of
 	case codec.BytesType:
 		return schema{"type": "string"}
 	case codec.ListType:

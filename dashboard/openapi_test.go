@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -261,7 +262,15 @@ func TestOpenAPIDescribes(t *testing.T) {
 			}
 		}
 	}
-	visit("", theDescription().doc)
+	var modes any = theDescription().doc
+	visit("", modes)
+	path := []string{"paths", template(groupPath), "put", "requestBody", "content", jsonMedia, "schema", "properties", "mode", "enum"}
+	for _, name := range path {
+		modes = modes.(map[string]any)[name]
+	}
+	if want := []any{"shared", "exclusive", "key_shared"}; !reflect.DeepEqual(modes, want) {
+		t.Errorf("modes of a group: %v, want %v", modes, want)
+	}
 	for name, meaning := range glossary() {
 		if !used[meaning] {
 			t.Errorf("glossary.txt has %s, which no route uses", name)

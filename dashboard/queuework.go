@@ -77,8 +77,7 @@ func (h *handler) deleteQueue(ctx context.Context, q deleteQueueRequest) (queueD
 			return queueDone{}, err
 		}
 		if n := s.Ready + s.Delayed + s.Inflight + s.Dead; n > 0 {
-			return queueDone{}, engine.Errorf(engine.ErrConflict, "queue %q holds %s: to delete them too, set force=true", q.name,
-				counted(n, "message"))
+			return queueDone{}, unlessForced(engine.Errorf(engine.ErrConflict, "queue %q holds %s", q.name, counted(n, "message")))
 		}
 	}
 	return queueDone{true, q.name}, store.Delete(ctx, q.name)
@@ -102,7 +101,7 @@ func (m *newMessage) fields(f *codec.Fields) {
 	f.Blob("payload", &m.payload)
 	f.Int("priority", &m.priority, codec.Range{Max: queue.MaxPriority})
 	f.Duration("delay_ms", &m.delay, codec.Range{Max: delayMillis.max})
-	f.Text("dedup_key", &m.dedup)
+	f.Text("dedup_key", &m.dedup, codec.Range{Max: queue.MaxDedupKeyBytes})
 	engine.CodePairMap(f, "headers", &m.headers)
 	f.Int("max_attempts", &m.maxAttempts, codec.Range{Min: 1, Max: queue.MaxAttemptsLimit, Optional: true})
 }
@@ -410,7 +409,9 @@ func (q *redriveRequest) parse(in *input) {
 	readFields(in, q, (*redriveRequest).fields)
 }
 
-func (q *redriveRequest) fields(f *codec.Fields) { f.Text("contains", &q.contains) }
+func (q *redriveRequest) fields(f *codec.Fields) {
+	f.Text("contains", &q.contains, codec.Range{Max: queue.MaxFilterBytes})
+}
 
 type requeuedCount struct {
 	Requeued int64 `json:"requeued"`

@@ -57,6 +57,14 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
+// unlessForced adds the parameter that allows a deletion to the error that refuses it.
+func unlessForced(err error) error {
+	if errors.Is(err, engine.ErrConflict) {
+		return fmt.Errorf("%w; to delete it all the same, set force=true", err)
+	}
+	return err
+}
+
 // retryAfter returns the Retry-After header for 429 and 503: 1 s unless the error has its own
 // value, since a node recovers from both within moments or not without intervention.
 func retryAfter(err error) string {

@@ -230,7 +230,7 @@ func (q *setScheduleRequest) fields(f *codec.Fields) {
 	jsonField(f, "input", &s.Input)
 	f.Int("priority", &q.priority, codec.Range{Max: action.MaxPriority})
 	engine.CodePairMap(f, "labels", &q.labels)
-	f.Text("concurrency_key", &q.key)
+	f.Text("concurrency_key", &q.key, codec.Range{Max: action.MaxKeyBytes})
 	f.Bool("paused", &s.Paused)
 }
 

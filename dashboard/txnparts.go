@@ -517,7 +517,7 @@ func (i *txnInvoke) fields(f *codec.Fields) {
 	need(f, "name")
 	f.Text("name", &i.name)
 	jsonField(f, "input", &i.input)
-	f.Text("idempotency_key", &i.key)
+	f.Text("idempotency_key", &i.key, codec.Range{Max: action.MaxKeyBytes})
 	f.Int("priority", &i.priority, codec.Range{Max: action.MaxPriority})
 	f.Duration("delay_ms", &i.delay, codec.Range{Max: delayMillis.max})
 	f.Duration("expire_ms", &i.expire, attempt)
@@ -657,7 +657,7 @@ func (s *txnStart) fields(f *codec.Fields) {
 	need(f, "name")
 	f.Text("name", &s.name)
 	jsonField(f, "input", &s.input)
-	f.Text("idempotency_key", &s.key)
+	f.Text("idempotency_key", &s.key, codec.Range{Max: workflow.MaxIdempotencyKey})
 	f.Text("run_id", &s.run)
 	f.Text("version", &s.version)
 }
@@ -685,7 +685,7 @@ type txnSignal struct {
 func (s *txnSignal) fields(f *codec.Fields) {
 	f.Text("run_id", &s.run)
 	need(f, "type")
-	f.Text("type", &s.signal)
+	f.Text("type", &s.signal, codec.Range{Max: workflow.MaxSignalType})
 	jsonField(f, "payload", &s.payload)
 }
 

@@ -194,7 +194,7 @@ type completion struct {
 
 func (c *completion) fields(f *codec.Fields) {
 	jsonField(f, "output", &c.output)
-	f.Text("outcome", &c.outcome)
+	f.Text("outcome", &c.outcome, codec.Range{Max: action.MaxOutcomeBytes})
 }
 
 func (c *completion) options() (opts []action.EndOption) {
@@ -246,7 +246,7 @@ func (q *failRequest) fields(f *codec.Fields) {
 
 func (a *attemptFailure) fields(f *codec.Fields) {
 	f.Text("error", &a.message)
-	f.Text("code", &a.code)
+	f.Text("code", &a.code, codec.Range{Max: action.MaxOutcomeBytes})
 	f.Bool("retry", &a.retry)
 	if a.delayed = f.Given("delay_ms", a.delayed); a.delayed {
 		f.Duration("delay_ms", &a.delay, codec.Range{Max: delayMillis.max})

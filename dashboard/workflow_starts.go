@@ -12,13 +12,10 @@ const (
 	flowSchedulePath = definitionsPath + "/:name/schedule"
 )
 
-// flowStartRoutes are the routes of schedules and triggers of workflows: those of the console, and
-// those of programs. The API specification has no paths for them.
+// flowStartRoutes are the routes of schedules and triggers of workflows. The API specification has
+// no paths for them.
 var flowStartRoutes = []route{
 	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "Get the state of a workflow's schedule and trigger."),
-	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow,
-		"Pause the schedule of a workflow. Its runs continue."),
-	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Resume the schedule of a workflow with its next tick."),
 	endpoint("GET "+flowSchedulePath, (*handler).flowSchedule, "Get the schedule of a workflow, which its definition sets."),
 	endpoint("PUT "+flowSchedulePath+"/pause", (*handler).pauseFlowSchedule, "Pause the schedule of a workflow. Its runs continue."),
 	endpoint("PUT "+flowSchedulePath+"/resume", (*handler).resumeFlowSchedule, "Resume the schedule of a workflow with its next tick."),
@@ -97,43 +94,32 @@ func newFlowStarts(q definitionRequest, i *workflow.Info) flowStarts {
 	return s
 }
 
-func (h *handler) pauseFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	return h.turnFlow(ctx, q, workflow.Schedule.Pause)
-}
-
-func (h *handler) resumeFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	return h.turnFlow(ctx, q, workflow.Schedule.Resume)
-}
-
-// turnFlow pauses or resumes a schedule, and returns its new state.
-func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.Schedule, context.Context) error) (flowStarts,
-	error) {
-	if err := turn(h.backend.Workflow(q.namespace).Schedule(q.name), ctx); err != nil {
-		return flowStarts{}, err
-	}
-	return h.flowStarts(ctx, q)
-}
-
 func (h *handler) flowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
-	return scheduleOf(h.flowStarts(ctx, q))
-}
-
-func (h *handler) pauseFlowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
-	return scheduleOf(h.pauseFlow(ctx, q))
-}
-
-func (h *handler) resumeFlowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
-	return scheduleOf(h.resumeFlow(ctx, q))
-}
-
-func scheduleOf(starts flowStarts, err error) (flowSchedule, error) {
+	starts, err := h.flowStarts(ctx, q)
 	if err == nil && starts.Schedule == nil {
-		err = engine.Errorf(engine.ErrNotFound, "workflow %q has no schedule", starts.Name)
+		err = engine.Errorf(engine.ErrNotFound, "workflow %q has no schedule", q.name)
 	}
 	if err != nil {
 		return flowSchedule{}, err
 	}
 	return *starts.Schedule, nil
+}
+
+func (h *handler) pauseFlowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
+	return h.turnFlowSchedule(ctx, q, workflow.Schedule.Pause)
+}
+
+func (h *handler) resumeFlowSchedule(ctx context.Context, q definitionRequest) (flowSchedule, error) {
+	return h.turnFlowSchedule(ctx, q, workflow.Schedule.Resume)
+}
+
+// turnFlowSchedule pauses or resumes a schedule, and returns its new state.
+func (h *handler) turnFlowSchedule(ctx context.Context, q definitionRequest,
+	turn func(workflow.Schedule, context.Context) error) (flowSchedule, error) {
+	if err := turn(h.backend.Workflow(q.namespace).Schedule(q.name), ctx); err != nil {
+		return flowSchedule{}, err
+	}
+	return h.flowSchedule(ctx, q)
 }
 
 func summarizeFlowSchedule(name string, s *workflow.ScheduleInfo) scheduleSummary {

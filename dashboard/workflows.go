@@ -192,7 +192,7 @@ func (h *handler) deleteDefinition(ctx context.Context, q deleteDefinitionReques
 	if q.force {
 		opts = append(opts, workflow.Force())
 	}
-	return definitionDeleted{true, q.name}, h.backend.Workflow(q.namespace).Delete(ctx, q.name, opts...)
+	return definitionDeleted{true, q.name}, unlessForced(h.backend.Workflow(q.namespace).Delete(ctx, q.name, opts...))
 }
 
 // definitionDetail is the body of /workflow/definitions/:name.

@@ -69,8 +69,6 @@ const (
 	signalRoute      = "POST /api/v1/workflow/runs/:id/signal"
 	retryFlowRoute   = "POST /api/v1/workflow/runs/:id/retry"
 	startsRoute      = "GET /api/v1/console/workflows/:name"
-	pauseRoute       = "PUT /api/v1/console/workflows/:name/schedule/pause"
-	resumeRoute      = "PUT /api/v1/console/workflows/:name/schedule/resume"
 )
 
 var (
@@ -214,6 +212,8 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{cancelRoute, "/api/v1/workflow/runs/three?namespace=shop", "", 200, changeOf("three", "cancelled")},
 	{cancelRoute, "/api/v1/workflow/runs/three?namespace=shop", "", 409, failure},
 	{startRoute, "/api/v1/workflow/runs?namespace=shop&workflow=order&run_id=r3", `{}`, 200, startOf(is{"r3"}, "waiting")},
+	{deleteFlowRoute, "/api/v1/workflow/definitions/order?namespace=shop", "", 409,
+		fields{"error": ends("; to delete it all the same, set force=true")}},
 	{"DELETE /api/v1/workflows/:id", "/api/v1/workflows/r3?namespace=shop", "", 200, changeOf("r3", "cancelled")},
 
 	{versionsRoute, "/api/v1/workflow/definitions/order/versions?namespace=shop", "", 200, fields{
@@ -253,17 +253,8 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{"PUT /api/v1/workflows/:name/disable", "/api/v1/workflows/order/disable?namespace=shop", "", 200, enabledOf("order", false)},
 
 	{createRoute, "/api/v1/workflow/definitions?namespace=ticking", tickingFlow, 200, madeOf("ticking", "created")},
-	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking", "", 200,
-		startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
 	{startsRoute, "/api/v1/console/workflows/ticking?namespace=ticking", "", 200,
-		startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
-	{resumeRoute, "/api/v1/console/workflows/ticking/schedule/resume?namespace=ticking", "", 200, fields{
-		"name": is{"ticking"}, "namespace": is{"ticking"}, "trigger": tickingTrigger, "schedule": with(tickingSchedule,
-			fields{"paused": is{false}, "next_at": optional{integer}}),
-	}},
-	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking&now=1", "", 400, failure},
-	{pauseRoute, "/api/v1/console/workflows/order/schedule/pause?namespace=shop", "", 404, failure},
-	{resumeRoute, "/api/v1/console/workflows/none/schedule/resume?namespace=shop", "", 404, failure},
+		startsOf(with(tickingSchedule, fields{"paused": is{false}, "next_at": optional{integer}}))},
 	{startsRoute, "/api/v1/console/workflows/order?namespace=shop", "", 200, fields{
 		"name": is{"order"}, "namespace": is{"shop"}, "schedule": is{nil}, "trigger": is{nil},
 	}},

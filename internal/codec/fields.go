@@ -104,9 +104,10 @@ const (
 // Custom is a value with different JSON and binary forms, such as a receipt: a string in JSON, two
 // integers in binary.
 type Custom struct {
-	Type  Type                     // in JSON
-	Show  func(dst []byte) []byte  // appends the value as JSON
-	Parse func(value []byte) error // sets the value from valid JSON
+	Type   Type                     // in JSON
+	Values func() []string          // of a string that takes only these
+	Show   func(dst []byte) []byte  // appends the value as JSON
+	Parse  func(value []byte) error // sets the value from valid JSON
 }
 
 // Binary returns the Coder of the binary form, or nil if another one is in use.
@@ -467,6 +468,7 @@ func (f *Fields) Hex(name string, b []byte) {
 // not a value.
 func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 	named := func(t T) bool { return int(t) < len(names) && names[t] != "" }
+	all := func() []string { return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }) }
 	switch {
 	case f.checking:
 		if !named(*v) {
@@ -481,7 +483,7 @@ func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 		return
 	}
 	OnCopy(f, v, func(v *T) {
-		f.Token(name, func() string {
+		f.token(name, all, func() string {
 			if named(*v) {
 				return names[*v]
 			}
@@ -489,8 +491,7 @@ func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 		}, func(text string) error {
 			i := slices.Index(names, text)
 			if i < 0 || text == "" {
-				all := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
-				return fmt.Errorf("unknown %s %q: want one of %s", label(name), text, strings.Join(all, ", "))
+				return fmt.Errorf("unknown %s %q: want one of %s", label(name), text, strings.Join(all(), ", "))
 			}
 			*v = T(i)
 			return nil
@@ -513,9 +514,14 @@ func (f *Fields) Custom(name string, v Custom) { f.form.custom(name, v) }
 // Token codes a value that is a string in JSON, such as a receipt. Callers handle Binary and
 // Checking first.
 func (f *Fields) Token(name string, show func() string, parse func(text string) error) {
+	f.token(name, nil, show, parse)
+}
+
+func (f *Fields) token(name string, values func() []string, show func() string, parse func(text string) error) {
 	f.Custom(name, Custom{
-		Type: StringType,
-		Show: func(dst []byte) []byte { return rawjson.AppendText(dst, show()) },
+		Type:   StringType,
+		Values: values,
+		Show:   func(dst []byte) []byte { return rawjson.AppendText(dst, show()) },
 		Parse: func(value []byte) error {
 			text, ok := rawjson.Text(value)
 			if !ok {

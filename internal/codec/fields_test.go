@@ -252,6 +252,11 @@ func TestDescribe(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	class := byte(1)
+	enum := Describe(func(f *Fields) { Enum(f, "class", &class, []string{"", "first", "second"}) })
+	if want := []Field{{Name: "class", Type: StringType, Values: []string{"first", "second"}}}; !reflect.DeepEqual(enum, want) {
+		t.Errorf("enum %+v, want %+v", enum, want)
+	}
 }
 
 func describe(f Field) string {

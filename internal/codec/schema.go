@@ -34,7 +34,8 @@ type Field struct {
 	Type   Type
 	Unit   Unit
 	Range  Range
-	Fields []Field // of an object; for a list, one Field without a name: its element
+	Fields []Field  // of an object; for a list, one Field without a name: its element
+	Values []string // of a string that takes only these
 
 	Required bool  // JSON must have it
 	Default  int64 // of an integer that is absent from JSON
@@ -76,7 +77,13 @@ func (d *describer) bytes(name string, v *[]byte, r Range) {
 func (d *describer) instant(name string, _ *time.Time) {
 	d.add(Field{Name: name, Type: IntegerType, Unit: Moment})
 }
-func (d *describer) custom(name string, v Custom) { d.add(Field{Name: name, Type: v.Type}) }
+func (d *describer) custom(name string, v Custom) {
+	f := Field{Name: name, Type: v.Type}
+	if v.Values != nil {
+		f.Values = v.Values()
+	}
+	d.add(f)
+}
 
 func (d *describer) list(name string, n int, r Range, _ func(int), each func(int)) {
 	outer := d.fields

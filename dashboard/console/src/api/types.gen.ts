@@ -1529,10 +1529,6 @@ export interface Routes {
   'POST /api/v1/workflows/:id/signal': FlowChanged
   /** Get the state of a workflow's schedule and trigger. */
   'GET /api/v1/console/workflows/:name': FlowStarts
-  /** Pause the schedule of a workflow. Its runs continue. */
-  'PUT /api/v1/console/workflows/:name/schedule/pause': FlowStarts
-  /** Resume the schedule of a workflow with its next tick. */
-  'PUT /api/v1/console/workflows/:name/schedule/resume': FlowStarts
   /** Get the schedule of a workflow, which its definition sets. */
   'GET /api/v1/workflow/definitions/:name/schedule': FlowSchedule
   /** Pause the schedule of a workflow. Its runs continue. */
