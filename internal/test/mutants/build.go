@@ -206,6 +206,17 @@ const (
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
+// passes returns an error if the short tests fail without a mutant: then they would notice any.
+func (b *build) passes(ctx context.Context, limit time.Duration) error {
+	if b.binary == "" || len(b.mutants) > 0 && b.mutants[0].alone {
+		return nil
+	}
+	if v, by := b.test(ctx, -1, limit, "-test.short"); v == noticed {
+		return fmt.Errorf("%s fails without a mutant too, as noticed %s", b.dir, by)
+	}
+	return nil
+}
+
 // try runs the tests of the package with a mutant: their short form, and if that notices nothing
 // and all is set, their full one. It returns the name of the test that noticed it, if known.
 func (b *build) try(ctx context.Context, i int, limit time.Duration, all bool) (verdict, string) {

@@ -143,6 +143,9 @@ func round(ctx context.Context, c config, drawn []mutant, tmp string) (tried int
 		if err := b.compile(ctx, dir); err != nil {
 			return 0, nil, err
 		}
+		if err := b.passes(ctx, c.limit); err != nil {
+			return 0, nil, err
+		}
 		var left sync.WaitGroup
 		for i, m := range b.mutants {
 			slot <- struct{}{}
