@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/toy"
 )
@@ -242,4 +244,218 @@ func TestIdleComparison(t *testing.T) {
 		_, ok := s.applier.comparer.due(s.applier.comparer.lsn)
 		return !ok
 	})
+}
+
+// steppedPair is two stepped nodes, the first of which leads, of three voters.
+type steppedPair struct {
+	t        *testing.T
+	steppers [2]*Stepper
+	clock    *fakeClock
+}
+
+func newSteppedPair(t *testing.T) *steppedPair {
+	t.Helper()
+	p, net := &steppedPair{t: t, clock: &fakeClock{wall: 1_000_000, mono: time.Hour}}, NewNetwork(1)
+	for i := range p.steppers {
+		c, node := config(vfs.NewMem()), uint64(i+1)
+		c.Shards, c.NodeID, c.Voters, c.Clock, c.Transport = 1, node, []uint64{1, 2, 3}, Clock{p.clock}, net.Transport(node)
+		s, err := OpenStepper(c)
+		must(t, err)
+		p.steppers[i] = s
+		net.Join(node, s.Host())
+		t.Cleanup(func() { must(t, s.Close()) })
+	}
+	p.leader().Campaign(0)
+	p.until("a leader", func() bool { return p.leader().State(0).Leads })
+	p.add()
+	return p
+}
+
+func (p *steppedPair) leader() *Stepper { return p.steppers[0] }
+
+// until steps both nodes until a condition holds.
+func (p *steppedPair) until(what string, holds func() bool) {
+	p.t.Helper()
+	for range 100 {
+		if holds() {
+			return
+		}
+		for _, s := range p.steppers {
+			s.Step(0, 0)
+			must(p.t, errors.Join(s.WriteLog(), s.Apply(0)))
+		}
+	}
+	p.t.Fatalf("%s: %+v", what, p.leader().State(0))
+}
+
+// propose applies a command at both nodes.
+func (p *steppedPair) propose(cmd engine.Command) {
+	p.t.Helper()
+	ticket, err := p.leader().Submit(0, cmd)
+	must(p.t, err)
+	p.until("an outcome", func() bool {
+		o, done := ticket.Outcome()
+		must(p.t, o.Err)
+		return done
+	})
+}
+
+func (p *steppedPair) add() {
+	p.t.Helper()
+	p.propose(toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In("default"))
+}
+
+// claims returns the claims that the leader has requested since the last call.
+func (p *steppedPair) claims() (all []engine.Comparison) {
+	for h := p.leader().host; len(h.claims) > 0; {
+		all = append(all, (<-h.claims).comparison)
+	}
+	return all
+}
+
+// TestClaims: a replica answers each claim about an entry that it has once, and keeps the latest
+// maxCompared entries.
+func TestClaims(t *testing.T) {
+	p := newSteppedPair(t)
+	s := p.leader().host.shards[0]
+	for range maxCompared + 5 {
+		p.add()
+	}
+	c, last := &s.applier.comparer, p.leader().State(0).Applied.Index
+	p.claims()
+	for i := last - maxCompared - 1; i <= last; i++ {
+		own, _, ok := s.exec.HashAt(i)
+		if !ok {
+			t.Fatalf("no hash of entry %d", i)
+		}
+		for node := uint64(2); node <= 3; node++ {
+			must(t, c.take(engine.Comparison{Node: node, Index: i, Hash: own}))
+		}
+		if got := p.claims(); len(got) != 1 || got[0] != (engine.Comparison{Node: 1, Index: i, Hash: own}) {
+			t.Errorf("entry %d is answered by %v", i, got)
+		}
+	}
+	if len(c.entries) != maxCompared || len(c.claims) != maxCompared || c.entries[0] != last-maxCompared+1 || c.entries[maxCompared-1] != last {
+		t.Errorf("the entries are %v, with claims for %d, want the last %d up to %d", c.entries, len(c.claims), maxCompared, last)
+	}
+	for _, i := range c.entries {
+		if len(c.claims[i]) != 3 {
+			t.Errorf("entry %d has the claims %v", i, c.claims[i])
+		}
+	}
+	must(t, c.take(engine.Comparison{Node: 2, Index: last + 1, Hash: 1}))
+	if got := p.claims(); len(got) > 0 || len(c.entries) != maxCompared {
+		t.Errorf("an entry that is not applied is answered by %v", got)
+	}
+	p.add()
+	own, _, _ := s.exec.HashAt(last + 1)
+	must(t, c.take(engine.Comparison{Node: 1, Index: last + 1, Hash: own}))
+	if got := p.claims(); len(got) > 0 {
+		t.Errorf("its own claim is answered by %v", got)
+	}
+}
+
+// TestComparisonsAreDue: a leader requests comparisons when it begins to lead and after many
+// changes; a single node and a follower request none.
+func TestComparisonsAreDue(t *testing.T) {
+	p := newSteppedPair(t)
+	s := p.leader().host.shards[0]
+	c, a := &s.applier.comparer, p.leader().State(0).Applied
+	own := engine.Comparison{Node: 1, Index: a.Index, Hash: a.Hash}
+	if ask, ok := c.due(a.LSN - 1); !ok || ask != own {
+		t.Errorf("after a change: %v, %t, want %v", ask, ok, own)
+	}
+	if _, ok := c.due(a.LSN); ok {
+		t.Error("due without a change")
+	}
+	c.term = 0
+	if ask, ok := c.begins(); !ok || ask != own {
+		t.Errorf("at the beginning: %v, %t, want %v", ask, ok, own)
+	}
+	if _, ok := c.begins(); ok {
+		t.Error("it begins twice")
+	}
+	for what, change := range map[string]func(undo bool){
+		"a single node": func(undo bool) { s.host.cfg.Voters = map[bool][]uint64{true: {1, 2, 3}, false: {1}}[undo] },
+		"a follower":    func(undo bool) { s.role.leading.Store(undo) },
+	} {
+		change(false)
+		c.term = 0
+		_, due := c.due(0)
+		if _, begins := c.begins(); due || begins {
+			t.Errorf("%s: due %t, begins %t", what, due, begins)
+		}
+		change(true)
+	}
+	c.term = a.Term
+	p.propose(engine.Skip(3 * compareEvery))
+	now := p.leader().State(0).Applied.LSN
+	for _, behind := range []engine.LSN{0, 1} {
+		p.claims()
+		c.lsn, c.asked = now-compareEvery-behind, 0
+		for range 2 { // it is requested once
+			must(t, c.applied())
+		}
+		if got := p.claims(); len(got) != int(behind) || behind > 0 && c.asked != now {
+			t.Errorf("%d changes after the last comparison: %v, noted %d", compareEvery+behind, got, c.asked)
+		}
+	}
+}
+
+// TestJudge: the majority decides, and a difference without one stops the shard in the end.
+func TestJudge(t *testing.T) {
+	p := newSteppedPair(t)
+	s, clock := p.leader().host.shards[0], p.clock
+	c := &s.applier.comparer
+	c.equal.Store(0)
+	hashes := func(all ...uint64) map[uint64]uint64 {
+		m := make(map[uint64]uint64)
+		for i, h := range all {
+			m[uint64(i+1)] = h
+		}
+		return m
+	}
+	for i, step := range []struct {
+		index       uint64
+		claims      []uint64 // of the nodes from 1
+		err         string
+		equal, told uint64
+		since       time.Duration
+	}{
+		{5, []uint64{1}, "", 0, 0, 0},
+		{5, []uint64{1, 1}, "", 5, 0, 0},
+		{4, []uint64{1, 1, 2}, "", 5, 0, 0},
+		{6, []uint64{1, 2}, "", 5, 6, time.Hour},
+		{7, []uint64{1, 2}, "", 5, 7, time.Hour},
+		{6, []uint64{1, 2}, "", 5, 7, time.Hour},
+		{6, []uint64{1, 2, 1}, "", 6, 7, time.Hour}, // of an earlier entry
+		{7, []uint64{1, 2, 1}, "", 7, 7, 0},
+		{8, []uint64{1, 2, 3}, "", 7, 8, time.Hour + 5*time.Second},
+		{9, []uint64{1, 2, 2}, "differs from most others: its hash is 0000000000000001, theirs 0000000000000002", 7, 8,
+			time.Hour + 5*time.Second},
+	} {
+		said := ""
+		if err := c.judge(step.index, 1, hashes(step.claims...)); err != nil {
+			said = err.Error()
+		}
+		if (said == "") != (step.err == "") || !strings.Contains(said, step.err) || c.equal.Load() != step.equal || c.told != step.told ||
+			c.since != step.since {
+			t.Errorf("step %d: %q, equal at %d, told %d since %v, want %+v", i, said, c.equal.Load(), c.told, c.since, step)
+		}
+		if i >= 3 {
+			clock.advance(time.Second)
+		}
+	}
+	s.host.cfg.Unsettled = time.Minute
+	c.claims[c.told] = hashes(1, 2, 3)
+	c.since = clock.Mono() - time.Minute + 1
+	if c.settle(); s.role.halted.Load() != nil {
+		t.Error("the shard is stopped too early")
+	}
+	c.since--
+	if c.settle(); s.role.halted.Load() == nil ||
+		!strings.Contains(s.role.halted.Load().Error(), "its replicas on the nodes [1 2 3] differ at entry 8, and no majority agrees") {
+		t.Errorf("the shard is stopped with %v", s.role.halted.Load())
+	}
+	s.role.halted.Store(nil)
 }

@@ -541,3 +541,33 @@ func TestLogIsBounded(t *testing.T) {
 		t.Errorf("the log was truncated at %d bytes already, want %d to be the reason", largest, c.MaxLogBytes)
 	}
 }
+
+// TestHalt: a stopped core refuses all that waits, and leads no more.
+func TestHalt(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	s.step(input{proposals: proposals(1, 10)})
+	late, waiting := &read{}, &read{}
+	s.core.reading[7] = []*read{waiting}
+	why := errors.New("stopped")
+	for range maxAppends {
+		s.step(input{proposals: proposals(1, 10)})
+	}
+	flying := s.core.turns.laneOf(s.proposed[0].proposals[0])
+	out := s.core.halt(input{proposals: proposals(2, 1), putOff: s.proposed[0].proposals, reads: []*read{late}}, why)
+	if len(out.refused) != 4 { // one has waited for the appends
+		t.Errorf("%d proposals are refused, want 4", len(out.refused))
+	}
+	for _, r := range out.refused {
+		if r.err != why {
+			t.Errorf("refused with %v", r.err)
+		}
+	}
+	if len(out.unread) != 2 || out.unread[0] != late || out.unread[1] != waiting || len(s.core.reading) != 0 || !out.changed || !out.lost ||
+		flying.flying != 0 || s.core.turns.waiting != 0 {
+		t.Errorf("halt = %+v, %d bytes still in flight", out, flying.flying)
+	}
+	if again := s.core.halt(input{}, why); again.changed || again.lost || len(again.refused)+len(again.unread) > 0 || s.core.leader != 0 {
+		t.Errorf("again: %+v, leader %d", again, s.core.leader)
+	}
+}

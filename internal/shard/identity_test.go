@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -315,4 +316,92 @@ func TestForeignCluster(t *testing.T) {
 			t.Errorf("node %d has failed: %v", i+1, err)
 		}
 	}
+}
+
+// TestRunsOfOneHistory: two meetings with a node are of one history if the later run lists the
+// earlier one.
+func TestRunsOfOneHistory(t *testing.T) {
+	met := func(directory string, boot uint64, run string, shown ...Shown) Meeting {
+		return Meeting{Identity{3, directory, boot, run}, shown}
+	}
+	to := func(node uint64, runs ...string) Shown { return Shown{node, runs} }
+	for name, c := range map[string]struct {
+		a, b Meeting
+		want bool
+	}{
+		"same run":                {met("d", 5, "r5", to(2)), met("d", 5, "r5", to(1)), true},
+		"another directory":       {met("d", 5, "r5", to(2, "r5")), met("e", 5, "r5", to(1, "r5")), false},
+		"another, without lists":  {met("d", 5, "r5"), met("e", 4, "r4"), false},
+		"earlier one listed":      {met("d", 5, "r5", to(2, "r3", "r4")), met("d", 4, "r4", to(1, "x")), true},
+		"earlier one not listed":  {met("d", 5, "r5", to(2, "r3")), met("d", 4, "r4", to(1, "r4")), false},
+		"listed for another":      {met("d", 5, "r5", to(1, "r4")), met("d", 4, "r4", to(1, "r4")), false},
+		"without lists":           {met("d", 5, "r5"), met("d", 4, "r4", to(1, "x")), true},
+		"as often, another run":   {met("d", 5, "r5", to(2, "r4")), met("d", 5, "q5", to(1, "r4")), false},
+		"as often, and it listed": {met("d", 5, "r5", to(2, "q5")), met("d", 5, "q5", to(1, "r4")), true},
+	} {
+		if got := oneHistory(1, c.a, 2, c.b); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		if c.a.Boot != c.b.Boot && oneHistory(2, c.b, 1, c.a) != c.want {
+			t.Errorf("%s, the other way round: %t, want %t", name, !c.want, c.want)
+		}
+	}
+}
+
+// TestMeetWipedDirectory: a node with another directory is refused, however often it was started.
+// The name of the cluster is the directory of its first node.
+func TestMeetWipedDirectory(t *testing.T) {
+	first, node := newMember(t, 1), newMember(t, 2)
+	if name := node.host.Cluster(); name != "" {
+		t.Errorf("before any meeting the cluster is %q", name)
+	}
+	must(t, node.meet(first))
+	if name := node.host.Cluster(); name == "" || name != first.host.Cluster() || name != first.host.Identity().Directory {
+		t.Errorf("the clusters are %q and %q, want %q", name, first.host.Cluster(), first.host.Identity().Directory)
+	}
+	node.stop()
+	node.fs = vfs.NewMem()
+	for range 3 {
+		node.start()
+		self, err := node.host.Introduce(1)
+		must(t, err)
+		if err := first.host.Meet(self); !errors.Is(err, engine.ErrConflict) || !strings.Contains(err.Error(), "another data directory") {
+			t.Errorf("start %d of a wiped node: %v", self.Boot, err)
+		}
+	}
+}
+
+// TestIdentityNeedsItsDisk: an identity that could not be made durable is not used.
+func TestIdentityNeedsItsDisk(t *testing.T) {
+	node := newMember(t, 1)
+	other, err := newMember(t, 2).host.Introduce(1)
+	must(t, err)
+	before := node.host.Identity()
+	random := node.host.cfg.Random
+	for n := range int64(16) {
+		node.host.cfg.Random = io.LimitReader(random, n)
+		if err := node.host.Identify(); err == nil || node.host.Identity() != before {
+			t.Errorf("%d random bytes: %v, now %v", n, err, node.host.Identity())
+		}
+	}
+	node.host.identity.format.Self.Directory = ""
+	for _, n := range []int64{15, 31} {
+		node.host.cfg.Random = io.LimitReader(random, n)
+		if err := node.host.Identify(); err == nil || node.host.Identity().Directory != "" {
+			t.Errorf("%d random bytes for a directory and a run: %v", n, err)
+		}
+	}
+	node.host.identity.format.Self = before
+	node.host.cfg.Random = random
+	must(t, node.host.Close())
+	_, introduced := node.host.Introduce(3)
+	for what, err := range map[string]error{"Identify": node.host.Identify(), "Introduce": introduced, "Meet": node.host.Meet(other)} {
+		if !errors.Is(err, engine.ErrClosed) {
+			t.Errorf("%s of a closed host: %v", what, err)
+		}
+	}
+	if node.host.Identity() != before {
+		t.Errorf("the identity is %v, want %v", node.host.Identity(), before)
+	}
+	node.host = nil
 }

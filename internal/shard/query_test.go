@@ -73,3 +73,69 @@ func TestLongQueriesEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestSettle: a read that needs a time waits until the state has reached it, and ends with its
+// caller, the leadership and the host. Reads that wait for an index outlive the leadership.
+func TestSettle(t *testing.T) {
+	noLeaks(t)
+	ctx, clock := testContext(t), &fakeClock{wall: 1_000_000}
+	c := config(vfs.NewMem())
+	c.Shards, c.Clock = 1, Clock{clock}
+	st := openStepped(t, c)
+	s := st.host.shards[0]
+	waiting := func() int {
+		s.reads.mu.Lock()
+		defer s.reads.mu.Unlock()
+		return len(s.reads.all)
+	}
+	settle := func(ctx context.Context, at int64) <-chan error {
+		t.Helper()
+		before, done := waiting(), make(chan error, 1)
+		go func() { done <- s.settle(ctx, at) }()
+		until(ctx, t, "a read that waits", func() bool { return waiting() > before })
+		return done
+	}
+	must(t, s.settle(ctx, 1_000_000))
+	next := settle(ctx, 1_000_001)
+	clock.advance(time.Millisecond)
+	_, err := stepped(t, st, 0, engine.Skip(0))
+	must(t, err)
+	must(t, <-next)
+	if n := waiting(); n != 0 {
+		t.Errorf("%d reads wait, want none", n)
+	}
+
+	caller, cancel := context.WithCancel(ctx)
+	left := settle(caller, 1_000_009)
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has gone got %v", err)
+	}
+	if err := s.linearize(caller); !errors.Is(err, context.Canceled) {
+		t.Errorf("a linearizable read of a caller that has gone: %v", err)
+	}
+	indexed := &read{done: make(chan error, 1)}
+	s.admit([]readable{{index: 1 << 40, reads: []*read{indexed}}})
+	lost := settle(ctx, 1_000_009)
+	s.unsettle()
+	var notLeader *engine.NotLeaderError
+	if err := <-lost; !errors.As(err, &notLeader) {
+		t.Errorf("with the leadership lost: %v", err)
+	}
+	if n := waiting(); n != 1 || len(indexed.done) != 0 {
+		t.Errorf("%d reads wait, want the one for an index", n)
+	}
+	s.role.leading.Store(false)
+	if err := s.settle(ctx, 1_000_009); !errors.As(err, &notLeader) {
+		t.Errorf("without the leadership: %v", err)
+	}
+	s.role.leading.Store(true)
+	closed := settle(ctx, 1_000_009)
+	must(t, st.Close())
+	if err := <-closed; !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("of a closed host: %v", err)
+	}
+	if err := s.linearize(ctx); !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("a linearizable read of a closed host: %v", err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/codec"
@@ -165,4 +166,90 @@ func FuzzFormat(f *testing.F) {
 			t.Errorf("readFormat(%q) = %+v", b, got)
 		}
 	})
+}
+
+// reading is a transport that reads snapshots to their end.
+type reading struct{ nowhere }
+
+func (reading) SendSnapshot(_ uint16, _ *raftpb.Message, body io.ReadCloser, done func(error)) {
+	_, err := io.Copy(io.Discard, body)
+	done(errors.Join(err, body.Close()))
+}
+
+// TestExports: states for followers are bounded in number, each is sent once, and those that no
+// follower has fetched are released when the host closes.
+func TestExports(t *testing.T) {
+	noLeaks(t)
+	c := config(vfs.NewMem())
+	c.Shards, c.Transport = 1, reading{}
+	st := openStepped(t, c)
+	s := st.host.shards[0]
+	names := make(map[string]bool)
+	for range maxExports {
+		snap, err := s.prepareExport()
+		must(t, err)
+		if m := snap.GetMetadata(); m.GetIndex() != st.State(0).Applied.Index || m.GetTerm() != st.State(0).Applied.Term ||
+			!slices.Equal(m.GetConfState().GetVoters(), []uint64{1}) {
+			t.Errorf("the announcement is %v", snap)
+		}
+		names[string(snap.GetData())] = true
+	}
+	if _, err := s.prepareExport(); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) || len(names) != maxExports {
+		t.Errorf("one more than %d: %v; %d names", maxExports, err, len(names))
+	}
+	send := func(what string, data []byte, ok bool) {
+		t.Helper()
+		s.mail.take(input{})
+		s.sendSnapshot(&raftpb.Message{To: new(uint64(9)), Snapshot: &raftpb.Snapshot{Data: data}})
+		if got := s.mail.take(input{}).reports; len(got) != 1 || got[0] != (snapshotReport{9, ok}) {
+			t.Errorf("%s: reports %v, want %t", what, got, ok)
+		}
+	}
+	id := func(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
+	send("no export", nil, false)
+	send("too short", id(3)[:7], false)
+	send("too long", append(id(3), 0), false)
+	send("unknown", id(0), false)
+	send("known", id(3), true)
+	send("sent before", id(3), false)
+	if _, err := s.prepareExport(); err != nil {
+		t.Errorf("with one sent there is no room: %v", err)
+	}
+	must(t, st.Close()) // Pebble reports iterators that are left
+}
+
+// TestReceiveSnapshotRefuses: the receiver refuses snapshots for no shard, and none while it is closed.
+func TestReceiveSnapshotRefuses(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	announced := &raftpb.Message{Type: raftpb.MsgSnap.Enum(), Snapshot: &raftpb.Snapshot{
+		Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(50)), Term: new(uint64(1))}}}
+	receive := func(id uint16, m *raftpb.Message) string {
+		err := h.ReceiveSnapshot(id, m, strings.NewReader("x"))
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	for name, c := range map[string]struct {
+		id   uint16
+		m    *raftpb.Message
+		want string
+	}{
+		"no such shard": {2, announced, "unknown shard 2"},
+		"no snapshot":   {1, &raftpb.Message{Type: raftpb.MsgSnap.Enum()}, "unknown shard 1"},
+		"malformed":     {1, announced, "shard 1: receive snapshot: malformed snapshot"},
+	} {
+		if got := receive(c.id, c.m); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %q", name, got, c.want)
+		}
+	}
+	if left, err := h.fs.List(h.stateDir); err != nil || slices.ContainsFunc(left,
+		func(name string) bool { return strings.HasPrefix(name, spoolPrefix) }) {
+		t.Errorf("files %v are left, %v", left, err)
+	}
+	closeHost(t, h)
+	if got := receive(1, announced); !strings.Contains(got, "closed") {
+		t.Errorf("a closed host: %s", got)
+	}
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -154,4 +155,65 @@ func TestPutOffPullsNothing(t *testing.T) {
 	if len(p.makes) > 0 {
 		t.Error("what was put off pulls takes again")
 	}
+}
+
+// TestTakesOfAHost: waiting takes get what arrives, and are checked again at the
+// times that their machine asks for. Afterwards nothing is counted as queued.
+func TestTakesOfAHost(t *testing.T) {
+	noLeaks(t)
+	ctx := testContext(t)
+	clock := &fakeClock{wall: 1_000_000}
+	c := config(vfs.NewMem())
+	c.Shards, c.Clock = 1, Clock{clock}
+	c.Primitives = []engine.Primitive{engine.TableOf[queue.Store](), engine.TableOf[stream.Store]()}
+	h := open(t, c)
+	defer closeHost(t, h)
+	router := engine.NewRouter(h)
+	q, s := engine.StoreOf[queue.Store](router, "default", 0), engine.StoreOf[stream.Store](router, "default", 0)
+	got := make(chan string, 1)
+	for _, payload := range []string{"a", "b", "c"} {
+		go func() {
+			m, err := q.Dequeue(ctx, "q", queue.Wait(time.Hour))
+			if err != nil || len(m) != 1 {
+				got <- fmt.Sprint(len(m), err)
+				return
+			}
+			got <- string(m[0].Payload)
+		}()
+		until(ctx, t, "a take that waits", h.shards[0].exec.Parked)
+		_, err := q.Enqueue(ctx, "q", []byte(payload))
+		must(t, err)
+		if p := <-got; p != payload {
+			t.Errorf("a waiting take got %q, want %q", p, payload)
+		}
+	}
+
+	must(t, s.Create(ctx, "s"))
+	write := func() {
+		t.Helper()
+		_, err := s.Append(ctx, "s", stream.Message{Payload: []byte("r")})
+		must(t, err)
+	}
+	write()
+	// A consumer that has just received something must be heard of within half of the timeout.
+	_, err := s.ReadGroup(ctx, "s", "g", "c", stream.AckTimeout(2*time.Millisecond))
+	must(t, err)
+	read := make(chan error, 1)
+	go func() {
+		all, err := s.ReadGroup(ctx, "s", "g", "c", stream.Wait(time.Hour))
+		if err == nil && len(all) != 1 {
+			err = fmt.Errorf("%d records", len(all))
+		}
+		read <- err
+	}()
+	until(ctx, t, "a read that waits", h.shards[0].exec.Parked)
+	before := h.Applied(0)
+	clock.advance(time.Millisecond)
+	until(ctx, t, "the read that is due to be proposed", func() bool { return h.Applied(0) > before })
+	write()
+	must(t, <-read)
+	until(ctx, t, "an empty queue", func() bool {
+		a := h.shards[0].admission
+		return a.queued.Load() == 0 && a.bytes.Load() == 0
+	})
 }

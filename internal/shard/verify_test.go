@@ -292,11 +292,31 @@ func TestVerifyReportsRows(t *testing.T) {
 		"row of a shard that is not there": {func(t *testing.T, db *pebble.DB) {
 			must(t, db.Set([]byte("\x00\x07\x00x"), nil, pebble.NoSync))
 		}, "row 00070078 belongs to none of the 3 shards"},
+		"ten such rows": {func(t *testing.T, db *pebble.DB) {
+			for i := range byte(10) {
+				must(t, db.Set([]byte{0, 7, 0, i}, nil, pebble.NoSync))
+			}
+		}, "row 00070009 belongs to none of the 3 shards"},
 		"many such rows": {func(t *testing.T, db *pebble.DB) {
 			for i := range byte(15) {
 				must(t, db.Set([]byte{0, 7, 0, i}, nil, pebble.NoSync))
 			}
 		}, "5 more rows belong to none of the 3 shards"},
+		"snapshot installed long ago": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte("\xff\xffi\x00\x02"), make([]byte, 8), pebble.NoSync))
+		}, ""},
+		"snapshot of no shard": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte("\xff\xffi\x00\x03"), make([]byte, 8), pebble.NoSync))
+		}, "row ffff690003 belongs to none of the 3 shards"},
+		"snapshot without an index": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte("\xff\xffi\x00\x02"), make([]byte, 7), pebble.NoSync))
+		}, "row ffff690002 belongs to none of the 3 shards"},
+		"own row of another kind": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte("\xff\xffj\x00\x02"), make([]byte, 8), pebble.NoSync))
+		}, "row ffff6a0002 belongs to none of the 3 shards"},
+		"own row with more": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte("\xff\xffi\x00\x02x"), make([]byte, 8), pebble.NoSync))
+		}, "row ffff69000278 belongs to none of the 3 shards"},
 		"row of an unknown machine": {func(t *testing.T, db *pebble.DB) {
 			must(t, db.Set([]byte(own[:2]+"\x0ex"), nil, pebble.NoSync))
 		}, "1 rows of machine 14, which is unknown to this program"},
@@ -522,4 +542,186 @@ func replayed(t *testing.T, fsys vfs.FS) string {
 		must(t, rows.Close())
 	}
 	return all.String()
+}
+
+// endingContext is done after a number of checks.
+type endingContext struct {
+	context.Context
+	left int
+}
+
+func (c *endingContext) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// crashedPuts returns a crashed directory with tables and entries to replay, and the number of
+// entries in its log.
+func crashedPuts(t *testing.T) (fsys *vfs.MemFS, entries uint64) {
+	t.Helper()
+	whole := vfs.NewCrashableMem()
+	h := open(t, kvConfig(whole, Sync))
+	defer closeHost(t, h)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(h), "default", 0)
+	for i := range 40 {
+		_, err := store.Put(t.Context(), fmt.Sprint("key", i), make([]byte, 1000))
+		must(t, err)
+		if i == 20 {
+			must(t, errors.Join(h.db.Flush(), h.truncate()))
+		}
+	}
+	for _, s := range h.shards {
+		entries += s.log.LastIndex() - s.log.FirstIndex() + 1
+	}
+	return crash(whole, rand.New(rand.NewPCG(1, 1)), 0), entries
+}
+
+// TestVerifyEnds: Verify ends with its context at each point where it checks it, and reports
+// nothing then. So does a Stepper's.
+func TestVerifyEnds(t *testing.T) {
+	noLeaks(t)
+	fsys, _ := crashedPuts(t)
+	c := VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}}
+	n, err := 0, context.Canceled
+	for ; err != nil; n++ {
+		var r VerifyReport
+		if r, err = Verify(&endingContext{t.Context(), n}, c); err != nil && !errors.Is(err, context.Canceled) ||
+			err == nil && len(r.Problems) > 0 {
+			t.Fatalf("ended at check %d: %v, %q", n, err, r.Problems)
+		}
+	}
+	if n < 5 {
+		t.Errorf("it checks its context %d times", n)
+	}
+	s := openStepped(t, kvConfig(fsys, Sync))
+	defer func() { must(t, s.Close()) }()
+	for n, err = 0, context.Canceled; err != nil; n++ {
+		if _, err = s.Verify(&endingContext{t.Context(), n}, func(problem string) { t.Error(problem) }); err != nil &&
+			!errors.Is(err, context.Canceled) {
+			t.Fatalf("ended at check %d: %v", n, err)
+		}
+	}
+	if n < 2 {
+		t.Errorf("a Stepper checks its context %d times", n)
+	}
+}
+
+// TestVerifyCounts: the counts of a report are those of the directory.
+func TestVerifyCounts(t *testing.T) {
+	noLeaks(t)
+	fsys, entries := crashedPuts(t)
+	r, files := verify(t, fsys), take(t, fsys)
+	closeHost(t, open(t, kvConfig(fsys, Sync)))
+	want, tableBytes := []int64(nil), int64(0)
+	for id := range engine.ShardID(3) {
+		want = append(want, int64(rowsOf(t, fsys, id)))
+	}
+	for _, name := range files.names(".sst") {
+		tableBytes += int64(len(files[name]))
+	}
+	if r.Entries != entries || entries < 10 || !slices.Equal(r.Rows, want) || r.Format != FormatVersion || r.Shards != 3 ||
+		r.Segments != len(files.names(".ual")) || r.Tables != len(files.names(".sst")) || r.TableBytes != tableBytes ||
+		r.LogBytes <= 0 || r.Elapsed <= 0 {
+		t.Errorf("the report is %+v, want %d entries, %v rows, %d segments and %d tables of %d bytes", r, entries, want,
+			len(files.names(".ual")), len(files.names(".sst")), tableBytes)
+	}
+}
+
+// TestProblemsAreBounded: problems beyond maxProblems are counted, and those of Pebble are dropped.
+func TestProblemsAreBounded(t *testing.T) {
+	for _, n := range []int{maxProblems - 1, maxProblems, maxProblems + 2} {
+		v := &verification{}
+		pebbles := &tables{verification: &verification{}, dir: "state"}
+		for i := range n {
+			v.problemf("%d", i)
+			pebbles.complain(fmt.Sprint(i))
+		}
+		pebbles.tellComplaints()
+		listed := min(n, maxProblems)
+		if len(v.report.Problems) != listed || v.report.Unlisted != n-listed {
+			t.Errorf("of %d problems %d are listed, and %d others counted", n, len(v.report.Problems), v.report.Unlisted)
+		}
+		if all := pebbles.report.Problems; len(all) != listed || all[0] != "state: 0" || pebbles.report.Unlisted != 0 {
+			t.Errorf("of %d problems of Pebble %d are listed, the first is %q", n, len(all), all[0])
+		}
+	}
+}
+
+// TestVerifyReportsLogs: logs that do not match the state of a running replica.
+func TestVerifyReportsLogs(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		update func(a engine.Applied) raftlog.Update
+		want   string
+	}{
+		"nothing": {func(engine.Applied) raftlog.Update { return raftlog.Update{} }, ""},
+		"reset to the state": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{Reset: &raftlog.Position{Index: a.Index, Term: a.Term}}
+		}, ""},
+		"begins one later": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{Reset: &raftlog.Position{Index: a.Index + 1, Term: a.Term}}
+		}, "begins at entry"},
+		"another term": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{Reset: &raftlog.Position{Index: a.Index, Term: a.Term + 1},
+				HardState: &raftpb.HardState{Term: new(a.Term + 1), Vote: new(uint64(1)), Commit: new(a.Index)}}
+		}, "the state has applied it as of term"},
+		"old term": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{HardState: &raftpb.HardState{Term: new(a.Term - 1), Vote: new(uint64(1)), Commit: new(a.Index)}}
+		}, "its last entry is of term"},
+		"commit at the end": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{HardState: &raftpb.HardState{Term: new(a.Term), Vote: new(uint64(1)), Commit: new(a.Index)}}
+		}, ""},
+		"commit behind the end": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{HardState: &raftpb.HardState{Term: new(a.Term), Vote: new(uint64(1)), Commit: new(a.Index + 1)}}
+		}, "was committed, the last one is"},
+		"no vote": {func(a engine.Applied) raftlog.Update {
+			return raftlog.Update{HardState: &raftpb.HardState{Term: new(a.Term), Vote: new(uint64(0)), Commit: new(a.Index)}}
+		}, ""},
+	} {
+		cfg := kvConfig(vfs.NewMem(), Sync)
+		cfg.Shards = 1
+		s := openStepped(t, cfg)
+		u := c.update(s.State(0).Applied)
+		if u.Reset != nil || u.HardState != nil {
+			must(t, s.host.ual.Write([]raftlog.Update{u}))
+		}
+		var problems []string
+		_, err := s.Verify(t.Context(), func(problem string) { problems = append(problems, problem) })
+		must(t, err)
+		if all := strings.Join(problems, "\n"); c.want == "" && all != "" || !strings.Contains(all, c.want) {
+			t.Errorf("%s: reported %q, want %q", name, all, c.want)
+		}
+		s.abandon()
+	}
+}
+
+// TestVerifyEntry: entries that a replica could not apply.
+func TestVerifyEntry(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	defer closeHost(t, h)
+	of := func(commands ...[]byte) []byte { return (&engine.Entry{Commands: commands}).AppendTo(nil) }
+	skip := engine.Skip(0).AppendTo(nil)
+	for name, c := range map[string]struct {
+		e    *raftpb.Entry
+		want string
+	}{
+		"of a new leader": {&raftpb.Entry{}, ""},
+		"membership":      {&raftpb.Entry{Type: raftpb.EntryConfChange.Enum()}, "is of type EntryConfChange"},
+		"garbage":         {&raftpb.Entry{Data: []byte("garbage")}, "entry version 103"},
+		"a command":       {&raftpb.Entry{Data: of(skip)}, ""},
+		"half a command":  {&raftpb.Entry{Data: of(skip, skip[:1])}, "command"},
+		"unknown machine": {&raftpb.Entry{Data: of(skip, engine.Command{Machine: engine.MachineQueue, Kind: 1}.AppendTo(nil))},
+			"unknown command: machine 3 kind 1"},
+	} {
+		got := ""
+		if err := h.shards[0].verifyEntry(c.e); err != nil {
+			got = err.Error()
+		}
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
 }
