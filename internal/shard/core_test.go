@@ -571,3 +571,19 @@ func TestHalt(t *testing.T) {
 		t.Errorf("again: %+v, leader %d", again, s.core.leader)
 	}
 }
+
+// TestJoined: joined lists keep their order, and the arguments are not written to.
+func TestJoined(t *testing.T) {
+	more := make([]int, 2, 4)
+	copy(more, []int{3, 4})
+	for _, c := range []struct{ list, more, want []int }{
+		{nil, nil, nil}, {nil, more, []int{3, 4}}, {[]int{1}, more, []int{1, 3, 4}}, {[]int{1, 2}, nil, []int{1, 2}},
+	} {
+		if got := joined(c.list, c.more); !slices.Equal(got, c.want) {
+			t.Errorf("joined(%v, %v) = %v, want %v", c.list, c.more, got, c.want)
+		}
+	}
+	if _ = append(joined(nil, more), 5); more[:3][2] != 0 {
+		t.Error("appending to the result has changed the argument")
+	}
+}

@@ -2,8 +2,10 @@ package shard
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/toy"
+	"github.com/floedb/floe/kv"
 )
 
 func config(fsys vfs.FS) Config {
@@ -405,4 +408,179 @@ func stats(t *testing.T, h *Host) Stats {
 	st, err := h.Stats()
 	must(t, err)
 	return st
+}
+
+// TestOpenNeedsRandomNumbers: Open fails without the random numbers that it needs, and releases the
+// directory.
+func TestOpenNeedsRandomNumbers(t *testing.T) {
+	noLeaks(t)
+	for n := int64(0); ; n++ {
+		c := config(vfs.NewMem())
+		c.Random = io.LimitReader(cryptorand.Reader, n)
+		h, err := Open(c)
+		if err == nil {
+			if closeHost(t, h); n < 16 {
+				t.Errorf("it opens two shards with %d bytes", n)
+			}
+			return
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		lock, err := lockDir(c.FS, "node")
+		must(t, err)
+		must(t, lock.Close())
+	}
+}
+
+// TestOpenEndsWithItsContext: OpenContext ends at each point where it checks its context.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	noLeaks(t)
+	for n, err := 0, context.Canceled; err != nil; n++ {
+		var h *Host
+		if h, err = OpenContext(&endingContext{t.Context(), n}, config(vfs.NewMem())); err == nil {
+			if closeHost(t, h); n < 2 {
+				t.Errorf("it checks its context %d times", n)
+			}
+		} else if !errors.Is(err, context.Canceled) {
+			t.Fatalf("ended at check %d: %v", n, err)
+		}
+	}
+}
+
+// limited is kept memory that notes its limit.
+type limited struct{ limit int64 }
+
+func (l *limited) SetLimit(bytes int64)         { l.limit = bytes }
+func (l *limited) Used() (bytes, maximum int64) { return 0, l.limit }
+
+// TestStateBytes: a limit that is set is passed on.
+func TestStateBytes(t *testing.T) {
+	noLeaks(t)
+	for _, bytes := range []int64{0, 1, 1 << 20} {
+		kept := limited{7}
+		c := config(vfs.NewMem())
+		c.StateBytes, c.Primitives[0].Kept = bytes, &kept
+		closeHost(t, open(t, c))
+		if want := max(bytes, 7*b2i(bytes == 0)); kept.limit != want {
+			t.Errorf("StateBytes %d sets the limit %d, want %d", bytes, kept.limit, want)
+		}
+	}
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestFailureIsReportedLast: when the failure of a node is logged, it accepts no more calls.
+func TestFailureIsReportedLast(t *testing.T) {
+	noLeaks(t)
+	var h *Host
+	logged := 0
+	c := config(vfs.NewMem())
+	c.Logger = slog.New(onLog{func(msg, _ string) {
+		if msg == "node failed" {
+			logged++
+			if _, err := h.Propose(t.Context(), 0, engine.Skip(0)); !errors.Is(err, engine.ErrUnavailable) {
+				t.Errorf("a write meanwhile: %v", err)
+			}
+		}
+	}})
+	h = open(t, c)
+	cause := errors.New("first")
+	h.Fail(cause)
+	h.Fail(errors.New("second"))
+	if h.Err() != cause || h.isBroken() || logged != 1 {
+		t.Errorf("it has failed with %v, broken %t, in %d lines", h.Err(), h.isBroken(), logged)
+	}
+	if err := h.Close(); !errors.Is(err, cause) {
+		t.Errorf("Close = %v", err)
+	}
+	h = open(t, config(vfs.NewMem()))
+	h.fail(errStopping)
+	if h.Err() != nil {
+		t.Errorf("a write that ended with the host is a failure: %v", h.Err())
+	}
+	closeHost(t, h)
+}
+
+// TestCallsOfAHost: calls with a context that is done, of unknown shards, and of a closed host.
+func TestCallsOfAHost(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	take := engine.Take{Command: engine.Skip(0), Wait: time.Hour}
+	calls := map[string]func(ctx context.Context, id engine.ShardID) error{
+		"Propose": func(ctx context.Context, id engine.ShardID) error {
+			_, err := h.Propose(ctx, id, engine.Skip(0))
+			return err
+		},
+		"Take":       func(ctx context.Context, id engine.ShardID) error { _, err := h.Take(ctx, id, take); return err },
+		"Query":      func(ctx context.Context, id engine.ShardID) error { return h.Query(ctx, id, &toy.Sum{}) },
+		"QueryStale": func(ctx context.Context, id engine.ShardID) error { return h.QueryStale(ctx, id, &toy.Sum{}) },
+	}
+	for name, call := range calls {
+		if err := call(gone, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s of a caller that has gone: %v", name, err)
+		}
+		if err := call(t.Context(), 2); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s of shard 2 of 2: %v", name, err)
+		}
+	}
+	if leader := h.Leader(1); leader != 1 || !h.Leads(1) {
+		t.Errorf("the leader is %d, want this node", leader)
+	}
+	closeHost(t, h)
+	for name, call := range calls {
+		for id := range engine.ShardID(3) {
+			if err := call(t.Context(), id); !errors.Is(err, engine.ErrClosed) {
+				t.Errorf("%s of shard %d of a closed host: %v", name, id, err)
+			}
+		}
+	}
+}
+
+// TestCached: rows are answered from memory by a single node that leads.
+func TestCached(t *testing.T) {
+	noLeaks(t)
+	h := open(t, kvConfig(vfs.NewMem(), Sync))
+	router := engine.NewRouter(h)
+	store := engine.StoreOf[kv.Store](router, "default", 0)
+	_, err := store.Put(t.Context(), "k", []byte("v"))
+	must(t, err)
+	id := engine.HomeShard("default", 3)
+	cached := func() bool {
+		reads := h.rate.count.Load()
+		e, err := store.Get(t.Context(), "k")
+		if err == nil && string(e.Value) != "v" {
+			t.Errorf("the value is %q", e.Value)
+		}
+		return err == nil && h.rate.count.Load() == reads
+	}
+	cached() // a row is cached when it is read again
+	for range 2 {
+		cached()
+	}
+	if !cached() {
+		t.Error("a row that is often read is not answered from memory")
+	}
+	role := &h.shards[id].role
+	role.leading.Store(false)
+	if cached() {
+		t.Error("a node that does not lead answers from memory")
+	}
+	role.leading.Store(true)
+	h.cfg.Voters = []uint64{1, 2, 3}
+	if cached() {
+		t.Error("a node with others answers from memory")
+	}
+	h.cfg.Voters = []uint64{1}
+	closeHost(t, h)
+	if cached() {
+		t.Error("a closed node answers from memory")
+	}
 }

@@ -25,6 +25,9 @@ func openStepped(t *testing.T, c Config) *Stepper {
 	s, err := OpenStepper(c)
 	must(t, err)
 	for id := range engine.ShardID(s.Shards()) {
+		if st := s.State(id); st.Leads || st.DutyTerm != 0 {
+			t.Errorf("shard %d begins with %+v", id, st)
+		}
 		s.Campaign(id)
 		stepUntil(t, s, id, func() bool { return s.State(id).Leads })
 		_, err := stepped(t, s, id, engine.Skip(0))
@@ -97,7 +100,7 @@ func TestSteppedHost(t *testing.T) {
 			first := s.State(1).First
 			must(t, errors.Join(s.SyncLog(), s.PrepareLog(), s.Compact(), s.Flush(), s.Truncate()))
 			st := s.State(1)
-			if st.First <= first || st.Durable != st.Last || st.Applied.Index != st.Last || st.Leader != 1 || st.Installing ||
+			if st.DutyTerm != st.Term || st.First <= first || st.Durable != st.Last || st.Applied.Index != st.Last || st.Leader != 1 || st.Installing ||
 				st.NextDue != engine.NoTimer || len(st.Targets) > 0 {
 				t.Errorf("%v: after a truncation of the log from %d: %+v", durability, first, st)
 			}

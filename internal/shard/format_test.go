@@ -1,0 +1,205 @@
+package shard
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/test/toy"
+	"github.com/floedb/floe/kv"
+)
+
+// readFaults is a file system in which one reading operation fails.
+type readFaults struct {
+	vfs.FS
+	left  int  // operations until then
+	stats bool // a Stat by name counts
+	hit   bool
+}
+
+var errUnreadable = &fs.PathError{Op: "read", Path: "disk", Err: syscall.EIO}
+
+func (f *readFaults) fails() bool {
+	f.left--
+	f.hit = f.hit || f.left == 0
+	return f.left == 0
+}
+
+func (f *readFaults) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if f.fails() {
+		return nil, errUnreadable
+	}
+	file, err := f.FS.Open(name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyReads{file, f}, nil
+}
+
+func (f *readFaults) OpenDir(name string) (vfs.File, error) {
+	if f.fails() {
+		return nil, errUnreadable
+	}
+	return f.FS.OpenDir(name)
+}
+
+func (f *readFaults) List(dir string) ([]string, error) {
+	if f.fails() {
+		return nil, errUnreadable
+	}
+	return f.FS.List(dir)
+}
+
+func (f *readFaults) Stat(name string) (vfs.FileInfo, error) {
+	if f.stats && f.fails() {
+		return nil, errUnreadable
+	}
+	return f.FS.Stat(name)
+}
+
+type faultyReads struct {
+	vfs.File
+	fs *readFaults
+}
+
+func (f *faultyReads) Read(p []byte) (int, error) {
+	if f.fs.fails() {
+		return 0, errUnreadable
+	}
+	return f.File.Read(p)
+}
+
+func (f *faultyReads) ReadAt(p []byte, off int64) (int, error) {
+	if f.fs.fails() {
+		return 0, errUnreadable
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f *faultyReads) Stat() (vfs.FileInfo, error) {
+	if f.fs.fails() {
+		return nil, errUnreadable
+	}
+	return f.File.Stat()
+}
+
+// TestVerifyCanNotRead: if a read fails, Verify returns the error or reports a problem, also with a
+// damaged log, when it checks the rows on disk. Exempt is the log's mark, a hint that is read once
+// by Verify and once by Open.
+func TestVerifyCanNotRead(t *testing.T) {
+	fsys, _ := crashedPuts(t)
+	whole := take(t, fsys)
+	for _, damaged := range []bool{false, true} {
+		image := whole
+		if damaged {
+			image = make(map[string][]byte)
+			for name, b := range whole {
+				image[name] = b
+			}
+			segment := whole.names(".ual")[0]
+			cut := append([]byte(nil), whole[segment]...)
+			cut[len(cut)/2] ^= 0x10
+			image[segment] = cut
+		}
+		mem := image.put(t)
+		sound := verify(t, mem).Problems
+		if len(sound) > 0 != damaged {
+			t.Fatalf("without a fault: %q", sound)
+		}
+		var unnoticed []int
+		n := 1
+		for ; ; n++ {
+			faults := &readFaults{FS: mem, left: n}
+			r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: faults, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}})
+			if !faults.hit {
+				break
+			}
+			if err == nil && slices.Equal(r.Problems, sound) {
+				unnoticed = append(unnoticed, n)
+			}
+			if err != nil && !strings.Contains(err.Error(), syscall.EIO.Error()) {
+				t.Errorf("damaged=%t: operation %d: %v", damaged, n, err)
+			}
+		}
+		if most := map[bool]int{false: 2, true: 1}[damaged]; len(unnoticed) > most || n < 20 {
+			t.Errorf("damaged=%t: of %d failed operations %v are not reported, want at most %d", damaged, n, unnoticed, most)
+		}
+	}
+}
+
+// TestFormatFile: each file operation on FORMAT, and on the directories above it, reports its
+// failure.
+func TestFormatFile(t *testing.T) {
+	want := format{Version: FormatVersion, Shards: 2, NodeID: 1, Voters: []uint64{1}}
+	n := 1
+	for ; ; n++ {
+		faults := &readFaults{FS: vfs.NewMem(), left: n, stats: true}
+		err := makeDir(faults, "a/b/node")
+		if err == nil {
+			err = writeFormat(faults, "a/b/node", want)
+		}
+		var got *format
+		if err == nil {
+			got, err = readFormat(faults, "a/b/node")
+		}
+		if !faults.hit {
+			must(t, err)
+			if got.Shards != 2 {
+				t.Errorf("FORMAT is read as %+v", got)
+			}
+			break
+		}
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("operation %d has failed: %v, %+v", n, err, got)
+		}
+	}
+	if n < 8 {
+		t.Errorf("%d operations read", n)
+	}
+	fsys := vfs.NewMem()
+	must(t, writeFile(fsys, "file", []byte("x")))
+	for dir, is := range map[string]error{"file": engine.ErrInvalid, "file/node": nil} {
+		if _, err := lockDir(fsys, dir); err == nil || is != nil && !errors.Is(err, is) {
+			t.Errorf("a directory at %s: %v", dir, err)
+		}
+	}
+	must(t, makeDir(fsys, "d"))
+	must(t, makeDir(fsys, "d"))
+	if f, err := readFormat(fsys, "d"); f != nil || err != nil {
+		t.Errorf("FORMAT of an empty directory: %v, %v", f, err)
+	}
+}
+
+// TestTalliesOfOtherShards: counts of shards that do not exist are ignored.
+func TestTalliesOfOtherShards(t *testing.T) {
+	noLeaks(t)
+	fsys := vfs.NewMem()
+	h := open(t, config(fsys))
+	must(t, h.Query(t.Context(), 0, &toy.Counter{Namespace: homed(0), Name: "a"}))
+	h.AddTraffic(5, 7)
+	closeHost(t, h)
+	b, err := readFile(fsys, "node/"+talliesName)
+	must(t, err)
+	kept, err := decodeTallies(b)
+	must(t, err)
+	if len(kept.shards) != 2 || kept.totals.calls == 0 || kept.totals.received != 5 || kept.totals.sent != 7 {
+		t.Fatalf("the counts are %+v", kept)
+	}
+	for _, other := range []engine.ShardID{2, 3, 255} {
+		kept.shards = append(kept.shards, shardTallies{other, []engine.Tally{{Machine: engine.MachineTest, Of: 1, N: 1}}})
+	}
+	must(t, writeFile(fsys, "node/"+talliesName, withSum(codec.Encode(nil, &kept, (*tallies).code))))
+	h = open(t, config(fsys))
+	if st := stats(t, h); h.earlier != kept.totals.calls || st.Port.BytesReceived != 5 || st.Port.BytesSent != 7 ||
+		h.tallied != kept.totals.sum() {
+		t.Errorf("it resumes with %d calls, %+v, %d in all; want those of %+v", h.earlier, st.Port, h.tallied, kept)
+	}
+	closeHost(t, h)
+}
