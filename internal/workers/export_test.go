@@ -102,3 +102,10 @@ var RowKinds = map[string]machinetest.RowKind{
 	"worker": machinetest.RowOf(func(k []byte) bool { return k[0] == rowWorker && len(k) > idAt }, (*row).code),
 	"stats":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowStats }, (*runStats).code),
 }
+
+// NewSlowRegistrar returns a Registrar that calls only when a member joins or leaves.
+func NewSlowRegistrar(r *engine.Router) *Registrar {
+	c := NewRegistrar(r)
+	c.every, c.soon = time.Hour, time.Hour
+	return c
+}

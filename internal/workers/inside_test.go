@@ -41,6 +41,9 @@ func TestStats(t *testing.T) {
 		t.Errorf("%d are kept, the last ones %+v, and %d and %d counted", n, kept.list[n-2:], kept.completed, kept.failed)
 	}
 	full := statsOf(many[:maxProcesses])
+	if more := full.plus(statsOf(many[maxProcesses:])); !more.equal(&kept) {
+		t.Errorf("the sum of more than %d has %d processes, %d and %d counted", maxProcesses, len(more.list), more.completed, more.failed)
+	}
 	for name, c := range map[string]struct {
 		t    workerStats
 		says string

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/internal/workers"
 	"github.com/floedb/floe/internal/workloop"
 )
@@ -178,5 +179,30 @@ func TestPoller(t *testing.T) {
 	must(workers.Leave(ctx, &g.scope, "w", false))
 	if err := workers.Heartbeat(ctx, &g.scope, "w", 0, nil); err == nil {
 		t.Error("it is gone, and a heartbeat has succeeded")
+	}
+}
+
+// TestLeaveDoesNotWait: a member that leaves ends the pause between reports, also when nothing was
+// ever registered.
+func TestLeaveDoesNotWait(t *testing.T) {
+	r := machinetest.New(t, 1, primitive())
+	router := r.Router()
+	router.Attach(workers.NewSlowRegistrar(router))
+	g := &ground{r, t, router.Scope("n", 1<<20)}
+	s := &state{Status: workloop.Status{Kind: "action"}}
+	for range 3 {
+		m, err := workers.Join(&g.scope, named("w"), s.get)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.await("it is listed", func(all []workers.Info) bool { return len(all) == 1 })
+		left := make(chan struct{})
+		go func() { m.Leave(); m.Leave(); close(left) }()
+		select {
+		case <-left:
+		case <-within(t).Done():
+			t.Fatal("it does not leave")
+		}
+		g.await("it is not", func(all []workers.Info) bool { return len(all) == 0 })
 	}
 }

@@ -236,6 +236,11 @@ func TestPages(t *testing.T) {
 		if want := map[string]int{"b": len(want)}; err != nil || !maps.Equal(counts, want) {
 			t.Errorf("spread=%v: handlers are %v, %v; want %v", spread, counts, err, want)
 		}
+		for typ, n := range map[string]int{"action": 0, "stream": 50 - len(want)} {
+			if counts, err := workers.Handlers(t.Context(), &g.scope, typ, "s", "s"); err != nil || counts["s"] != n {
+				t.Errorf("spread=%v: handlers of type %s are %v, %v; want %d", spread, typ, counts, err, n)
+			}
+		}
 	}
 }
 
@@ -469,5 +474,114 @@ func TestCallsRefused(t *testing.T) {
 	if i := g.find("w"); i.Status != workers.Draining || i.Load != 1 || i.Completed != 1 || i.Failed != 1 ||
 		fmt.Sprint(i.Handles) != "[a b]" {
 		t.Errorf("it is listed as %+v", i)
+	}
+}
+
+// TestJoinsAsHeartbeats: a join is a heartbeat. Within a life it keeps the load and the counts that
+// were reported; a polling worker that registers again begins without them.
+func TestJoinsAsHeartbeats(t *testing.T) {
+	for _, life := range []uint64{7, 0} {
+		g := newGround(t, 1, false)
+		g.mustPropose(workers.JoinOp(life, named("w")))
+		g.Advance(0)
+		g.Pass(5000)
+		g.report(workers.Reported{"w", life, 3, ran(5, 2, g.Now())})
+		g.Pass(workers.SilentMillis - 5001)
+		g.mustPropose(workers.JoinOp(life, named("w")))
+		load, runs := 3, int64(3)
+		if life == 0 {
+			load, runs = 0, 0 // its counts were not stored yet
+		}
+		seen := g.Now()
+		if w := g.find("w"); w.Load != load || w.Completed != runs || w.LastSeen.UnixMilli() != seen {
+			t.Errorf("life %d: after another join it is %+v", life, w)
+		}
+		g.Advance(workers.SilentMillis - 1)
+		if w := g.find("w"); w.Status != workers.Active || w.LastSeen.UnixMilli() != seen {
+			t.Errorf("life %d: 89 s after another join it is %+v", life, w)
+		}
+		g.Advance(1)
+		if w := g.find("w"); w.Status != workers.Unhealthy {
+			t.Errorf("life %d: 90 s after another join it is %+v", life, w)
+		}
+		// Without the leader's duty, a row that has just been written is complete.
+		g.Restart()
+		g.SetTerm(2)
+		g.report(workers.Reported{"w", life, 4, nil})
+		g.mustPropose(workers.JoinOp(life+1, named("w")))
+		if w := g.find("w"); w.Load != 0 {
+			t.Errorf("life %d: in its next life it is %+v", life, w)
+		}
+	}
+}
+
+// TestWaitingPoller: a take that waits is a heartbeat of a registered worker, repeated before it
+// would count as silent.
+func TestWaitingPoller(t *testing.T) {
+	g := newGround(t, 1, false)
+	if err := workers.Register(t.Context(), &g.scope, named("w")); err != nil {
+		t.Fatal(err)
+	}
+	g.Advance(0)
+	for range 3 {
+		g.Pass(workers.SilentMillis - 1)
+		if err := g.take("w"); err != nil {
+			t.Fatal(err)
+		}
+		if w := g.find("w"); w.Status != workers.Active || w.LastSeen.UnixMilli() != g.Now() {
+			t.Errorf("it waits, and is %+v", w)
+		}
+		g.Advance(0)
+	}
+	if n := g.rows(0); n["x"] != 2 {
+		t.Errorf("the rows are %v", n)
+	}
+	if err := g.take("stranger"); err != nil || g.rows(0)["x"] != 2 {
+		t.Errorf("a worker without a row waits with %v; rows %v", err, g.rows(0))
+	}
+}
+
+// TestOthersRows: scans skip rows of other kinds.
+func TestOthersRows(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Distrust()
+	for _, k := range []string{"w\x00\x00\x00\x01w", "y\x00\x00\x00\x01w"} {
+		g.Tamper(0, machinetest.Row{Machine: engine.MachineAction, Key: []byte(k), Value: []byte{9}})
+	}
+	g.Advance(0)
+	g.Advance(workers.SilentMillis)
+	if got := g.find("w").Status; got != workers.Unhealthy {
+		t.Errorf("it is %v", got)
+	}
+}
+
+// TestEachFailure: each operation returns the error of each of its calls.
+func TestEachFailure(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		g, ctx := newGround(t, 2, spread), t.Context()
+		g.mustPropose(workers.JoinOp(0, named("w")))
+		on := func(f func(s *engine.Scope) error) func(engine.Door) error {
+			return func(d engine.Door) error {
+				s := engine.NewRouter(d).Scope("n", 1<<20)
+				return f(&s)
+			}
+		}
+		g.EachFailure(map[string]func(engine.Door) error{
+			"Page": on(func(s *engine.Scope) error {
+				_, err := workers.Page(ctx, s, engine.Listing{Limit: 5}, workers.Filter{})
+				return err
+			}),
+			"Find":      on(func(s *engine.Scope) error { _, err := workers.Find(ctx, s, "w"); return err }),
+			"Handlers":  on(func(s *engine.Scope) error { _, err := workers.Handlers(ctx, s, "action", "a", "z"); return err }),
+			"Register":  on(func(s *engine.Scope) error { return workers.Register(ctx, s, named("w")) }),
+			"Heartbeat": on(func(s *engine.Scope) error { return workers.Heartbeat(ctx, s, "w", 1, nil) }),
+			"Leave": on(func(s *engine.Scope) error {
+				if err := workers.Register(ctx, s, named("v")); err != nil {
+					return err
+				}
+				return workers.Leave(ctx, s, "v", false)
+			}),
+		})
 	}
 }

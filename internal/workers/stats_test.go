@@ -366,10 +366,14 @@ func TestClear(t *testing.T) {
 	g.call(0, "took joined a")
 	g.call(0, "took w a b")
 	g.call(0, "took x a")
+	if err := workers.Register(t.Context(), &g.scope, named("registered")); err != nil {
+		t.Fatal(err)
+	}
+	g.call(0, "took registered a")
 	if got := g.call(0, "clear -"); got != "true" {
 		t.Errorf("Clear = %s", got)
 	}
-	if rows := g.rows(0); !maps.Equal(rows, map[string]int{"x": 2}) { // the joined worker and the count
+	if rows := g.rows(0); !maps.Equal(rows, map[string]int{"x": 3}) { // those that have joined or registered, and the count
 		t.Errorf("rows %v are left", rows)
 	}
 	if got := g.call(0, "clear -"); got != "false" {
