@@ -2,15 +2,18 @@ package auth
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
@@ -151,7 +154,17 @@ func TestExpiryEndsGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		token, _, err := g.Session(t.Context(), short, "::1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := g.Holder(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
 		<-grants[0].Done()
+		if _, _, err := g.Holder(t.Context(), token); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("its session: %v", err)
+		}
 		if passed := time.Until(d.keys[1].Expires); passed != 0 {
 			t.Errorf("the grant ended %v before the expiry", passed)
 		}
@@ -571,5 +584,190 @@ func TestEndedSessions(t *testing.T) {
 	}
 	if text, err := Secret("x").MarshalText(); string(text) != "***" || err != nil {
 		t.Errorf("a secret is %q, %v", text, err)
+	}
+}
+
+// TestParseToken: what a token consists of, at its limits. Anything else is none.
+func TestParseToken(t *testing.T) {
+	id, secret := newSecret()
+	nonce := []byte("12345678")
+	latest := time.UnixMilli(1 << 50)
+	for _, ends := range []time.Time{time.UnixMilli(0), time.UnixMilli(1), latest} {
+		got, ok := parseToken(signAs(id, secret, nonce, ends))
+		if p := prove(secret); !ok || got.id != id || string(got.nonce) != string(nonce) || !got.ends.Equal(ends) || !got.signedBy(&p) {
+			t.Errorf("a token until %v is %+v, %t", ends, got, ok)
+		}
+	}
+	good := string(signAs(id, secret, nonce, time.UnixMilli(5)))
+	raw, err := base64.RawURLEncoding.DecodeString(good[len(tokenPrefix):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(b []byte) []byte) string {
+		return tokenPrefix + base64.RawURLEncoding.EncodeToString(change(slices.Clone(raw)))
+	}
+	for name, text := range map[string]string{
+		"no prefix":       good[len(tokenPrefix):],
+		"another prefix":  "floe_sk_" + good[len(tokenPrefix):],
+		"nothing":         tokenPrefix,
+		"too late":        string(signAs(id, secret, nonce, latest.Add(time.Millisecond))),
+		"another version": with(func(b []byte) []byte { b[0]++; return b }),
+		"a byte less":     with(func(b []byte) []byte { return b[1:] }),
+		"two bytes more":  with(func(b []byte) []byte { return slices.Insert(b, 17, 0, 0) }),
+		"long":            with(func(b []byte) []byte { return append(b, make([]byte, 300)...) }),
+		"no base64":       good[:len(good)-1] + "!",
+		"padded":          good + "=",
+	} {
+		if got, ok := parseToken(Secret(text)); ok {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestRunFollows: Run learns each change that the near replica answers, and ends with the shard.
+func TestRunFollows(t *testing.T) {
+	d := &changingDoor{}
+	d.add(t, Admin)
+	g := NewGate(1)
+	g.Attach(d, d)
+	d.changes = func(asked int) error {
+		switch asked {
+		case 3, 4, 6: // after the near replica and the leader
+			if known := g.state.Load().revision; known != d.revision {
+				t.Errorf("before question %d revision %d is known, want %d", asked, known, d.revision)
+			}
+			d.add(t, Read)
+		case 5:
+			return engine.ErrUnavailable
+		case 7:
+			return engine.ErrClosed
+		}
+		return nil
+	}
+	g.Run(t.Context())
+	if s := g.state.Load(); s.revision != 4 || len(s.grants) != 4 || d.questions != 7 {
+		t.Errorf("revision %d with %d keys is known after %d answers, want 4, 4, 7", s.revision, len(s.grants), d.questions)
+	}
+}
+
+// changingDoor is a door that changes before it answers.
+type changingDoor struct {
+	door
+	questions int
+	changes   func(asked int) error
+}
+
+func (d *changingDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	d.questions++
+	if err := d.changes(d.questions); err != nil {
+		return err
+	}
+	return d.door.Query(ctx, shard, q)
+}
+
+// TestSessionsAreForgotten: a session is remembered unless the keys have changed since the check.
+func TestSessionsAreForgotten(t *testing.T) {
+	d := new(door)
+	d.add(t, Admin)
+	g, _ := newTestGate(t, d)
+	before := g.state.Load()
+	g.remember(before, [32]byte{1}, checked{})
+	if _, ok := g.checked([32]byte{1}); !ok {
+		t.Error("a session is not remembered")
+	}
+	d.add(t, Read)
+	if err := g.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.remember(before, [32]byte{2}, checked{})
+	if len(g.sessions) != 0 {
+		t.Errorf("after a change %d sessions are remembered", len(g.sessions))
+	}
+	for i := range maxSessions + 1 {
+		g.remember(g.state.Load(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16), 1}, checked{})
+		if want := i%maxSessions + 1; len(g.sessions) != want {
+			t.Fatalf("%d sessions are remembered, want %d", len(g.sessions), want)
+		}
+	}
+}
+
+// TestRevokedIsGone: nothing is left of a revoked key: neither its use nor its sessions and
+// namespaces.
+func TestRevokedIsGone(t *testing.T) {
+	r := machinetest.New(t, 1, Primitive())
+	do := func(cmd engine.Command) {
+		t.Helper()
+		if _, err := r.Propose(t.Context(), 0, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const admin, other = "0123456789abcdef", "fedcba9876543210"
+	now := time.UnixMilli(r.Now())
+	do(withKey(bootstrap, Key{ID: admin, Role: Admin}))
+	want := len(r.Rows(0))
+	do(withKey(create, Key{ID: other, Role: Write}))
+	do(commandOf(used, "", usedBody{[]use{{other, now}}}))
+	do(commandOf(makes, other, makeBody{[]string{"m", "n"}}))
+	do(commandOf(end, other, endBody{[32]byte{1}, now.Add(time.Hour)}))
+	do(commandOf(revoke, other, engine.Nothing{}))
+	if got := len(r.Rows(0)); got != want {
+		t.Errorf("%d rows are left, want %d", got, want)
+	}
+	r.EachRead(map[string]func() (any, error){
+		"keys": func() (any, error) { var q keysQuery; err := r.Query(t.Context(), 0, &q); return q, err },
+		"uses": func() (any, error) { q := keysQuery{used: true}; err := r.Query(t.Context(), 0, &q); return q, err },
+	})
+	r.EachReadOfVerify()
+}
+
+// TestVerifyMade: Verify reports a key that has created more namespaces than it may.
+func TestVerifyMade(t *testing.T) {
+	for n, want := range map[int]int{MaxMade: 0, MaxMade + 1: 1} {
+		r := machinetest.New(t, 1, Primitive())
+		const admin = "0123456789abcdef"
+		if _, err := r.Propose(t.Context(), 0, withKey(bootstrap, Key{ID: admin, Role: Admin})); err != nil {
+			t.Fatal(err)
+		}
+		r.Distrust()
+		for i := range n {
+			r.Tamper(0, machinetest.Row{Machine: engine.MachineKeys, Key: append(append([]byte{rowMade}, admin...), fmt.Sprint("n", i)...),
+				Value: []byte{}})
+		}
+		if got := r.Problems(0); len(got) != want || want > 0 && !strings.Contains(got[0], "has created 1001 namespaces, the limit is 1000") {
+			t.Errorf("%d namespaces: %q", n, got)
+		}
+	}
+}
+
+// TestMalformedTimes: times with two encodings, and IDs that are not text, are refused.
+func TestMalformedTimes(t *testing.T) {
+	p := Primitive()
+	const id = "0123456789abcdef"
+	with := func(cmd engine.Command, more []byte) engine.Command {
+		cmd.Body = append(slices.Clone(cmd.Body), more...)
+		return cmd
+	}
+	long := codec.AppendVarint([]byte{1}, time.Time{}.UnixMilli()) // the zero time as any other
+	endsAt := engine.Command{Machine: engine.MachineKeys, Kind: kindEnd, Body: append(codec.AppendString(nil, id), make([]byte, 32)...)}
+	readKey := withKey(create, Key{ID: id, Role: Read})
+	for name, c := range map[string]struct {
+		cmd engine.Command
+		ok  bool
+	}{
+		"a use":               {commandOf(used, "", usedBody{[]use{{id, time.UnixMilli(7)}}}), true},
+		"at no time":          {commandOf(used, "", usedBody{[]use{{id, time.Time{}}}}), true},
+		"no text":             {commandOf(used, "", usedBody{[]use{{"a\xff", time.UnixMilli(7)}}}), false},
+		"ends":                {with(endsAt, codec.AppendVarint([]byte{1}, 7)), true},
+		"ends at zero":        {with(endsAt, codec.AppendVarint([]byte{1}, 0)), true},
+		"ends never":          {with(endsAt, []byte{0}), true},
+		"ends never, long":    {with(endsAt, long), false},
+		"expires":             {withKey(create, Key{ID: id, Role: Read, Expires: time.UnixMilli(7)}), true},
+		"expires never":       {readKey, true},
+		"expires never, long": {with(readKey, []byte{0}), false},
+		"as any other":        {with(readKey, long), false},
+	} {
+		if err := p.Admit(c.cmd, 0); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/internal/test/toy"
@@ -311,5 +312,78 @@ func TestSearchOfGrant(t *testing.T) {
 	}
 	if err := grantOf(Read, "a").Ask(new(sought), func(engine.Query) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("a search that fails: %v", err)
+	}
+}
+
+// search is a search for an object in one namespace after the other.
+type search struct {
+	engine.Query
+	namespace string
+	in        string // where the object is
+	asked     []string
+}
+
+func (*search) Machine() engine.MachineID   { return engine.MachineTest }
+func (s *search) SearchIn(namespace string) { s.namespace = namespace }
+func (s *search) Found() bool               { return s.in == s.namespace }
+func (s *search) Arguments(f *codec.Fields) { f.Namespace(&s.namespace) }
+
+// TestSearchesOfGrant: a search covers the namespaces of a key, in turn, until it has found
+// something, and ends with the key. Other queries are passed on as they are.
+func TestSearchesOfGrant(t *testing.T) {
+	away := errors.New("away")
+	for name, c := range map[string]struct {
+		grant *Grant
+		in    string
+		fails string // namespace
+		want  []string
+		err   error
+	}{
+		"restricted":     {grantOf(Read, "a", "b", "c"), "b", "", []string{"a", "b"}, nil},
+		"in none":        {grantOf(Read, "a", "b", "c"), "d", "", []string{"a", "b", "c"}, nil},
+		"fails":          {grantOf(Read, "a", "b", "c"), "c", "b", []string{"a", "b"}, away},
+		"not restricted": {grantOf(Read), "d", "", []string{""}, nil},
+		"admin":          {grantOf(Admin), "d", "", []string{""}, nil},
+	} {
+		q := &search{in: c.in}
+		err := c.grant.Ask(q, func(engine.Query) error {
+			if q.asked = append(q.asked, q.namespace); c.fails != "" && q.namespace == c.fails {
+				return away
+			}
+			return nil
+		})
+		if !errors.Is(err, c.err) || !slices.Equal(q.asked, c.want) {
+			t.Errorf("%s: %v, asked in %q, want %q", name, err, q.asked, c.want)
+		}
+		if c.in == "d" && q.namespace != "" {
+			t.Errorf("%s: nothing is found, and the search is one in %q", name, q.namespace)
+		}
+	}
+	unknown := grantOf(Read, "a")
+	unknown.unknown = away
+	if err := unknown.Ask(&search{}, func(engine.Query) error { t.Error("asked"); return nil }); err != away {
+		t.Errorf("a search before the keys are known: %v", err)
+	}
+	open := newGrant(storedKey{})
+	open.open = true
+	for name, grant := range map[string]*Grant{"open": open, "admin": grantOf(Admin), "reader": grantOf(Read), "of a": grantOf(Read, "a")} {
+		q, asked := &engine.NamespaceQuery{Name: "a"}, 0
+		if err := grant.Ask(q, func(got engine.Query) error {
+			if asked++; got != q {
+				t.Errorf("%s: another query is asked", name)
+			}
+			return away
+		}); err != away || asked != 1 {
+			t.Errorf("%s: %v after %d questions", name, err, asked)
+		}
+	}
+	list := &engine.NamespacesQuery{Limit: 3}
+	if err := open.Ask(list, func(got engine.Query) error {
+		if got != list {
+			t.Error("an open listing is filtered")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -118,3 +119,36 @@ func TestNamesRemembered(t *testing.T) {
 		t.Errorf("%d names", len(n.seen))
 	}
 }
+
+// TestIntroduceFails: a namespace that can not be looked up is neither counted nor remembered.
+func TestIntroduceFails(t *testing.T) {
+	away := errors.New("away")
+	d := new(door)
+	d.add(t, Admin)
+	key := d.add(t, Write)
+	g, _ := newTestGate(t, d)
+	grant, err := g.Enter(t.Context(), key, "192.0.2.1", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Attach(d, unreachable{err: away})
+	if err := g.introduce(t.Context(), grant, []string{"n"}); err != away || d.proposed > 0 || g.seen.has("n") || grant.made.has("n") {
+		t.Errorf("a namespace that can not be looked up: %v; %d commands", err, d.proposed)
+	}
+	g.Attach(d, unreachable{})
+	if err := g.introduce(t.Context(), grant, []string{"n", "n"}); err != nil || d.proposed != 1 || !grant.made.has("n") {
+		t.Errorf("a new one: %v; %d commands", err, d.proposed)
+	}
+	if err := g.introduce(t.Context(), grant, []string{"n", "_x", ""}); err != nil || d.proposed != 1 {
+		t.Errorf("counted already, or invalid: %v; %d commands", err, d.proposed)
+	}
+}
+
+// unreachable is a door to shards without namespaces that may fail.
+type unreachable struct {
+	engine.Door
+	err error
+}
+
+func (unreachable) Shards() int                                                 { return 3 }
+func (u unreachable) Query(context.Context, engine.ShardID, engine.Query) error { return u.err }

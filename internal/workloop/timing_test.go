@@ -284,3 +284,56 @@ func TestTimeOfADrain(t *testing.T) {
 		})
 	}
 }
+
+// TestLongestPauseOfRenewals: a renewal is repeated after a tenth of the lease at the latest, until
+// the lease has ended.
+func TestLongestPauseOfRenewals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, ended := newClocked(t, 10*time.Second, jobs(1)...), int64(0)
+		c.renewFails = func(int) error { return engine.ErrUnavailable }
+		loop := start(t, workloop.Config[job]{Source: c, Grace: time.Hour, Handle: func(ctx context.Context, _ job) error {
+			if <-ctx.Done(); ended == 0 {
+				ended = c.now()
+			}
+			return nil
+		}})
+		pass(12 * time.Second)
+		loop.stop(errStop)
+		<-loop.ended
+		var most int64
+		for i := 1; i < len(c.renewedAt) && c.renewedAt[i] < 10_000; i++ {
+			most = max(most, c.renewedAt[i]-c.renewedAt[i-1])
+		}
+		if ended != 10_000 || most != 1000 {
+			t.Errorf("the lease ended after %d ms, with renewals at %v, want pauses of at most 1000", ended, c.renewedAt)
+		}
+	})
+}
+
+// TestErrorsOfTake: an error of Take is reported without a piece, and ends the loop if it is final.
+func TestErrorsOfTake(t *testing.T) {
+	for _, final := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			b, errs := newBoard(t, 0), new(log)
+			why := io.ErrNoProgress
+			if b.setFail(why); final {
+				b.setFail(workloop.Final(why))
+			}
+			loop := start(t, workloop.Config[job]{Source: b, OnError: func(j *job, err error) {
+				if j != nil {
+					t.Errorf("%v is that of %+v", err, j)
+				}
+				errs.onError(j, err)
+			}})
+			pass(time.Second)
+			if !final {
+				loop.end(t)
+			} else if err := <-loop.ended; !errors.Is(err, why) {
+				t.Errorf("Run = %v", err)
+			}
+			if n := len(errs.errors); final != (n == 0) || n > 0 && errs.errors[0] != why || !final && n < 3 {
+				t.Errorf("final=%t: reported %v", final, errs.errors)
+			}
+		})
+	}
+}
