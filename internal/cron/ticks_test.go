@@ -37,3 +37,44 @@ func TestTicks(t *testing.T) {
 		t.Errorf("one is missed: %+v", got)
 	}
 }
+
+// TestParserIsBounded: a Parser forgets all schedules when it has maxParsed.
+func TestParserIsBounded(t *testing.T) {
+	var p Parser
+	spec := func(i int) Spec { return Spec{Every: time.Second + time.Duration(i)*time.Millisecond} }
+	var first *Schedule
+	for i := range maxParsed + 1 {
+		s, err := p.Parse(spec(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = s
+		}
+		if again, _ := p.Parse(spec(i)); again != s {
+			t.Fatalf("schedule %d is parsed twice", i)
+		}
+		if want := i%maxParsed + 1; len(p.parsed) != want {
+			t.Fatalf("%d schedules are kept after %d, want %d", len(p.parsed), i+1, want)
+		}
+	}
+	if again, _ := p.Parse(spec(0)); again == first {
+		t.Error("the first schedule is still kept")
+	}
+}
+
+// TestLastYear: ticks end with the year 9999.
+func TestLastYear(t *testing.T) {
+	for _, spec := range []Spec{{Cron: "0 0 1 1 *"}, {Every: 24 * time.Hour}} {
+		s := mustParse(t, spec)
+		if next := s.Next(at(t, "9998-12-31T12:00:00Z")); !next.Equal(at(t, "9999-01-01T00:00:00Z")) {
+			t.Errorf("%+v: %v", spec, next)
+		}
+		if next := s.Next(at(t, "9999-12-31T12:00:00Z")); !next.IsZero() {
+			t.Errorf("%+v: %v after the last year", spec, next)
+		}
+		if due := s.Due(at(t, "9999-12-31T12:00:00Z"), at(t, "9999-12-31T13:00:00Z"), CatchUpOne, 1); len(due.Run) > 0 || !due.Next.IsZero() {
+			t.Errorf("%+v: %v after the last year", spec, due)
+		}
+	}
+}

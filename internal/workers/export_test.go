@@ -103,9 +103,10 @@ var RowKinds = map[string]machinetest.RowKind{
 	"stats":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowStats }, (*runStats).code),
 }
 
-// NewSlowRegistrar returns a Registrar that calls only when a member joins or leaves.
-func NewSlowRegistrar(r *engine.Router) *Registrar {
+// NewSlowRegistrar returns a Registrar that calls only when a member joins or leaves, and soon after
+// changes.
+func NewSlowRegistrar(r *engine.Router, soon time.Duration) *Registrar {
 	c := NewRegistrar(r)
-	c.every, c.soon = time.Hour, time.Hour
+	c.every, c.soon = time.Hour, soon
 	return c
 }

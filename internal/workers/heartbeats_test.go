@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -189,5 +190,50 @@ func TestInvalidMembers(t *testing.T) {
 	leave := all.Join(func() workloop.Status { return workloop.Status{Kind: "queue", Name: "a\nb", Worker: "c"} })
 	if leave(); len(all.reporters) > 0 {
 		t.Error("a loop with an invalid name is registered")
+	}
+}
+
+// answering is a door that answers all commands with an error.
+type answering struct {
+	engine.Door
+	err error
+}
+
+func (answering) Shards() int { return 1 }
+func (a answering) Propose(context.Context, engine.ShardID, engine.Command) ([]byte, error) {
+	return nil, a.err
+}
+func (a answering) Query(context.Context, engine.ShardID, engine.Query) error { return nil }
+
+// TestOutcomesOfCalls: what a reporter takes as done after each outcome.
+func TestOutcomesOfCalls(t *testing.T) {
+	for _, c := range []struct {
+		err             error
+		joined, drained bool
+		left            error
+	}{
+		{nil, true, true, nil},
+		{engine.ErrNotFound, false, true, nil},
+		{engine.ErrUnknownOutcome, true, false, engine.ErrUnknownOutcome},
+		{context.DeadlineExceeded, true, false, context.DeadlineExceeded},
+		{engine.ErrBusy, false, false, engine.ErrBusy},
+	} {
+		scope := engine.NewRouter(answering{err: c.err}).Scope("n", 1<<20)
+		r := &reporter{registrar: new(Registrar), scope: scope}
+		draining := false
+		m := &Member{worker: Worker{ID: "w", Type: "t"}, status: func() workloop.Status { return workloop.Status{Draining: draining} }}
+		for _, draining = range []bool{false, true} {
+			if err := r.join([]*Member{m}); !errors.Is(err, c.err) || m.joined != c.joined || m.drained != draining {
+				t.Errorf("%v: a join returns %v, and it has joined %t, drained %t", c.err, err, m.joined, m.drained)
+			}
+		}
+		for _, before := range []bool{false, true} {
+			for _, drain := range []bool{false, true} {
+				m.drained = before
+				if err := r.leave([]*Member{m}, drain); !errors.Is(err, c.left) || m.drained != (before || drain && c.drained) {
+					t.Errorf("%v: leave with drain=%t returns %v, and it is drained: %t, before %t", c.err, drain, err, m.drained, before)
+				}
+			}
+		}
 	}
 }

@@ -187,7 +187,7 @@ func TestPoller(t *testing.T) {
 func TestLeaveDoesNotWait(t *testing.T) {
 	r := machinetest.New(t, 1, primitive())
 	router := r.Router()
-	router.Attach(workers.NewSlowRegistrar(router))
+	router.Attach(workers.NewSlowRegistrar(router, time.Hour))
 	g := &ground{r, t, router.Scope("n", 1<<20)}
 	s := &state{Status: workloop.Status{Kind: "action"}}
 	for range 3 {
@@ -204,5 +204,25 @@ func TestLeaveDoesNotWait(t *testing.T) {
 			t.Fatal("it does not leave")
 		}
 		g.await("it is not", func(all []workers.Info) bool { return len(all) == 0 })
+	}
+}
+
+// TestChangeIsReported: a change is reported long before the next report of all members.
+func TestChangeIsReported(t *testing.T) {
+	r := machinetest.New(t, 1, primitive())
+	router := r.Router()
+	router.Attach(workers.NewSlowRegistrar(router, 2*time.Millisecond))
+	g := &ground{r, t, router.Scope("n", 1<<20)}
+	s := &state{Status: workloop.Status{Kind: "action"}}
+	m, err := workers.Join(&g.scope, named("w"), s.get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Leave()
+	g.await("it is listed", func(all []workers.Info) bool { return len(all) == 1 })
+	for load := 1; load <= 3; load++ {
+		s.set(func(s *workloop.Status) { s.Load = load })
+		m.Changed()
+		g.await("its load is reported", func(all []workers.Info) bool { return len(all) == 1 && all[0].Load == load })
 	}
 }
