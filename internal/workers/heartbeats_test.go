@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/workloop"
@@ -236,4 +240,87 @@ func TestOutcomesOfCalls(t *testing.T) {
 			}
 		}
 	}
+}
+
+// timing is a door that notes when calls are made, in seconds, and fails if told to.
+type timing struct {
+	answering
+	mu              sync.Mutex
+	began           time.Time
+	joins, reports  []int
+	drains, removes []int
+	away            bool
+}
+
+func (d *timing) note(list *[]int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*list = append(*list, int(time.Since(d.began)/time.Second))
+	if d.away {
+		return errors.New("away")
+	}
+	return nil
+}
+
+func (d *timing) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if cmd.Kind == KindJoin {
+		return nil, d.note(&d.joins)
+	}
+	if drain := cmd.Body[0] == 1; drain {
+		return nil, d.note(&d.drains)
+	}
+	return nil, d.note(&d.removes)
+}
+
+func (d *timing) Query(_ context.Context, _ engine.ShardID, q engine.Query) error {
+	if _, ok := q.(*reportQuery); ok {
+		return d.note(&d.reports)
+	}
+	return nil
+}
+
+// TestTimesOfReports: a member is reported every 10 s and 1 s after a change, and drains once. After
+// a failure the next round follows a pause, which grows.
+func TestTimesOfReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &timing{began: time.Now()}
+		all := NewRegistrar(engine.NewRouter(d))
+		var draining atomic.Bool
+		m := all.join("n", Worker{ID: "w", Type: "t"}, func() workloop.Status { return workloop.Status{Draining: draining.Load()} })
+		pass := func(seconds int) {
+			t.Helper()
+			<-time.After(time.Until(d.began.Add(time.Duration(seconds) * time.Second)))
+		}
+		pass(35)
+		m.Changed()
+		m.Changed()
+		pass(42)
+		draining.Store(true)
+		m.Changed()
+		pass(45)
+		m.Changed()
+		pass(58)
+		d.mu.Lock()
+		d.away = true
+		d.mu.Unlock()
+		pass(61)
+		other := all.join("n", Worker{ID: "v", Type: "t"}, func() workloop.Status { return workloop.Status{} })
+		pass(95)
+		d.mu.Lock()
+		d.away = false
+		d.mu.Unlock()
+		pass(125)
+		m.Leave()
+		pass(127)
+		other.Leave()
+		synctest.Wait()
+		// The pauses after failures, the first at 60 s, are 2, 4, 8, 10, 10 and 10 s.
+		if got := fmt.Sprint(d.joins, d.reports, d.drains, d.removes); got !=
+			"[0 62 66 74 84 94 104] [10 20 30 36 40 43 46 50 60 74 84 94 104 114 124] [43] [125 127]" {
+			t.Errorf("joins, reports, drains and removals are at %s", got)
+		}
+		if len(all.reporters) != 0 {
+			t.Error("a reporter is left")
+		}
+	})
 }

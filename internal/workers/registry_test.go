@@ -113,6 +113,28 @@ func TestManyFallSilent(t *testing.T) {
 	}
 }
 
+// TestSilentAndGone: workers that fall silent and those to be removed share the limit of a command.
+func TestSilentAndGone(t *testing.T) {
+	for n, commands := range map[int]uint64{workers.MaxBatch / 2: 1, workers.MaxBatch/2 + 1: 2} {
+		g := newGround(t, 1, false)
+		join := func(name string) {
+			for i := range n {
+				g.mustPropose(workers.JoinOp(7, named(fmt.Sprint(name, i))))
+			}
+			g.Advance(0)
+		}
+		join("a")
+		g.Advance(workers.SilentMillis)
+		g.Pass(workers.GoneMillis - 2*workers.SilentMillis)
+		join("b")
+		before := g.entries()
+		g.Advance(workers.SilentMillis)
+		if got := g.entries() - before; got != commands || g.rows(0)["x"] != n+1 {
+			t.Errorf("%d workers that fall silent, and as many that go, are %d commands, want %d; rows %v", n, got, commands, g.rows(0))
+		}
+	}
+}
+
 // TestFailover: a new leader has no heartbeats, and changes no worker's health.
 func TestFailover(t *testing.T) {
 	g := newGround(t, 1, false)
