@@ -57,6 +57,12 @@ func TestClaimStates(t *testing.T) {
 		}
 		expect(c, underWay, 0)
 		h.End(c)
+		h.Park(c, lookAt(1, 0))
+		if !h.Unpark(c) {
+			t.Fatal("Unpark of a parked claim")
+		}
+		expect(c, underWay, 0)
+		h.End(c)
 	}
 	h.Park(c, lookAt(1, 0))
 	for range 2 {

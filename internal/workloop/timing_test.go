@@ -337,3 +337,48 @@ func TestErrorsOfTake(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadlineOfRenewals: a renewal has a third of the lease, and ends with the lease.
+func TestDeadlineOfRenewals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &hanging{clocked: newClocked(t, 30*time.Second, jobs(1)...)}
+		loop := start(t, workloop.Config[job]{Source: c, Grace: time.Hour, Handle: func(ctx context.Context, _ job) error {
+			<-ctx.Done()
+			return nil
+		}})
+		pass(29 * time.Second)
+		loop.stop(errStop)
+		<-loop.ended
+		if got := fmt.Sprint(c.gaveUp); got != "[20000 30000]" {
+			t.Errorf("renewals have ended after %s ms, want [20000 30000]", got)
+		}
+	})
+}
+
+// hanging is a board that does not answer renewals.
+type hanging struct {
+	*clocked
+	gaveUp []int64
+}
+
+func (h *hanging) Renew(ctx context.Context, _ []job) ([]error, error) {
+	<-ctx.Done()
+	h.gaveUp = append(h.gaveUp, h.now())
+	return nil, ctx.Err()
+}
+
+// TestProcessesAreSorted: the counts of a loop are listed by the names of its processes.
+func TestProcessesAreSorted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBoard(t, 0, jobs(40)...)
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, Process: func(j job) string { return fmt.Sprintf("p%02d", j.id%20) },
+			Handle: func(context.Context, job) error { pass(time.Second); return nil }})
+		pass(time.Minute)
+		loop.end(t)
+		for i, p := range loop.Status().Processes {
+			if p.Name != fmt.Sprintf("p%02d", i) || p.Runs != 2 || p.Failures != 0 || p.LastRun.IsZero() {
+				t.Errorf("process %d is %+v", i, p)
+			}
+		}
+	})
+}
