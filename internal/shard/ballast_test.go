@@ -32,6 +32,13 @@ func TestBallastFind(t *testing.T) {
 			t.Errorf("of %d bytes the files %s are left", c.size, left)
 		}
 		if b.piece > 0 {
+			have := int64(0)
+			if c.keep {
+				have = 1
+			}
+			if b.missing() != (ballastPieces-have)*b.piece || b.spare(0) != have*b.piece || b.more(0) != c.keep || b.more(1) {
+				t.Errorf("of %d bytes %d are missing, %d can be released", c.size, b.missing(), b.spare(0))
+			}
 			if !b.makeAll() || b.missing() != 0 || b.spare(0) != ballastPieces*b.piece || b.spare(keptPieces) != (ballastPieces-keptPieces)*b.piece {
 				t.Errorf("of %d bytes %d are missing, %d and %d can be released", c.size, b.missing(), b.spare(0), b.spare(keptPieces))
 			}

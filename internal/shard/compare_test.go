@@ -249,13 +249,15 @@ func TestIdleComparison(t *testing.T) {
 // steppedPair is two stepped nodes, the first of which leads, of three voters.
 type steppedPair struct {
 	t        *testing.T
+	net      *Network
 	steppers [2]*Stepper
 	clock    *fakeClock
 }
 
 func newSteppedPair(t *testing.T) *steppedPair {
 	t.Helper()
-	p, net := &steppedPair{t: t, clock: &fakeClock{wall: 1_000_000, mono: time.Hour}}, NewNetwork(1)
+	net := NewNetwork(1)
+	p := &steppedPair{t: t, net: net, clock: &fakeClock{wall: 1_000_000, mono: time.Hour}}
 	for i := range p.steppers {
 		c, node := config(vfs.NewMem()), uint64(i+1)
 		c.Shards, c.NodeID, c.Voters, c.Clock, c.Transport = 1, node, []uint64{1, 2, 3}, Clock{p.clock}, net.Transport(node)

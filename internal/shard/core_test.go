@@ -277,7 +277,17 @@ func TestLargeProposalsAreSplitOverEntries(t *testing.T) {
 	if fmt.Sprint(sizes) != "[2 2 1]" {
 		t.Errorf("5 proposals of 400 KiB became entries of %v, want [2 2 1]", sizes)
 	}
+	s.proposed, sizes = nil, nil
 	s.settle()
+	s.step(input{proposals: proposals(2*maxEntryCommands+1, 10)})
+	for _, e := range s.proposed {
+		sizes = append(sizes, len(e.proposals))
+	}
+	if fmt.Sprint(sizes) != "[256 256 1]" {
+		t.Errorf("513 small proposals became entries of %v, want [256 256 1]", sizes)
+	}
+	s.settle()
+	s.proposed = s.proposed[:3]
 	s.step(input{proposals: proposals(1, 3<<20)})
 	if n := len(s.proposed); n != 4 {
 		t.Errorf("a proposal of 3 MiB: %d entries, want one of its own", n-3)

@@ -129,3 +129,46 @@ func TestFailuresAreToldOnce(t *testing.T) {
 		t.Errorf("lines tell of %v failures, want %v", lines, want)
 	}
 }
+
+// TestDoorOfADuty: a command of a duty waits while the queue is full. Other errors, and the end of
+// its context, end it.
+func TestDoorOfADuty(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	defer closeHost(t, h)
+	s := h.shards[0]
+	door := (*leadDoor)(s)
+	cmd := toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))
+	_, err := door.Propose(t.Context(), cmd)
+	must(t, err)
+	if _, err := door.Propose(t.Context(), engine.Command{Machine: 200}); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("an unknown command: %v", err)
+	}
+	for _, room := range []bool{true, false} {
+		s.admission.queued.Add(2 * maxQueued)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := door.Propose(ctx, cmd)
+			done <- err
+		}()
+		if !room {
+			cancel()
+		}
+		if room {
+			s.admission.queued.Add(-2 * maxQueued)
+		}
+		if err := <-done; room && err != nil || !room && !errors.Is(err, context.Canceled) {
+			t.Errorf("room=%t: %v", room, err)
+		}
+		if cancel(); !room {
+			s.admission.queued.Add(-2 * maxQueued)
+		}
+	}
+	calls := door.Calls()
+	_, err = h.Propose(t.Context(), 0, cmd)
+	must(t, err)
+	if got := door.Calls() - calls; got != 1 || door.Elapsed() <= 0 {
+		t.Errorf("a call of a user counts as %d; elapsed %v", got, door.Elapsed())
+	}
+}

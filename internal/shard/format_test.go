@@ -217,3 +217,74 @@ func TestTalliesOfOtherShards(t *testing.T) {
 	}
 	closeHost(t, h)
 }
+
+// countedFS counts the files created under a name.
+type countedFS struct {
+	vfs.FS
+	name string
+	n    int
+}
+
+func (f *countedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.PathBase(name) == f.name {
+		f.n++
+	}
+	return f.FS.Create(name, c)
+}
+
+// TestFormatIsRewritten: FORMAT is written when a directory is created, converted, or opened by
+// another build.
+func TestFormatIsRewritten(t *testing.T) {
+	noLeaks(t)
+	fsys := &countedFS{FS: vfs.NewMem(), name: "FORMAT.tmp"}
+	for i, c := range []struct {
+		build            string
+		version          int // before; 0: as it is
+		writes           int
+		created, written string
+	}{
+		{"", 0, 1, "", ""}, {"", 0, 0, "", ""}, {"b1", 0, 1, "", "b1"}, {"b1", 0, 0, "", "b1"}, {"b2", 0, 1, "", "b2"}, {"", 0, 0, "", "b2"},
+		{"b2", oldestFormat, 1, "", "b2"}, {"b2", 0, 0, "", "b2"},
+	} {
+		if c.version != 0 {
+			f, err := readFormat(fsys, "node")
+			must(t, err)
+			f.Version = c.version
+			must(t, writeFormat(fsys.FS, "node", *f))
+		}
+		cfg := config(fsys)
+		fsys.n, cfg.Build = 0, c.build
+		closeHost(t, open(t, cfg))
+		f, err := readFormat(fsys, "node")
+		must(t, err)
+		if fsys.n != c.writes || f.Version != FormatVersion || f.Created != c.created || f.Written != c.written {
+			t.Errorf("step %d: %d writes, %+v; want %+v", i, fsys.n, f, c)
+		}
+	}
+	cfg := config(vfs.NewMem())
+	cfg.Build = "b1"
+	closeHost(t, open(t, cfg))
+	if f, err := readFormat(cfg.FS, "node"); err != nil || f.Created != "b1" || f.Written != "b1" {
+		t.Errorf("created by a build: %+v, %v", f, err)
+	}
+}
+
+// TestYield: delayed removals are executed when there is no other space, once.
+func TestYield(t *testing.T) {
+	w := &watchedFS{FS: vfs.NewMem()}
+	if w.yield() {
+		t.Error("there are no removals to delay")
+	}
+	w.held = new(heldRemovals)
+	if w.yield() || w.held.released {
+		t.Error("no removal is delayed")
+	}
+	must(t, writeFile(w.FS, "old", nil))
+	w.held.create("new")
+	if w.held.hold("new") || !w.held.hold("old") {
+		t.Error("files that existed before are held, others are not")
+	}
+	if !w.yield() || len(list(t, w.FS, "/")) != 0 || w.yield() || w.held.hold("old") {
+		t.Errorf("files %v are left", list(t, w.FS, "/"))
+	}
+}

@@ -142,3 +142,34 @@ func TestFullNodesLeadNothing(t *testing.T) {
 		t.Error("a node that goes keeps what it leads because the others have no space")
 	}
 }
+
+// TestSuccessorsNearby: without a follower that is abreast, the nearest is a successor, up to
+// nearEnough entries behind.
+func TestSuccessorsNearby(t *testing.T) {
+	p := newSteppedPair(t)
+	s := p.leader().host.shards[0]
+	is := func(lag uint64, want ...uint64) {
+		t.Helper()
+		if got := s.successors(); !slices.Equal(got, want) {
+			t.Errorf("%d entries behind: the successors are %v, want %v", lag, got, want)
+		}
+	}
+	p.until("level replicas", func() bool { return p.steppers[1].State(0).Last == p.leader().State(0).Last && s.isAbreast(2) })
+	is(0, 2)
+	if got := s.candidatesLocked(0); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("a replica with all entries is no candidate: %v", got)
+	}
+	p.net.Cut(1, 2)
+	matched := p.steppers[1].State(0).Last
+	for lag := uint64(0); lag <= nearEnough; {
+		must(t, s.loop.core.rn.Propose([]byte("never committed")))
+		p.leader().Step(0, 0)
+		must(t, p.leader().WriteLog())
+		switch lag = s.log.LastIndex() - matched; lag {
+		case 1, abreast, abreast + 1, 2*abreast + 1, 3 * abreast, nearEnough - 1, nearEnough:
+			is(lag, 2)
+		case nearEnough + 1:
+			is(lag)
+		}
+	}
+}

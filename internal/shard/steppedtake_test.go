@@ -76,7 +76,7 @@ func (r *takeRig) steps() {
 		r.Step(0, 0)
 		must(r.t, errors.Join(r.WriteLog(), r.Apply(0)))
 	}
-	if a := r.host.shards[0].admission; a.queued.Load() != 0 || a.bytes.Load() != 0 {
+	if a := &r.host.shards[0].admission; a.queued.Load() != 0 || a.bytes.Load() != 0 {
 		r.t.Errorf("nothing is in flight, and %d commands of %d bytes are counted", a.queued.Load(), a.bytes.Load())
 	}
 }

@@ -104,6 +104,9 @@ func TestSteppedHost(t *testing.T) {
 				st.NextDue != engine.NoTimer || len(st.Targets) > 0 {
 				t.Errorf("%v: after a truncation of the log from %d: %+v", durability, first, st)
 			}
+			if _, _, ok := s.host.shards[1].exec.HashAt(st.Last); ok {
+				t.Error("a node without others keeps the hashes of its states")
+			}
 			if e, err := s.Entry(1, st.Last); err != nil || e.GetIndex() != st.Last {
 				t.Errorf("the last entry is %v, %v", e, err)
 			}

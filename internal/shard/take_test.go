@@ -213,7 +213,7 @@ func TestTakesOfAHost(t *testing.T) {
 	write()
 	must(t, <-read)
 	until(ctx, t, "an empty queue", func() bool {
-		a := h.shards[0].admission
+		a := &h.shards[0].admission
 		return a.queued.Load() == 0 && a.bytes.Load() == 0
 	})
 }
