@@ -324,3 +324,70 @@ func TestTimesOfReports(t *testing.T) {
 		}
 	})
 }
+
+// hanging is a door that does not answer.
+type hanging struct{ answering }
+
+func (hanging) Propose(ctx context.Context, _ engine.ShardID, _ engine.Command) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+func (hanging) Query(ctx context.Context, _ engine.ShardID, _ engine.Query) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestTimesOfCalls: calls of a reporter end after 5 s, those that remove a worker after 2 s.
+func TestTimesOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reporter{registrar: new(Registrar), scope: engine.NewRouter(hanging{}).Scope("n", 1<<20)}
+		all := []*Member{{worker: Worker{ID: "w", Type: "t"}, status: func() workloop.Status { return workloop.Status{} }}}
+		for name, c := range map[string]struct {
+			call func() error
+			want time.Duration
+		}{
+			"join":   {func() error { return r.join(all) }, 5 * time.Second},
+			"drain":  {func() error { return r.leave(all, true) }, 5 * time.Second},
+			"remove": {func() error { return r.leave(all, false) }, 2 * time.Second},
+			"report": {func() error { _, err := r.report(0, all); return err }, 5 * time.Second},
+			"spread": {func() error { _, err := r.spread(); return err }, 5 * time.Second},
+		} {
+			began := time.Now()
+			if err := c.call(); err == nil || time.Since(began) != c.want {
+				t.Errorf("%s: %v after %v, want an error after %v", name, err, time.Since(began), c.want)
+			}
+		}
+	})
+}
+
+// TestNamesOfLoops: the ID of a loop's worker, which is hashed if it is too long.
+func TestNamesOfLoops(t *testing.T) {
+	for _, c := range []struct {
+		name, worker string
+		plain        bool
+	}{
+		{"orders/billing", "c", true}, {strings.Repeat("n", engine.MaxNameBytes-2), "c", true},
+		{strings.Repeat("n", engine.MaxNameBytes-1), "c", false}, {"q", "", true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			all := NewRegistrar(engine.NewRouter(answering{}))
+			leave := all.Join(func() workloop.Status {
+				return workloop.Status{Kind: "stream", Namespace: "n", Name: c.name, Worker: c.worker, Max: maxConcurrent + 1}
+			})
+			synctest.Wait()
+			for m := range all.reporters["n"].members {
+				id, want := m.worker.ID, c.name+"/"+c.worker
+				if c.worker == "" {
+					want += Machine() + "-"
+				}
+				if c.plain != strings.HasPrefix(id, want) || c.worker != "" && c.plain != (id == want) || len(id) > engine.MaxNameBytes ||
+					!c.plain && len(id) != len("stream-")+16 || m.worker.Max != maxConcurrent || m.worker.Type != "stream" {
+					t.Errorf("%d bytes of %s become %+v", len(c.name), c.worker, m.worker)
+				}
+			}
+			if leave(); len(all.reporters) > 0 {
+				t.Error("it has not left")
+			}
+		})
+	}
+}

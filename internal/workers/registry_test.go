@@ -2,6 +2,7 @@ package workers_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -605,5 +606,114 @@ func TestEachFailure(t *testing.T) {
 				return workers.Leave(ctx, s, "v", false)
 			}),
 		})
+	}
+}
+
+// sleeping is the door of a duty that sleeps as a test tells it to.
+type sleeping struct {
+	leadDoor
+	sleep func(wake <-chan struct{}, until int64) error
+}
+
+func (s *sleeping) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+	return s.sleep(wake, until)
+}
+
+// TestSleepOfTheDuty: without workers the duty sleeps until one joins, then from scan to scan.
+func TestSleepOfTheDuty(t *testing.T) {
+	g, step, enough := newSharedGround(t, 1, false), 0, errors.New("enough")
+	until := func(got, want int64) {
+		t.Helper()
+		if got != want {
+			t.Errorf("sleep %d is until %d, want %d", step, got, want)
+		}
+	}
+	next := int64(0)
+	door := &sleeping{leadDoor{g}, func(wake <-chan struct{}, at int64) error {
+		switch step++; step {
+		case 1:
+			until(at, engine.NoTimer)
+			g.mustPropose(workers.JoinOp(7, named("w")))
+			select {
+			case <-wake:
+			default:
+				t.Error("a join does not wake the duty")
+			}
+			next = g.Now() + workers.ReportMillis
+		case 2:
+			until(at, next)
+			g.Pass(workers.ReportMillis - 1)
+		case 3: // woken early
+			until(at, next)
+			g.Pass(1)
+			next += workers.ReportMillis
+		case 4:
+			until(at, next)
+			return enough
+		}
+		return nil
+	}}
+	for _, d := range g.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {
+		if err := d.Run(t.Context(), d.Lead); !errors.Is(err, enough) || step != 4 {
+			t.Errorf("the duty ends with %v after %d sleeps", err, step)
+		}
+	}
+}
+
+// TestDamagedRow: queries that need a damaged row fail.
+func TestDamagedRow(t *testing.T) {
+	g, ctx := newSharedGround(t, 1, false), t.Context()
+	g.mustPropose(workers.JoinOp(0, named("w")))
+	g.Distrust()
+	for _, row := range g.Rows(0) {
+		if row.Machine == engine.MachineAction && row.Key[len(row.Key)-1] == 'w' {
+			row.Value = []byte{1, 2}
+			g.Tamper(0, row)
+		}
+	}
+	_, found := workers.Find(ctx, &g.scope, "w")
+	_, listed := workers.Page(ctx, &g.scope, engine.Listing{Limit: 5}, workers.Filter{})
+	_, handled := workers.Handlers(ctx, &g.scope, "action", "a", "z")
+	for what, err := range map[string]error{"Find": found, "Page": listed, "Handlers": handled, "a take": g.take("w"),
+		"Heartbeat": workers.Heartbeat(ctx, &g.scope, "w", 1, nil)} {
+		if err == nil || errors.Is(err, engine.ErrNotFound) {
+			t.Errorf("%s of a damaged row: %v", what, err)
+		}
+	}
+}
+
+// TestReturnIsStored: a worker that reports after silence is active under the next leader, too.
+func TestReturnIsStored(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.Advance(workers.SilentMillis)
+	g.report(workers.Reported{ID: "w", Life: 7})
+	before := g.entries()
+	g.Advance(workers.ReportMillis)
+	if n := g.entries() - before; n != 1 {
+		t.Errorf("its return has made %d entries, want 1", n)
+	}
+	g.failOver(2)
+	if got := g.find("w").Status; got != workers.Active {
+		t.Errorf("it has reported, and is %v under another leader", got)
+	}
+}
+
+// TestLargeRowsAreNoted: a command with large rows notes fewer workers.
+func TestLargeRowsAreNoted(t *testing.T) {
+	for n, commands := range map[int]uint64{50: 1, 80: 2} {
+		g := newGround(t, 1, false)
+		for i := range n {
+			w := named(fmt.Sprint("w", i))
+			w.Metadata = append(append([]byte(`{"a":"`), bytes.Repeat([]byte("x"), 4000)...), `"}`...)
+			g.mustPropose(workers.JoinOp(7, w))
+		}
+		g.Advance(0)
+		before := g.entries()
+		g.Advance(workers.SilentMillis)
+		if got := g.entries() - before; got != commands {
+			t.Errorf("%d workers of 4 KB are noted by %d commands, want %d", n, got, commands)
+		}
 	}
 }
