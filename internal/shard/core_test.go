@@ -597,3 +597,27 @@ func TestJoined(t *testing.T) {
 		t.Error("appending to the result has changed the argument")
 	}
 }
+
+// TestHandOverHappensOnce: a leader without proposals hands over at once, and asks one node.
+func TestHandOverHappensOnce(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	old := voters[1]
+	old.step(input{campaign: true})
+	exchange(voters, 0)
+	old.step(input{transfer: 3})
+	asked := 0
+	for _, m := range old.sent {
+		if m.GetType() == raftpb.MsgTimeoutNow {
+			if asked++; m.GetTo() != 3 {
+				t.Errorf("node %d is asked", m.GetTo())
+			}
+		}
+	}
+	if asked != 1 || old.core.transferee != 0 || !old.core.transferring() {
+		t.Errorf("%d nodes are asked, the next is %d, transferring %t", asked, old.core.transferee, old.core.transferring())
+	}
+	exchange(voters, 0)
+	if !voters[2].core.isLeader || old.core.isLeader || old.core.leader != 3 {
+		t.Errorf("node 3 leads: %t; the old one follows node %d", voters[2].core.isLeader, old.core.leader)
+	}
+}

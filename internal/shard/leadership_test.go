@@ -173,3 +173,62 @@ func TestSuccessorsNearby(t *testing.T) {
 		}
 	}
 }
+
+// TestStepDown: a node gives up its leaderships if its clock is off, or its disk is full and most
+// others have space. Otherwise it returns those that another node should have.
+func TestStepDown(t *testing.T) {
+	p := newSteppedPair(t)
+	h := p.leader().host
+	s := h.shards[0]
+	p.until("a successor", func() bool { return s.isAbreast(2) })
+	full := map[uint64]bool{}
+	h.cfg.Full = func(id uint64) bool { return full[id] }
+	asked := func() uint64 { return s.mail.take(input{}).transfer }
+	for _, c := range []struct {
+		own   bool // its disk is full
+		full  []uint64
+		ahead time.Duration
+		down  bool
+		to    uint64
+	}{
+		{false, nil, 0, false, 0}, {true, nil, 0, true, 2}, {true, []uint64{3}, 0, false, 0}, {true, []uint64{2}, 0, false, 0},
+		{false, []uint64{2, 3}, 0, false, 0}, {true, []uint64{2, 3}, 0, false, 0}, {false, nil, 999 * time.Millisecond, false, 0},
+		{false, nil, time.Minute, true, 2}, {false, []uint64{2}, time.Minute, true, 0}, {true, []uint64{3}, time.Minute, true, 2},
+	} {
+		clear(full)
+		for _, id := range c.full {
+			full[id] = true
+		}
+		if h.space.level.Store(plenty); c.own {
+			h.space.level.Store(low)
+		}
+		wall := p.clock.Wall()
+		for id := uint64(2); id <= 3; id++ {
+			h.clocks.observe(id, wall, 0)
+		}
+		p.clock.wall += c.ahead.Milliseconds()
+		if down, to := h.stepDown(), asked(); down != c.down || to != c.to {
+			t.Errorf("%+v: steps down %t, asks node %d", c, down, to)
+		}
+		p.clock.wall -= c.ahead.Milliseconds()
+	}
+	h.space.level.Store(plenty)
+	clear(full)
+	spread := func(what string, voters []uint64, want uint64) {
+		t.Helper()
+		h.cfg.Voters = voters
+		if h.spread(); asked() != want {
+			t.Errorf("%s: another node is asked, or none; want %d", what, want)
+		}
+		h.cfg.Voters = []uint64{1, 2, 3}
+	}
+	spread("its own shard", []uint64{3, 2, 1}, 0)
+	spread("a shard of another", []uint64{3, 2}, 2)
+	full[2] = true
+	spread("of a full one", []uint64{3, 2}, 0)
+	full[2] = false
+	spread("of an absent one", []uint64{3}, 0)
+	s.role.leading.Store(false)
+	spread("led by another", []uint64{3, 2}, 0)
+	s.role.leading.Store(true)
+}
