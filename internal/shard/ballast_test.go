@@ -47,3 +47,70 @@ func TestBallastFind(t *testing.T) {
 		}
 	}
 }
+
+// allocating is a file system that preallocates, and reports its free space.
+type allocating struct {
+	vfs.FS
+	takes   int64 // by a preallocation
+	free    int64
+	silent  bool // does not report
+	refuses bool // does not preallocate
+	written int64
+}
+
+func (f *allocating) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	if f.silent {
+		return vfs.DiskUsage{}, vfs.ErrUnsupported
+	}
+	return vfs.DiskUsage{AvailBytes: uint64(f.free), TotalBytes: 1 << 40}, nil
+}
+
+func (f *allocating) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return &allocated{file, f}, err
+}
+
+type allocated struct {
+	vfs.File
+	fs *allocating
+}
+
+func (f *allocated) Preallocate(int64, int64) error {
+	if f.fs.refuses {
+		return vfs.ErrUnsupported
+	}
+	f.fs.free -= f.fs.takes
+	return nil
+}
+
+func (f *allocated) Write(p []byte) (int, error) {
+	f.fs.written += int64(len(p))
+	return f.File.Write(p)
+}
+
+// TestBallastIsAllocated: a piece is written, unless its preallocation has taken the space. It has
+// its size in either case.
+func TestBallastIsAllocated(t *testing.T) {
+	const piece = 40 * ballastBlock
+	for name, c := range map[string]struct {
+		fs      allocating
+		written int64
+	}{
+		"all is taken":     {allocating{takes: piece}, 0},
+		"half is taken":    {allocating{takes: piece / 2}, 0},
+		"less is taken":    {allocating{takes: piece/2 - 1}, piece},
+		"none is taken":    {allocating{}, piece},
+		"space is freed":   {allocating{takes: -piece}, piece},
+		"no preallocation": {allocating{takes: piece, refuses: true}, piece},
+		"usage unknown":    {allocating{takes: piece, silent: true}, piece},
+	} {
+		c.fs.FS, c.fs.free = vfs.NewMem(), 10*piece
+		b := ballast{fs: &c.fs, piece: piece}
+		if !b.make("piece") || c.fs.written != c.written {
+			t.Errorf("%s: %d bytes are written, want %d", name, c.fs.written, c.written)
+		}
+		if info, err := c.fs.Stat("piece"); err != nil || info.Size() != piece {
+			t.Errorf("%s: the piece is %v, %v", name, info, err)
+		}
+	}
+}

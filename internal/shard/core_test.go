@@ -621,3 +621,135 @@ func TestHandOverHappensOnce(t *testing.T) {
 		t.Errorf("node 3 leads: %t; the old one follows node %d", voters[2].core.isLeader, old.core.leader)
 	}
 }
+
+// TestWakeAt: the loop wakes for timers only while the leader may propose a Fire.
+func TestWakeAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(c *core)
+		wakes  bool
+	}{
+		"leads":            {func(*core) {}, true},
+		"does not lead":    {func(c *core) { c.isLeader = false }, false},
+		"fires":            {func(c *core) { c.firing = true }, false},
+		"clock unknown":    {func(c *core) { c.clock = &shardClock{others: &clocks{}} }, false},
+		"few appends":      {func(c *core) { c.appends = maxAppends - 1 }, true},
+		"many appends":     {func(c *core) { c.appends = maxAppends }, false},
+		"hands over":       {func(c *core) { c.transferee = 2 }, false},
+		"has handed over":  {func(c *core) { c.rn.TransferLeader(2) }, true}, // a stranger: raft ignores it
+		"refused, in time": {func(c *core) { c.fireRefused = true }, true},
+	} {
+		s := newStepper(t)
+		s.lead()
+		c.change(s.core)
+		if got := s.core.wakeAt(1234); got != map[bool]int64{true: 1234, false: engine.NoTimer}[c.wakes] {
+			t.Errorf("%s: wake at %d", name, got)
+		}
+	}
+}
+
+// TestStepBudget: a step proposes about 4 MiB, in entries of at most 1 MiB or one command.
+func TestStepBudget(t *testing.T) {
+	for _, c := range []struct {
+		n, size int
+		want    string // commands of each entry
+	}{
+		{10, maxEntryBytes, "[1 1 1 1]"}, {10, maxEntryBytes / 2, "[2 2 2 2]"}, {5, maxEntryBytes/2 + 1, "[1 1 1 1 1]"},
+		{3, 3 * maxEntryBytes, "[1]"}, {9, maxEntryBytes / 4, "[4 4 1]"},
+	} {
+		s := newStepper(t)
+		s.lead()
+		s.step(input{proposals: proposals(c.n, c.size)})
+		var sizes []int
+		for _, e := range s.proposed {
+			sizes = append(sizes, len(e.proposals))
+		}
+		if got := fmt.Sprint(sizes); got != c.want {
+			t.Errorf("%d commands of %d bytes become entries of %s, want %s", c.n, c.size, got, c.want)
+		}
+	}
+}
+
+// TestSkipIsFirst: a leader that may have lost LSNs skips them before anything else, once in each
+// time of leading.
+func TestSkipIsFirst(t *testing.T) {
+	s := newStepper(t)
+	s.core.skipTo = 500
+	s.step(input{campaign: true})
+	s.settle()
+	s.step(input{proposals: proposals(1, 10)})
+	s.step(input{proposals: proposals(1, 10)})
+	if len(s.proposed) != 3 || string(s.proposed[0].proposals[0].data) != string(engine.Skip(500).AppendTo(nil)) {
+		t.Errorf("%d entries are proposed, the first is %q", len(s.proposed), s.proposed[0].proposals[0].data)
+	}
+	for i, e := range s.proposed {
+		if e.sequence != uint64(i+1) {
+			t.Errorf("entry %d has the number %d", i, e.sequence)
+		}
+	}
+}
+
+// TestReadsOfACore: reads of one step are confirmed together, at the commit index, unless the node
+// does not lead.
+func TestReadsOfACore(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	leader := voters[0]
+	leader.step(input{campaign: true})
+	exchange(voters, 0)
+	a, b := &read{}, &read{}
+	if out := voters[1].core.Step(input{reads: []*read{a, b}, nextDue: engine.NoTimer}); len(out.unread) != 2 || len(out.readable) != 0 {
+		t.Errorf("a follower answers %+v", out)
+	}
+	out := leader.core.Step(input{reads: []*read{a, b}, nextDue: engine.NoTimer})
+	if len(out.unread)+len(out.readable) != 0 || len(leader.core.reading) != 1 || len(out.send) != 2 {
+		t.Errorf("the leader answers %d and %d, and sends %d", len(out.unread), len(out.readable), len(out.send))
+	}
+	var answers []*raftpb.Message
+	for _, m := range out.send {
+		follower := voters[m.GetTo()-1]
+		answers = append(answers, follower.core.Step(input{messages: []*raftpb.Message{m}, nextDue: engine.NoTimer}).send...)
+	}
+	out = leader.core.Step(input{messages: answers, nextDue: engine.NoTimer})
+	if len(out.readable) != 1 || len(out.readable[0].reads) != 2 || out.readable[0].index != leader.log.Shard(0).LastIndex() ||
+		out.readable[0].stamp != 0 || len(leader.core.reading) != 0 {
+		t.Errorf("confirmed: %+v, %d are left", out.readable, len(leader.core.reading))
+	}
+	leader.core.Step(input{reads: []*read{a}, nextDue: engine.NoTimer})
+	higher := &raftpb.Message{Type: raftpb.MsgApp.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(leader.core.term + 1)}
+	out = leader.core.Step(input{messages: []*raftpb.Message{higher}, nextDue: engine.NoTimer})
+	if len(out.unread) != 1 || out.unread[0] != a || !out.lost || !out.changed || len(leader.core.reading) != 0 {
+		t.Errorf("with the leadership lost: %+v", out)
+	}
+}
+
+// TestPulledTakes: a command is followed by the takes that it may satisfy, up to the limit of an
+// entry, in its lane.
+func TestPulledTakes(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	var limits []int
+	s.core.pull = func(m engine.Made, limit int) []*proposal {
+		limits = append(limits, limit)
+		return proposals(min(m.N, limit), 7)
+	}
+	makes := func(n int) *proposal {
+		return &proposal{data: make([]byte, 10), makes: []engine.Made{{Topic: 1, N: n}}}
+	}
+	s.step(input{proposals: []*proposal{makes(2), makes(1), {data: make([]byte, 10)}, makes(300), makes(1)}})
+	var sizes []int
+	for _, e := range s.proposed {
+		sizes = append(sizes, len(e.proposals))
+		for _, p := range e.proposals {
+			if p.lane == nil {
+				t.Error("a take has no lane")
+			}
+		}
+	}
+	if fmt.Sprint(limits, sizes) != "[255 252 249 255] [256 2]" {
+		t.Errorf("limits %v, entries of %v", limits, sizes)
+	}
+	lane := s.proposed[0].proposals[0].lane
+	s.settle()
+	if lane.flying != 0 {
+		t.Errorf("%d bytes are in flight", lane.flying)
+	}
+}

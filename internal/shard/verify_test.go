@@ -562,11 +562,22 @@ func (c *endingContext) Err() error {
 func crashedPuts(t *testing.T) (fsys *vfs.MemFS, entries uint64) {
 	t.Helper()
 	whole := vfs.NewCrashableMem()
-	h := open(t, kvConfig(whole, Sync))
+	c := kvConfig(whole, Sync)
+	c.MemTableBytes = 4 << 20 // one table; all fits into one segment of the log
+	h := open(t, c)
 	defer closeHost(t, h)
-	store := engine.StoreOf[kv.Store](engine.NewRouter(h), "default", 0)
+	router := engine.NewRouter(h)
+	store := engine.StoreOf[kv.Store](router, "default", 0)
+	for part := range 2 { // more rows than between two checks of a context
+		many := engine.NewTxn(router, "default", 1<<20)
+		for i := range 600 {
+			many.Do(kv.PutOp(fmt.Sprint("small", part, "-", i), nil))
+		}
+		_, err := many.Commit(t.Context())
+		must(t, err)
+	}
 	for i := range 40 {
-		_, err := store.Put(t.Context(), fmt.Sprint("key", i), make([]byte, 1000))
+		_, err := store.Put(t.Context(), fmt.Sprint("key", i), make([]byte, 500))
 		must(t, err)
 		if i == 20 {
 			must(t, errors.Join(h.db.Flush(), h.truncate()))
@@ -592,7 +603,7 @@ func TestVerifyEnds(t *testing.T) {
 			t.Fatalf("ended at check %d: %v, %q", n, err, r.Problems)
 		}
 	}
-	if n < 5 {
+	if n < 6 {
 		t.Errorf("it checks its context %d times", n)
 	}
 	s := openStepped(t, kvConfig(fsys, Sync))
@@ -603,7 +614,7 @@ func TestVerifyEnds(t *testing.T) {
 			t.Fatalf("ended at check %d: %v", n, err)
 		}
 	}
-	if n < 2 {
+	if n < 3 {
 		t.Errorf("a Stepper checks its context %d times", n)
 	}
 }
@@ -626,6 +637,12 @@ func TestVerifyCounts(t *testing.T) {
 		r.LogBytes <= 0 || r.Elapsed <= 0 {
 		t.Errorf("the report is %+v, want %d entries, %v rows, %d segments and %d tables of %d bytes", r, entries, want,
 			len(files.names(".ual")), len(files.names(".sst")), tableBytes)
+	}
+	segment := files[files.names(".ual")[0]]
+	segment[len(segment)/2] ^= 0x10 // so that only the rows of tables are checked
+	r = verify(t, files.put(t))
+	if len(r.Rows) != 3 || r.Rows[0] < 1 || r.Rows[1] < 1 || r.Rows[2] < 1 || len(r.Problems) == 0 {
+		t.Errorf("with a damaged log %v rows are checked: %q", r.Rows, r.Problems)
 	}
 }
 
