@@ -2,6 +2,7 @@ package cron
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,6 +76,42 @@ func TestLastYear(t *testing.T) {
 		}
 		if due := s.Due(at(t, "9999-12-31T12:00:00Z"), at(t, "9999-12-31T13:00:00Z"), CatchUpOne, 1); len(due.Run) > 0 || !due.Next.IsZero() {
 			t.Errorf("%+v: %v after the last year", spec, due)
+		}
+	}
+}
+
+// TestParseLimits: the longest expression, and anchors in the first and the last year.
+func TestParseLimits(t *testing.T) {
+	list := "10," + strings.Repeat("1,", 122)
+	for text, ok := range map[string]bool{list + "1 * * * *": true, list + "11 * * * *": false} {
+		if _, err := Parse(Spec{Cron: text}); (err == nil) != ok {
+			t.Errorf("%d bytes: %v", len(text), err)
+		}
+	}
+	for year, ok := range map[int]bool{0: false, 1: true, 2: true, 9999: true, 10_000: false} {
+		anchor := time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC)
+		if _, err := Parse(Spec{Every: time.Hour, Anchor: anchor}); (err == nil) != ok {
+			t.Errorf("an anchor in the year %d: %v", year, err)
+		}
+	}
+}
+
+// TestBackwards: the bisection finds the last ticks up to each second.
+func TestBackwards(t *testing.T) {
+	from := at(t, "2025-01-01T00:00:00Z")
+	for _, spec := range []Spec{{Every: time.Second}, {Cron: "* * * * * *"}, {Cron: "*/2 * * * * *"}, {Every: 3 * time.Second}} {
+		s := mustParse(t, spec)
+		var all []time.Time
+		for tick := s.Next(from); len(all) < 40; tick = s.Next(tick) {
+			all = append(all, tick)
+		}
+		for _, now := range all[3:] {
+			for _, after := range []time.Duration{0, 999 * time.Millisecond} {
+				want := slices.DeleteFunc(slices.Clone(all), func(tick time.Time) bool { return tick.After(now.Add(after)) })
+				if got := s.backwards(from, now.Add(after), 3); !slices.EqualFunc(got, want[len(want)-3:], time.Time.Equal) {
+					t.Errorf("%+v up to %v: %v, want %v", spec, now.Add(after), got, want[len(want)-3:])
+				}
+			}
 		}
 	}
 }

@@ -149,6 +149,9 @@ func TestPanicStack(t *testing.T) {
 // TestDefaults: a loop runs one piece at a time, has up to four times as many as it runs, and never
 // fewer than it runs.
 func TestDefaults(t *testing.T) {
+	if workloop.DefaultConcurrency != 1 || workloop.DefaultGrace != 10*time.Second { // as documented
+		t.Errorf("the defaults are %d and %v", workloop.DefaultConcurrency, workloop.DefaultGrace)
+	}
 	for _, c := range []struct{ concurrency, hold, max, holds int }{{0, 0, 1, 1}, {-1, -1, 1, 1}, {3, 0, 3, 12}, {3, 1, 3, 3},
 		{2, 5, 2, 5}} {
 		bubble(t, func(t *testing.T) {

@@ -18,6 +18,7 @@ type clocked struct {
 	*board
 	began                     time.Time
 	takeFor                   time.Duration // that an empty Take lasts
+	gives                     int           // the Take that is not empty nevertheless; 0: none
 	tookAt, renewedAt, gaveAt []int64
 	renewFails                func(call int) error // by the number of the call; nil: never
 	settleLasts               bool                 // until it is told to end
@@ -31,7 +32,7 @@ func (c *clocked) now() int64 { return time.Since(c.began).Milliseconds() }
 
 func (c *clocked) Take(ctx context.Context, n int) ([]job, error) {
 	c.look(func() { c.tookAt = append(c.tookAt, c.now()) })
-	if c.takeFor == 0 {
+	if c.takeFor == 0 || len(c.tookAt) == c.gives {
 		return c.board.Take(ctx, n)
 	}
 	pass(c.takeFor)
@@ -89,6 +90,20 @@ func TestPausesOfTakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPausesBeginAnew: after a Take that returned something the pauses are short again.
+func TestPausesBeginAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClocked(t, 0, jobs(1)...)
+		c.takeFor, c.gives = time.Nanosecond, 8
+		loop := start(t, workloop.Config[job]{Source: c, Handle: func(context.Context, job) error { return nil }})
+		pass(30 * time.Second)
+		loop.end(t)
+		if before, after := c.tookAt[7]-c.tookAt[6], c.tookAt[9]-c.tookAt[8]; before < 1600 || after > 50 || c.done() != 1 {
+			t.Errorf("a pause of %d ms before the piece, and one of %d after it; takes at %v", before, after, c.tookAt)
+		}
+	})
 }
 
 // TestShortestPause: the first pauses are between 25 and 50 ms.
@@ -381,4 +396,28 @@ func TestProcessesAreSorted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRenewedTogether: a renewal includes the leases that come due within a sixth of their duration.
+func TestRenewedTogether(t *testing.T) {
+	for later, want := range map[time.Duration]string{
+		4999 * time.Millisecond: "[2 2]", 5 * time.Second: "[2 2]", 5001 * time.Millisecond: "[1 2]",
+	} {
+		bubble(t, func(t *testing.T) {
+			b := newBoard(t, 30*time.Second, job{id: 0})
+			loop := start(t, workloop.Config[job]{Source: b, Concurrency: 2, Grace: time.Hour, Handle: func(context.Context, job) error {
+				pass(28 * time.Second)
+				return nil
+			}})
+			pass(later)
+			b.add(job{id: 1})
+			pass(24*time.Second - later)
+			b.look(func() {
+				if got := fmt.Sprint(b.renewed); got != want {
+					t.Errorf("a piece that was taken %v later: renewals of %s, want %s", later, got, want)
+				}
+			})
+			loop.end(t)
+		})
+	}
 }
