@@ -2,6 +2,9 @@ package shard
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"math"
 	"syscall"
 	"testing"
@@ -245,5 +248,101 @@ func TestAwaitSpace(t *testing.T) {
 	}
 	if err := r.retry(func() error { return syscall.EIO }); err != syscall.EIO {
 		t.Errorf("retry of another error: %v", err)
+	}
+}
+
+// TestTableGateAwaits: a table waits out its pauses, unless the host closes, or is still opening the
+// state.
+func TestTableGateAwaits(t *testing.T) {
+	r := newSpaceRig(t, testMinFree, 0)
+	gate := &r.flush
+	gate.pauses.Store(3)
+	gate.longest.Store(10)
+	if gate.await() || gate.pauses.Load() != 3 || gate.waiting.Load() != 0 {
+		t.Error("a table waits while the state is opened")
+	}
+	r.database.Store(true)
+	if !gate.await() || gate.pauses.Load() != 0 || gate.longest.Load() != 7 || gate.waiting.Load() != 0 {
+		t.Errorf("after the wait: %d pauses, at most %d, %d wait", gate.pauses.Load(), gate.longest.Load(), gate.waiting.Load())
+	}
+	gate.min.Store(testMinFree + 1)
+	if !gate.await() || gate.longest.Load() != 0 {
+		t.Errorf("after the longest wait there are %d pauses more", gate.longest.Load())
+	}
+	gate.pauses.Store(1)
+	if r.close(); gate.await() || gate.waiting.Load() != 0 {
+		t.Error("a table is begun when the host has closed")
+	}
+}
+
+// TestTableGateWrites: a table for a compaction takes at most half of the free space, and a flush
+// takes ballast.
+func TestTableGateWrites(t *testing.T) {
+	for _, c := range []struct {
+		spares  bool
+		written int64
+		err     error
+		n       int
+	}{
+		{false, 1000, nil, 10}, {true, 500, nil, 10}, {true, 501, errReserved, 0}, {false, 501, nil, 10},
+	} {
+		r := newSpaceRig(t, testMinFree, 0)
+		r.free.Store(510)
+		r.mark.Store(math.MinInt64)
+		gate := &r.flush
+		if c.spares {
+			gate = &r.compaction
+		}
+		gate.written.Store(c.written)
+		n, err := gate.write(make([]byte, 10), func(p []byte) (int, error) { return len(p), nil })
+		if n != c.n || err != c.err || gate.written.Load() != c.written+int64(c.n) || r.free.Load() != 510-int64(c.n) {
+			t.Errorf("%+v: %d, %v; %d written, %d free", c, n, err, gate.written.Load(), r.free.Load())
+		}
+	}
+	r := newSpaceRig(t, 10*testMinFree, ballastPieces)
+	r.opened.Store(true)
+	var tries []int
+	n, err := r.flush.write(make([]byte, 10), func(p []byte) (int, error) {
+		tries = append(tries, len(p))
+		return 1, syscall.ENOSPC
+	})
+	if n != ballastPieces/2+1 || err != syscall.ENOSPC || fmt.Sprint(tries) != "[10 9 8 7 6]" ||
+		r.ballast.missing() != ballastPieces/2*testPiece {
+		t.Errorf("without space: %d, %v after tries of %v bytes; %d of ballast are missing", n, err, tries, r.ballast.missing())
+	}
+}
+
+// TestGiveUp: an operation without space is a failure only where no waiting is possible.
+func TestGiveUp(t *testing.T) {
+	for _, c := range []struct {
+		patient, opened, closing, table, database, park bool
+		fails                                           bool
+	}{
+		{patient: true, opened: true}, {fails: true}, {closing: true}, {table: true}, {table: true, database: true, fails: true},
+		{patient: true, opened: true, park: false, table: true, database: true},
+	} {
+		r := newSpaceRig(t, testMinFree, 0)
+		if r.patient = c.patient; c.closing {
+			r.close()
+		}
+		r.opened.Store(c.opened)
+		r.database.Store(c.database)
+		var failed error
+		w := &watchedFS{FS: r.fs, space: r.space, failed: func(err error) { failed = err }, park: c.park}
+		if err := w.giveUp("write", "file", c.table, syscall.ENOSPC); err != syscall.ENOSPC || (failed != nil) != c.fails {
+			t.Errorf("%+v: %v, the host has failed with %v", c, err, failed)
+		}
+	}
+	var failed error
+	w := &watchedFS{failed: func(err error) { failed = err }}
+	for err, fails := range map[error]bool{nil: false, fs.ErrNotExist: false, fs.ErrExist: false, syscall.EIO: true,
+		&fs.PathError{Op: "x", Path: "y", Err: fs.ErrNotExist}: false, &fs.PathError{Op: "x", Path: "y", Err: syscall.EIO}: true} {
+		failed = nil
+		if got := w.check("write", "file", err); got != err || (failed != nil) != fails || fails && !errors.Is(failed, err) {
+			t.Errorf("%v: %v, the host has failed with %v", err, got, failed)
+		}
+		if err == syscall.EIO && failed.Error() != "write file: input/output error" {
+			t.Errorf("an error without a name becomes %v", failed)
+		}
 	}
 }

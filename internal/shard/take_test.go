@@ -79,6 +79,15 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	old := c.leaderOf(ctx, id, 0)
 	h := c.host(old)
 	done := parkedTake(ctx, t, h)
+	enqueue, err := engine.OpOf(queue.EnqueueOp("q", []byte("m"))).Limit(1 << 20)
+	must(t, err)
+	enqueue.Namespace = "default"
+	_, err = h.Propose(ctx, id, enqueue)
+	must(t, err)
+	if err := <-done; err != nil {
+		t.Errorf("a take that a message has arrived for got %v", err)
+	}
+	done = parkedTake(ctx, t, h)
 	s := h.shards[id]
 	s.mail.put(func(in *input) { in.transfer = old%3 + 1 })
 	var notLeader *engine.NotLeaderError

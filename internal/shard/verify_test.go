@@ -606,6 +606,17 @@ func TestVerifyEnds(t *testing.T) {
 	if n < 6 {
 		t.Errorf("it checks its context %d times", n)
 	}
+	files := take(t, fsys)
+	segment := files[files.names(".ual")[0]]
+	segment[len(segment)/2] ^= 0x10 // so that only the rows of tables are checked
+	for c.FS, n, err = files.put(t), 0, context.Canceled; err != nil; n++ {
+		if _, err = Verify(&endingContext{t.Context(), n}, c); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("with a damaged log, ended at check %d: %v", n, err)
+		}
+	}
+	if n < 3 {
+		t.Errorf("with a damaged log it checks its context %d times", n)
+	}
 	s := openStepped(t, kvConfig(fsys, Sync))
 	defer func() { must(t, s.Close()) }()
 	for n, err = 0, context.Canceled; err != nil; n++ {
