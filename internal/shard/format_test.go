@@ -216,6 +216,19 @@ func TestTalliesOfOtherShards(t *testing.T) {
 		t.Errorf("it resumes with %d calls, %+v, %d in all; want those of %+v", h.earlier, st.Port, h.tallied, kept)
 	}
 	closeHost(t, h)
+	c := VerifyConfig{Dir: "node", FS: fsys, Primitives: config(fsys).Primitives}
+	if r, err := Verify(t.Context(), c); err != nil || len(r.Problems) > 0 {
+		t.Errorf("Verify reports %q, %v", r.Problems, err)
+	}
+	must(t, writeFile(fsys, "node/"+talliesName, []byte("damaged")))
+	if r, err := Verify(t.Context(), c); err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "node/COUNTS: wrong checksum") {
+		t.Errorf("of damaged counts Verify reports %q, %v", r.Problems, err)
+	}
+	h = open(t, config(fsys))
+	if h.earlier != 0 {
+		t.Errorf("with damaged counts it resumes with %d", h.earlier)
+	}
+	closeHost(t, h)
 }
 
 // countedFS counts the files created under a name.

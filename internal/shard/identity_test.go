@@ -371,6 +371,25 @@ func TestMeetWipedDirectory(t *testing.T) {
 	}
 }
 
+// TestMeetLaterRuns: a later run must have a higher number, and list the one that was met.
+func TestMeetLaterRuns(t *testing.T) {
+	judge := newMember(t, 1).host
+	is := func(boot uint64, run string, listed ...string) Introduction {
+		return Introduction{Identity: Identity{2, "d", boot, run}, Shown: []Shown{{1, listed}}}
+	}
+	for i, c := range []struct {
+		is Introduction
+		ok bool
+	}{
+		{is(5, "r5", "r5"), true}, {is(5, "r5"), true}, {is(5, "q5", "r5", "q5"), false}, {is(4, "r4", "r5", "r4"), false},
+		{is(6, "r6", "r4", "r6"), false}, {is(6, "r6", "r5", "r6"), true}, {is(5, "r5", "r5"), false}, {is(9, "r9", "r6"), true},
+	} {
+		if err := judge.Meet(c.is); (err == nil) != c.ok || err != nil && !errors.Is(err, engine.ErrConflict) {
+			t.Errorf("meeting %d, with %+v: %v", i, c.is, err)
+		}
+	}
+}
+
 // TestIdentityNeedsItsDisk: an identity that could not be made durable is not used.
 func TestIdentityNeedsItsDisk(t *testing.T) {
 	node := newMember(t, 1)

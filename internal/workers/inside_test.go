@@ -73,6 +73,23 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// TestEmptyLabels: labels have one encoding.
+func TestEmptyLabels(t *testing.T) {
+	for name, b := range map[string][]byte{"none": nil, "empty": {}} {
+		w := Worker{Type: "t"}
+		c := codec.NewEncoder(nil)
+		c.String(&w.Type)
+		c.String(&w.Machine)
+		c.Int(&w.Max)
+		c.Bytes(&b)
+		codec.List(&c, &w.Handles, (*codec.Coder).String)
+		c.Bytes(&w.Metadata)
+		if got, err := decode(c.Encoded(), (*Worker).code); (err == nil) != (b == nil) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
 // TestMerge: merging the answers of several shards.
 func TestMerge(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }

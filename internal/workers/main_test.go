@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type machine struct{ workers.Registry }
 
 // kindCall is a command that changes the registry like a polling worker's call. Its body is "took",
-// "completed", "failed", "called", "forget" or "clear", the worker's ID and names of actions.
+// "completed", "failed", "called", "check", "forget" or "clear", the worker's ID and names of actions.
 const kindCall = 1
 
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -37,6 +37,11 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		m.Called(tx, id)
 	case "clear":
 		return []byte(fmt.Sprint(m.Clear(tx))), nil
+	case "check":
+		if err := workers.CheckTakes(tx, id); err != nil {
+			return []byte(err.Error()), nil
+		}
+		return nil, nil
 	case "forget":
 		return []byte(fmt.Sprint(m.Forget(tx, id))), nil
 	}

@@ -91,6 +91,12 @@ func TestSilenceOfPollers(t *testing.T) {
 		g.Advance(1)
 		is(workers.Unhealthy)
 	}
+	g.call(0, "took new a") // its heartbeat is this call, not the beginning of the term
+	g.Advance(workers.SilentMillis - 1)
+	if got := g.find("new").Status; got != workers.Active {
+		t.Errorf("89 s after its first run a worker is %v", got)
+	}
+	g.call(0, "forget new")
 	g.call(0, "took w a")
 	is(workers.Active)
 	before := g.entries()
@@ -200,6 +206,9 @@ func TestPollerRegisters(t *testing.T) {
 		t.Errorf("it has not registered, and drains with %v, want ErrNotFound", err)
 	}
 	must(workers.Register(ctx, &g.scope, named("w")))
+	if n := g.rows(0)["t"]; n != 2 {
+		t.Errorf("it has registered, and there are %d rows of its counts, want 2", n)
+	}
 	must(workers.Heartbeat(ctx, &g.scope, "w", 1, append(ran(5, 2, g.Now()), runs("a", 7, 3, time.Time{}))))
 	counts("with a heartbeat", 4, 2)
 	g.call(0, "took w a")
@@ -379,4 +388,41 @@ func TestClear(t *testing.T) {
 	if got := g.call(0, "clear -"); got != "false" {
 		t.Errorf("Clear without counts = %s", got)
 	}
+}
+
+// TestLimitOfJoins: a namespace has at most MaxWorkers in a shard; those that are listed may join
+// again.
+func TestLimitOfJoins(t *testing.T) {
+	for _, n := range []uint64{workers.MaxWorkers - 1, workers.MaxWorkers} {
+		g := newGround(t, 1, false)
+		g.mustPropose(workers.JoinOp(7, named("w")))
+		g.Distrust()
+		for _, row := range g.Rows(0) {
+			if row.Machine == engine.MachineAction && len(row.Key) == 5 {
+				row.Value = codec.AppendUvarint(nil, n)
+				g.Tamper(0, row)
+			}
+		}
+		g.mustPropose(workers.JoinOp(8, named("w")))
+		if err := g.propose(workers.JoinOp(7, named("x"))); n < workers.MaxWorkers && err != nil ||
+			n == workers.MaxWorkers && !errors.Is(err, engine.ErrBusy) {
+			t.Errorf("beside %d others: %v", n, err)
+		}
+	}
+}
+
+// TestCheckTakes: a command of a worker that drains is refused.
+func TestCheckTakes(t *testing.T) {
+	g := newGround(t, 1, false)
+	check := func(id string, want string) {
+		t.Helper()
+		if got := g.call(0, "check "+id); got != want {
+			t.Errorf("worker %s: %q, want %q", id, got, want)
+		}
+	}
+	g.mustPropose(workers.JoinOp(0, named("w")))
+	check("w", "")
+	check("stranger", "")
+	g.mustPropose(workers.LeaveOp(0, true, "w"))
+	check("w", `worker "w" drains: it takes nothing new`)
 }
