@@ -733,7 +733,8 @@ func TestVerifyMade(t *testing.T) {
 			r.Tamper(0, machinetest.Row{Machine: engine.MachineKeys, Key: append(append([]byte{rowMade}, admin...), fmt.Sprint("n", i)...),
 				Value: []byte{}})
 		}
-		if got := r.Problems(0); len(got) != want || want > 0 && !strings.Contains(got[0], "has created 1001 namespaces, the limit is 1000") {
+		if got := r.Problems(0); len(got) != want ||
+			want > 0 && !strings.Contains(got[0], "has created 1001 namespaces, the limit is 1000") {
 			t.Errorf("%d namespaces: %q", n, got)
 		}
 	}

@@ -74,7 +74,8 @@ func TestLastYear(t *testing.T) {
 		if next := s.Next(at(t, "9999-12-31T12:00:00Z")); !next.IsZero() {
 			t.Errorf("%+v: %v after the last year", spec, next)
 		}
-		if due := s.Due(at(t, "9999-12-31T12:00:00Z"), at(t, "9999-12-31T13:00:00Z"), CatchUpOne, 1); len(due.Run) > 0 || !due.Next.IsZero() {
+		due := s.Due(at(t, "9999-12-31T12:00:00Z"), at(t, "9999-12-31T13:00:00Z"), CatchUpOne, 1)
+		if len(due.Run) > 0 || !due.Next.IsZero() {
 			t.Errorf("%+v: %v after the last year", spec, due)
 		}
 	}

@@ -39,7 +39,8 @@ func TestBallastFind(t *testing.T) {
 			if b.missing() != (ballastPieces-have)*b.piece || b.spare(0) != have*b.piece || b.more(0) != c.keep || b.more(1) {
 				t.Errorf("of %d bytes %d are missing, %d can be released", c.size, b.missing(), b.spare(0))
 			}
-			if !b.makeAll() || b.missing() != 0 || b.spare(0) != ballastPieces*b.piece || b.spare(keptPieces) != (ballastPieces-keptPieces)*b.piece {
+			if !b.makeAll() || b.missing() != 0 || b.spare(0) != ballastPieces*b.piece ||
+				b.spare(keptPieces) != (ballastPieces-keptPieces)*b.piece {
 				t.Errorf("of %d bytes %d are missing, %d and %d can be released", c.size, b.missing(), b.spare(0), b.spare(keptPieces))
 			}
 		} else if b.makeOne(); b.makeAll() && b.spare(0) != 0 {

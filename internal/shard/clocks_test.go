@@ -210,7 +210,8 @@ func TestObserveClock(t *testing.T) {
 // TestQuorumOfClocks: the time is known once a majority of clocks is, this node's included.
 func TestQuorumOfClocks(t *testing.T) {
 	for voters, quorum := range map[int]int{2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4} {
-		k := newClocks(&Config{NodeID: 1, Voters: make([]uint64, voters), Clock: Clock{&fakeClock{wall: 1000}}, Clocks: true, Logger: discard()})
+		k := newClocks(&Config{NodeID: 1, Voters: make([]uint64, voters), Clock: Clock{&fakeClock{wall: 1000}}, Clocks: true,
+			Logger: discard()})
 		for clocks := 2; clocks <= voters; clocks++ {
 			if k.known.Load() {
 				t.Errorf("of %d clocks %d are known, which is enough before %d", voters, clocks-1, quorum)

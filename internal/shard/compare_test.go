@@ -337,7 +337,8 @@ func TestClaims(t *testing.T) {
 			t.Errorf("entry %d is answered by %v", i, got)
 		}
 	}
-	if len(c.entries) != maxCompared || len(c.claims) != maxCompared || c.entries[0] != last-maxCompared+1 || c.entries[maxCompared-1] != last {
+	if len(c.entries) != maxCompared || len(c.claims) != maxCompared || c.entries[0] != last-maxCompared+1 ||
+		c.entries[maxCompared-1] != last {
 		t.Errorf("the entries are %v, with claims for %d, want the last %d up to %d", c.entries, len(c.claims), maxCompared, last)
 	}
 	for _, i := range c.entries {

@@ -89,7 +89,7 @@ func TestDefaults(t *testing.T) {
 			c.MaxValue, c.QueueBytes, c.CacheBytes, c.NodeID, c.KeepEntries, fmt.Sprint(c.Voters), c.logSpares,
 			c.Random == cryptorand.Reader, c.Clock.Source != nil, c.Logger != nil, memory}
 	}
-	standard := values{100 * time.Millisecond, 75 * time.Millisecond, defaultDiskInterval, 7 * 24 * time.Hour, defaultSlowDisk, defaultStuckDisk,
+	standard := values{100 * time.Millisecond, 75 * time.Millisecond, time.Second, 7 * 24 * time.Hour, 2 * time.Second, 20 * time.Second,
 		30 * time.Second, 10 * time.Second, 1 << 20, defaultQueueBytes, defaultCache, 1, 0, "[1]", 0, true, true, true, false}
 	inMemory, onThree, small := standard, standard, standard
 	inMemory.cache, inMemory.spares, inMemory.memory = defaultMemoryCache, -1, true
@@ -103,8 +103,9 @@ func TestDefaults(t *testing.T) {
 		"memory":    {Config{}, inMemory},
 		"given":     {Config{Dir: "d", FS: vfs.Default, CacheBytes: defaultCache}, standard},
 		"cluster":   {Config{Dir: "d", NodeID: 2, Voters: []uint64{1, 2, 3}}, onThree},
-		"set": {Config{Dir: "d", SyncInterval: 1, TickInterval: 2, DiskInterval: 3, CatchUp: 4, SlowDisk: 5, StuckDisk: 6, CompareInterval: 7,
-			Unsettled: 8, MaxValue: 9, QueueBytes: 10, CacheBytes: 11, NodeID: 12, KeepEntries: 13, Random: strings.NewReader("")}, small},
+		"set": {Config{Dir: "d", SyncInterval: 1, TickInterval: 2, DiskInterval: 3, CatchUp: 4, SlowDisk: 5, StuckDisk: 6,
+			CompareInterval: 7, Unsettled: 8,
+			MaxValue: 9, QueueBytes: 10, CacheBytes: 11, NodeID: 12, KeepEntries: 13, Random: strings.NewReader("")}, small},
 	} {
 		if got := of(c.c); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)

@@ -221,7 +221,8 @@ func TestTalliesOfOtherShards(t *testing.T) {
 		t.Errorf("Verify reports %q, %v", r.Problems, err)
 	}
 	must(t, writeFile(fsys, "node/"+talliesName, []byte("damaged")))
-	if r, err := Verify(t.Context(), c); err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "node/COUNTS: wrong checksum") {
+	if r, err := Verify(t.Context(), c); err != nil || len(r.Problems) != 1 ||
+		!strings.Contains(r.Problems[0], "node/COUNTS: wrong checksum") {
 		t.Errorf("of damaged counts Verify reports %q, %v", r.Problems, err)
 	}
 	h = open(t, config(fsys))
@@ -256,7 +257,8 @@ func TestFormatIsRewritten(t *testing.T) {
 		writes           int
 		created, written string
 	}{
-		{"", 0, 1, "", ""}, {"", 0, 0, "", ""}, {"b1", 0, 1, "", "b1"}, {"b1", 0, 0, "", "b1"}, {"b2", 0, 1, "", "b2"}, {"", 0, 0, "", "b2"},
+		{"", 0, 1, "", ""}, {"", 0, 0, "", ""}, {"b1", 0, 1, "", "b1"}, {"b1", 0, 0, "", "b1"}, {"b2", 0, 1, "", "b2"},
+		{"", 0, 0, "", "b2"},
 		{"b2", oldestFormat, 1, "", "b2"}, {"b2", 0, 0, "", "b2"},
 	} {
 		if c.version != 0 {

@@ -218,7 +218,8 @@ func TestExports(t *testing.T) {
 	must(t, st.Close()) // Pebble reports iterators that are left
 }
 
-// TestReceiveSnapshotRefuses: the receiver refuses snapshots for no shard, and none while it is closed.
+// TestReceiveSnapshotRefuses: the receiver refuses snapshots of unknown shards, malformed ones, and
+// all when it has closed.
 func TestReceiveSnapshotRefuses(t *testing.T) {
 	noLeaks(t)
 	h := open(t, config(vfs.NewMem()))

@@ -251,8 +251,7 @@ func TestAwaitSpace(t *testing.T) {
 	}
 }
 
-// TestTableGateAwaits: a table waits out its pauses, unless the host closes, or is still opening the
-// state.
+// TestTableGateAwaits: a table waits for its pauses, unless the host closes or opens the state.
 func TestTableGateAwaits(t *testing.T) {
 	r := newSpaceRig(t, testMinFree, 0)
 	gate := &r.flush

@@ -82,8 +82,8 @@ func TestStats(t *testing.T) {
 	st, err := h.Stats()
 	must(t, err)
 	if sh, now := st.Shards[0], p.leader().State(0); len(st.Shards) != 1 || sh.Leader != 1 || sh.Term != now.Term ||
-		sh.Applied != now.Applied.Index || sh.LSN != uint64(now.Applied.LSN) || sh.Commit != sh.Applied || sh.Queued != 0 || sh.Waiting != 0 ||
-		st.Waiting != 0 || st.Durability != "sync" || !st.Now.Equal(time.UnixMilli(p.clock.Wall())) {
+		sh.Applied != now.Applied.Index || sh.LSN != uint64(now.Applied.LSN) || sh.Commit != sh.Applied ||
+		sh.Queued != 0 || sh.Waiting != 0 || st.Waiting != 0 || st.Durability != "sync" || !st.Now.Equal(time.UnixMilli(p.clock.Wall())) {
 		t.Errorf("the shard is %+v of %+v, want %+v", sh, st, now)
 	}
 	// An entry that is committed, and not applied yet.

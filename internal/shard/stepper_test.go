@@ -100,8 +100,8 @@ func TestSteppedHost(t *testing.T) {
 			first := s.State(1).First
 			must(t, errors.Join(s.SyncLog(), s.PrepareLog(), s.Compact(), s.Flush(), s.Truncate()))
 			st := s.State(1)
-			if st.DutyTerm != st.Term || st.First <= first || st.Durable != st.Last || st.Applied.Index != st.Last || st.Leader != 1 || st.Installing ||
-				st.NextDue != engine.NoTimer || len(st.Targets) > 0 {
+			if st.DutyTerm != st.Term || st.First <= first || st.Durable != st.Last || st.Applied.Index != st.Last || st.Leader != 1 ||
+				st.Installing || st.NextDue != engine.NoTimer || len(st.Targets) > 0 {
 				t.Errorf("%v: after a truncation of the log from %d: %+v", durability, first, st)
 			}
 			if _, _, ok := s.host.shards[1].exec.HashAt(st.Last); ok {

@@ -103,8 +103,8 @@ var RowKinds = map[string]machinetest.RowKind{
 	"stats":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowStats }, (*runStats).code),
 }
 
-// NewSlowRegistrar returns a Registrar that calls only when a member joins or leaves, and soon after
-// changes.
+// NewSlowRegistrar returns a Registrar that makes calls when a member joins or leaves, and soon
+// after changes.
 func NewSlowRegistrar(r *engine.Router, soon time.Duration) *Registrar {
 	c := NewRegistrar(r)
 	c.every, c.soon = time.Hour, soon

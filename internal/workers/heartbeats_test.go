@@ -178,7 +178,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestInvalidMembers: invalid workers, and those of a scope without a registrar, are not registered.
+// TestInvalidMembers: invalid workers are not registered, nor those of a scope without a registrar.
 func TestInvalidMembers(t *testing.T) {
 	scope := engine.NewRouter(nil).Scope("n", 1)
 	if m, err := Join(&scope, Worker{ID: "w"}, nil); m != nil || !errors.Is(err, engine.ErrInvalid) {
@@ -279,8 +279,8 @@ func (d *timing) Query(_ context.Context, _ engine.ShardID, q engine.Query) erro
 	return nil
 }
 
-// TestTimesOfReports: a member is reported every 10 s and 1 s after a change, and drains once. After
-// a failure the next round follows a pause, which grows.
+// TestTimesOfReports: a member is reported every 10 s and 1 s after a change, and drains once.
+// After a failure the next round follows a pause, which grows.
 func TestTimesOfReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &timing{began: time.Now()}

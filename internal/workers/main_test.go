@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type machine struct{ workers.Registry }
 
 // kindCall is a command that changes the registry like a polling worker's call. Its body is "took",
-// "completed", "failed", "called", "check", "forget" or "clear", the worker's ID and names of actions.
+// "completed", "failed", "called", "check", "forget" or "clear", the worker's ID and names of
+// actions.
 const kindCall = 1
 
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {

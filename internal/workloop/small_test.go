@@ -98,7 +98,8 @@ func TestErrors(t *testing.T) {
 			}
 		}
 	}
-	if workloop.Permanent(nil) != nil || workloop.IsPermanent(io.EOF) || !workloop.IsPermanent(fmt.Errorf("x: %w", workloop.Permanent(io.EOF))) {
+	if workloop.Permanent(nil) != nil || workloop.IsPermanent(io.EOF) ||
+		!workloop.IsPermanent(fmt.Errorf("x: %w", workloop.Permanent(io.EOF))) {
 		t.Error("an error is marked as permanent by Permanent alone, and nil by nothing")
 	}
 	for _, definite := range []error{engine.ErrConflict, engine.ErrNotFound, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized,

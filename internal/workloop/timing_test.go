@@ -69,8 +69,8 @@ func (c *clocked) Release(ctx context.Context, js []job) error {
 	return c.board.Release(ctx, js)
 }
 
-// TestPausesOfTakes: a Take that returned nothing in less than 50 ms is repeated after a pause of 25
-// to 50 ms, which doubles; one that waited longer is repeated at once.
+// TestPausesOfTakes: a Take that returned nothing in less than 50 ms is repeated after a pause of
+// 25 to 50 ms, which doubles. One that waited longer is repeated at once.
 func TestPausesOfTakes(t *testing.T) {
 	for _, d := range []time.Duration{49 * time.Millisecond, 50 * time.Millisecond, time.Second} {
 		bubble(t, func(t *testing.T) {
@@ -222,13 +222,14 @@ func TestDrainCancelsLaterPieces(t *testing.T) {
 			workloop.Laner[job]
 		}{b, b}
 		release := make(chan struct{})
-		loop := start(t, workloop.Config[job]{Source: s, Concurrency: 3, Grace: time.Minute, Handle: func(ctx context.Context, j job) error {
-			<-ctx.Done()
-			if j.id == 2 {
-				<-release
-			}
-			return nil
-		}})
+		loop := start(t, workloop.Config[job]{Source: s, Concurrency: 3, Grace: time.Minute,
+			Handle: func(ctx context.Context, j job) error {
+				<-ctx.Done()
+				if j.id == 2 {
+					<-release
+				}
+				return nil
+			}})
 		synctest.Wait()
 		if n := loop.Cancel(func(j job) bool { return j.id == 2 }, why); n != 1 {
 			t.Errorf("Cancel = %d, want 1", n)
@@ -253,6 +254,9 @@ func TestDrainCancelsLaterPieces(t *testing.T) {
 // TestTimeOfADrain: a drain ends once nothing is left to wait for. Handlers that do not return have
 // the grace and 5 s, and the last calls another 2 s.
 func TestTimeOfADrain(t *testing.T) {
+	late := func(by time.Duration) func(context.Context, <-chan struct{}) {
+		return func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done(); pass(by) }
+	}
 	for name, c := range map[string]struct {
 		handler  func(ctx context.Context, forever <-chan struct{})
 		settling bool // Settle does not return before it is told to end
@@ -262,11 +266,11 @@ func TestTimeOfADrain(t *testing.T) {
 	}{
 		"in time":            {func(context.Context, <-chan struct{}) { pass(30 * time.Second) }, false, 30 * time.Second, 0, 0},
 		"on the dot":         {func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done() }, false, time.Minute, 0, 0},
-		"last words":         {func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done(); pass(4 * time.Second) }, false, 64 * time.Second, 0, 0},
+		"last words":         {late(4 * time.Second), false, 64 * time.Second, 0, 0},
 		"never":              {func(_ context.Context, forever <-chan struct{}) { <-forever }, false, 65 * time.Second, 1, 0},
 		"settles for long":   {func(ctx context.Context, _ <-chan struct{}) {}, true, 62 * time.Second, 0, 1},
-		"and too late":       {func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done(); pass(4 * time.Second) }, true, 66 * time.Second, 0, 1},
-		"a second too late":  {func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done(); pass(6 * time.Second) }, false, 65 * time.Second, 1, 0},
+		"and too late":       {late(4 * time.Second), true, 66 * time.Second, 0, 1},
+		"a second too late":  {late(6 * time.Second), false, 65 * time.Second, 1, 0},
 		"returns in the end": {func(ctx context.Context, _ <-chan struct{}) { pass(64 * time.Second) }, false, 64 * time.Second, 0, 0},
 	} {
 		bubble(t, func(t *testing.T) {
@@ -386,8 +390,9 @@ func (h *hanging) Renew(ctx context.Context, _ []job) ([]error, error) {
 func TestProcessesAreSorted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 0, jobs(40)...)
-		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, Process: func(j job) string { return fmt.Sprintf("p%02d", j.id%20) },
-			Handle: func(context.Context, job) error { pass(time.Second); return nil }})
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3,
+			Process: func(j job) string { return fmt.Sprintf("p%02d", j.id%20) },
+			Handle:  func(context.Context, job) error { pass(time.Second); return nil }})
 		pass(time.Minute)
 		loop.end(t)
 		for i, p := range loop.Status().Processes {
@@ -398,7 +403,7 @@ func TestProcessesAreSorted(t *testing.T) {
 	})
 }
 
-// TestRenewedTogether: a renewal includes the leases that come due within a sixth of their duration.
+// TestRenewedTogether: a renewal includes leases that come due within a sixth of their duration.
 func TestRenewedTogether(t *testing.T) {
 	for later, want := range map[time.Duration]string{
 		4999 * time.Millisecond: "[2 2]", 5 * time.Second: "[2 2]", 5001 * time.Millisecond: "[1 2]",
