@@ -269,3 +269,40 @@ func TestTakesAreDropped(t *testing.T) {
 	}
 	s.role.halted.Store(nil)
 }
+
+// TestStopped: when the host stops, a call gets the outcome if there is one. Otherwise that of a
+// parked take is definite, and that of a command in flight is unknown.
+func TestStopped(t *testing.T) {
+	r := newTakeRig(t)
+	s := r.host.shards[0]
+	r.enqueue("answered", "first")
+	r.enqueue("flying", "second")
+	r.steps()
+	parked, answered := r.park(r.dequeue("q", time.Hour)), r.park(r.dequeue("answered", time.Hour))
+	done := r.enqueue("other", "third")[0]
+	r.steps()
+	flying, queued := r.park(r.dequeue("flying", time.Hour)), r.enqueue("other", "third")[0]
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.outcome(gone, queued.p); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has gone got %v", err)
+	}
+	r.host.stopOnce()
+	for name, c := range map[string]struct {
+		call            func() ([]byte, error)
+		closed, unknown bool
+	}{
+		"parked":             {func() ([]byte, error) { return s.stopped(parked.p) }, true, false},
+		"answered":           {func() ([]byte, error) { return s.stopped(answered.p) }, false, false},
+		"in flight":          {func() ([]byte, error) { return s.stopped(flying.p) }, true, true},
+		"command, done":      {func() ([]byte, error) { return s.outcome(t.Context(), done.p) }, false, false},
+		"command, in flight": {func() ([]byte, error) { return s.outcome(t.Context(), queued.p) }, true, true},
+	} {
+		result, err := c.call()
+		if errors.Is(err, engine.ErrClosed) != c.closed || errors.Is(err, engine.ErrUnknownOutcome) != c.unknown || !c.closed && err != nil ||
+			!c.closed && len(result) == 0 {
+			t.Errorf("%s: %q, %v", name, result, err)
+		}
+	}
+	must(t, r.Close())
+}
