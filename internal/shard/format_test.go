@@ -8,11 +8,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/raftlog"
 	"github.com/floedb/floe/internal/test/toy"
 	"github.com/floedb/floe/kv"
 )
@@ -301,5 +303,90 @@ func TestYield(t *testing.T) {
 	}
 	if !w.yield() || len(list(t, w.FS, "/")) != 0 || w.yield() || w.held.hold("old") {
 		t.Errorf("files %v are left", list(t, w.FS, "/"))
+	}
+}
+
+// TestMarkersFollowTheirDirectory: a marker is created after its directory was synced, or not at
+// all. Other files are created at once.
+func TestMarkersFollowTheirDirectory(t *testing.T) {
+	r := newSpaceRig(t, testMinFree, 0)
+	for name, c := range map[string]struct {
+		fs   func(fsys vfs.FS) vfs.FS
+		file string
+		ok   bool
+	}{
+		"directory unreadable": {func(fsys vfs.FS) vfs.FS { return &readFaults{FS: fsys, left: 1} }, "marker.1", false},
+		"sync fails":           {func(fsys vfs.FS) vfs.FS { return &failingFS{FS: fsys, err: syscall.EIO} }, "marker.1", false},
+		"all is well":          {func(fsys vfs.FS) vfs.FS { return fsys }, "marker.1", true},
+		"no marker":            {func(fsys vfs.FS) vfs.FS { return &readFaults{FS: fsys, left: 1} }, "other", true},
+	} {
+		mem, failed := vfs.NewMem(), error(nil)
+		must(t, mem.MkdirAll("d", 0o700))
+		w := &watchedFS{FS: c.fs(mem), space: r.space, slow: newSlowness(&Config{Logger: discard(), SlowDisk: time.Hour}, nil),
+			failed: func(err error) { failed = err }, stopped: func() bool { return false }}
+		f, err := w.Create("d/"+c.file, vfs.WriteCategoryUnspecified)
+		if (err == nil) != c.ok || (failed == nil) != c.ok || (f != nil) != c.ok || len(list(t, mem, "d")) != int(b2i(c.ok)) {
+			t.Errorf("%s: %v, the host has failed with %v; files %v", name, err, failed, list(t, mem, "d"))
+		}
+		if f != nil {
+			must(t, f.Close())
+		}
+	}
+}
+
+// TestWatchedReads: a failed read of the state is a failure of the host, the end of a file is not.
+func TestWatchedReads(t *testing.T) {
+	mem := vfs.NewMem()
+	must(t, writeFile(mem, "f", []byte("abc")))
+	for _, left := range []int{0, 2, 3} { // the opening is the first operation
+		var failed error
+		w := &watchedFS{FS: &readFaults{FS: mem, left: left}, park: true, failed: func(err error) { failed = err }}
+		f, err := w.Open("f")
+		must(t, err)
+		b := make([]byte, 5)
+		n, first := f.Read(b)
+		m, second := f.ReadAt(b, 1)
+		if (left == 2) != errors.Is(first, syscall.EIO) || (left == 3) != errors.Is(second, syscall.EIO) || left == 0 && (n != 3 || m != 2) ||
+			(failed != nil) != (left > 0) || left > 0 && !strings.HasPrefix(failed.Error(), "read f: ") {
+			t.Errorf("fault %d: %d, %v and %d, %v; the host has failed with %v", left, n, first, m, second, failed)
+		}
+		must(t, f.Close())
+	}
+}
+
+// TestReserve: an Async node reserves LSNs before it has used up half of those that it reserved.
+func TestReserve(t *testing.T) {
+	noLeaks(t)
+	for _, durability := range []Durability{Sync, Async} {
+		c := config(vfs.NewMem())
+		c.Shards, c.Durability = 1, durability
+		s := openStepped(t, c)
+		l := &s.host.shards[0].loop
+		for _, c := range []struct {
+			visible, skipTo, reserved, then uint64
+		}{
+			{100, 0, 100 + reserveAhead/2 + 1, 0}, {100, 0, 100 + reserveAhead/2, 100 + reserveAhead}, {100, 0, 0, 100 + reserveAhead},
+			{100, 200, 200 + reserveAhead/2 + 1, 0}, {100, 200, 200 + reserveAhead/2, 200 + reserveAhead},
+		} {
+			for _, writes := range []bool{true, false} {
+				want := c.then
+				if durability == Sync || !writes {
+					want = 0
+				}
+				var u raftlog.Update
+				a := queuedAppend{}
+				if writes {
+					a.update = &u
+				}
+				l.shard.progress.visibleLSN.Store(c.visible)
+				l.core.skipTo, l.reserved = engine.LSN(c.skipTo), c.reserved
+				l.reserve(&u, &a)
+				if u.Reserve != want || a.mustSync != (want > 0) || want > 0 && l.reserved != want || want == 0 && l.reserved != c.reserved {
+					t.Errorf("%v, writes=%t, %+v: %d are reserved, at once %t", durability, writes, c, u.Reserve, a.mustSync)
+				}
+			}
+		}
+		l.core.skipTo = 0
+		must(t, s.Crash())
 	}
 }

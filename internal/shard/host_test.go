@@ -524,8 +524,13 @@ func TestCallsOfAHost(t *testing.T) {
 		"QueryStale": func(ctx context.Context, id engine.ShardID) error { return h.QueryStale(ctx, id, &toy.Sum{}) },
 	}
 	for name, call := range calls {
+		all, writes := h.rate.count.Load(), h.shards[0].admission.calls.Load()
 		if err := call(gone, 0); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s of a caller that has gone: %v", name, err)
+		}
+		counted := b2i(name == "Propose" || name == "Take")
+		if all, writes = h.rate.count.Load()-all, h.shards[0].admission.calls.Load()-writes; all != counted || writes != counted {
+			t.Errorf("%s is counted as %d calls and %d writes, want %d", name, all, writes, counted)
 		}
 		if err := call(t.Context(), 2); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%s of shard 2 of 2: %v", name, err)

@@ -184,7 +184,7 @@ func TestInvalidMembers(t *testing.T) {
 	if m, err := Join(&scope, Worker{ID: "w"}, nil); m != nil || !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("a worker without a type: %v, %v", m, err)
 	}
-	if m, err := Join(&scope, Worker{ID: "w", Type: "action"}, nil); m != nil || err != nil {
+	if m, err := Join(&scope, Worker{ID: "w", Type: "action", Handles: []string{"b", "a", "b"}}, nil); m != nil || err != nil {
 		t.Errorf("without a registrar: %v, %v", m, err)
 	}
 	var none *Member

@@ -717,3 +717,22 @@ func TestLargeRowsAreNoted(t *testing.T) {
 		}
 	}
 }
+
+// TestSilenceBetweenScans: a worker is unhealthy after exactly 90 s, even before the duty notes it.
+func TestSilenceBetweenScans(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.find("w") // measures its heartbeat
+	for at, want := range []workers.Status{workers.Active, workers.Unhealthy} {
+		if g.Pass(workers.SilentMillis - 1); at == 1 {
+			g.Pass(2 - workers.SilentMillis)
+		}
+		if got := g.find("w").Status; got != want {
+			t.Errorf("%d ms after its last heartbeat it is %v", workers.SilentMillis-1+at, got)
+		}
+	}
+	if unknown := g.report(workers.Reported{ID: ""}); !reflect.DeepEqual(unknown, []int{0}) {
+		t.Errorf("unknown are %v, want the one without an ID", unknown)
+	}
+}
