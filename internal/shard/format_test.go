@@ -346,8 +346,8 @@ func TestWatchedReads(t *testing.T) {
 		b := make([]byte, 5)
 		n, first := f.Read(b)
 		m, second := f.ReadAt(b, 1)
-		if (left == 2) != errors.Is(first, syscall.EIO) || (left == 3) != errors.Is(second, syscall.EIO) || left == 0 && (n != 3 || m != 2) ||
-			(failed != nil) != (left > 0) || left > 0 && !strings.HasPrefix(failed.Error(), "read f: ") {
+		if (left == 2) != errors.Is(first, syscall.EIO) || (left == 3) != errors.Is(second, syscall.EIO) ||
+			left == 0 && (n != 3 || m != 2) || (failed != nil) != (left > 0) || left > 0 && !strings.HasPrefix(failed.Error(), "read f: ") {
 			t.Errorf("fault %d: %d, %v and %d, %v; the host has failed with %v", left, n, first, m, second, failed)
 		}
 		must(t, f.Close())

@@ -299,8 +299,8 @@ func TestStopped(t *testing.T) {
 		"command, in flight": {func() ([]byte, error) { return s.outcome(t.Context(), queued.p) }, true, true},
 	} {
 		result, err := c.call()
-		if errors.Is(err, engine.ErrClosed) != c.closed || errors.Is(err, engine.ErrUnknownOutcome) != c.unknown || !c.closed && err != nil ||
-			!c.closed && len(result) == 0 {
+		if errors.Is(err, engine.ErrClosed) != c.closed || errors.Is(err, engine.ErrUnknownOutcome) != c.unknown ||
+			!c.closed && (err != nil || len(result) == 0) {
 			t.Errorf("%s: %q, %v", name, result, err)
 		}
 	}

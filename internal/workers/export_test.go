@@ -110,3 +110,9 @@ func NewSlowRegistrar(r *engine.Router, soon time.Duration) *Registrar {
 	c.every, c.soon = time.Hour, soon
 	return c
 }
+
+// NoteStatsOp is the leader's command that stores a worker's counts.
+func NoteStatsOp(life uint64, id string, processes []Process) engine.Op {
+	return rawOp(note, "", noteBody{list: []noting{{id: id, life: life, was: 1, seen: 2, load: 3, present: statsOf(processes)}},
+		gone: []going{{"x", 4}}})
+}

@@ -391,3 +391,28 @@ func TestNamesOfLoops(t *testing.T) {
 		})
 	}
 }
+
+// unknowing is a door that knows none of the workers of a report, and one more at either end.
+type unknowing struct{ answering }
+
+func (unknowing) Query(_ context.Context, _ engine.ShardID, q engine.Query) error {
+	if q, ok := q.(*reportQuery); ok {
+		for i := -1; i <= len(q.list); i++ {
+			q.unknown = append(q.unknown, i)
+		}
+	}
+	return nil
+}
+
+// TestUnknownMembers: members that a shard does not know join again; other indexes are ignored.
+func TestUnknownMembers(t *testing.T) {
+	r := &reporter{registrar: new(Registrar), scope: engine.NewRouter(unknowing{}).Scope("n", 1<<20)}
+	var part []*Member
+	for _, id := range []string{"a", "b"} {
+		part = append(part, &Member{worker: Worker{ID: id}, joined: true, status: func() workloop.Status { return workloop.Status{} }})
+	}
+	unknown, err := r.report(0, part)
+	if err != nil || !slices.Equal(unknown, part) || part[0].joined || part[1].joined {
+		t.Errorf("unknown are %d of 2, %v", len(unknown), err)
+	}
+}

@@ -40,6 +40,9 @@ func TestStats(t *testing.T) {
 		kept.completed != int64(n)+2 || kept.failed != int64(n)+2 {
 		t.Errorf("%d are kept, the last ones %+v, and %d and %d counted", n, kept.list[n-2:], kept.completed, kept.failed)
 	}
+	if rest := statsOf([]Process{{Name: "a", Kind: KindOfRuns, Runs: 7, Failures: 3}}).withoutRuns(); !rest.equal(&workerStats{}) {
+		t.Errorf("without its runs a worker has %+v", rest)
+	}
 	full := statsOf(many[:maxProcesses])
 	if more := full.plus(statsOf(many[maxProcesses:])); !more.equal(&kept) {
 		t.Errorf("the sum of more than %d has %d processes, %d and %d counted", maxProcesses, len(more.list), more.completed, more.failed)

@@ -531,7 +531,11 @@ func TestJoinsAsHeartbeats(t *testing.T) {
 		g.Restart()
 		g.SetTerm(2)
 		g.report(workers.Reported{"w", life, 4, nil})
-		g.mustPropose(workers.JoinOp(life+1, named("w")))
+		next := uint64(8)
+		if life == 0 {
+			next = 0 // it registers again
+		}
+		g.mustPropose(workers.JoinOp(next, named("w")))
 		if w := g.find("w"); w.Load != 0 {
 			t.Errorf("life %d: in its next life it is %+v", life, w)
 		}
@@ -734,5 +738,24 @@ func TestSilenceBetweenScans(t *testing.T) {
 	}
 	if unknown := g.report(workers.Reported{ID: ""}); !reflect.DeepEqual(unknown, []int{0}) {
 		t.Errorf("unknown are %v, want the one without an ID", unknown)
+	}
+}
+
+// TestNotesInJSON: a leader's command reads the same in JSON.
+func TestNotesInJSON(t *testing.T) {
+	cmd := workers.NoteStatsOp(7, "w", ran(5, 2, 9)).Command
+	cmd.Namespace = "n"
+	machinetest.SameInJSON(t, primitive(), cmd)
+}
+
+// TestSilentWithoutALeader: the row decides about a silent worker before the duty has begun.
+func TestSilentWithoutALeader(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.Advance(workers.SilentMillis)
+	g.Restart()
+	if got := g.find("w").Status; got != workers.Unhealthy {
+		t.Errorf("it is %v", got)
 	}
 }
