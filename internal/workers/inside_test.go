@@ -298,3 +298,11 @@ func TestChunks(t *testing.T) {
 		}
 	}
 }
+
+// TestTimes: the times as documented, in ms.
+func TestTimes(t *testing.T) {
+	if got := [...]int64{reportMillis, silentMillis, waitMillis, goneMillis, settleMillis}; got !=
+		[...]int64{10_000, 90_000, 60_000, 86_400_000, 300_000} {
+		t.Errorf("the times are %v", got)
+	}
+}

@@ -426,3 +426,45 @@ func TestCheckTakes(t *testing.T) {
 	g.mustPropose(workers.LeaveOp(0, true, "w"))
 	check("w", `worker "w" drains: it takes nothing new`)
 }
+
+// TestHeldRuns: a polling worker that holds runs is alive, and they are its load. If they cannot be
+// counted, queries fail.
+func TestHeldRuns(t *testing.T) {
+	held, fails := 0, error(nil)
+	p := primitive()
+	p.New = func() engine.Machine {
+		m := new(machine)
+		m.Holds = func(*engine.View, uint32, string) (int, error) { return held, fails }
+		return m
+	}
+	r := machinetest.New(t, 1, p)
+	g, ctx := &ground{r, t, r.Router().Scope("n", 1<<20)}, t.Context()
+	g.mustPropose(workers.JoinOp(0, named("w")))
+	g.mustPropose(workers.JoinOp(7, named("process")))
+	g.Advance(0)
+	held = 2
+	g.Advance(workers.SilentMillis)
+	if w := g.find("w"); w.Status != workers.Active || w.Load != 2 {
+		t.Errorf("with two runs it is %+v", w)
+	}
+	if w := g.find("process"); w.Status != workers.Unhealthy || w.Load != 0 {
+		t.Errorf("a process is %+v", w)
+	}
+	counts, err := workers.Handlers(ctx, &g.scope, "action", "a", "a")
+	if err != nil || !maps.Equal(counts, map[string]int{"a": 1}) {
+		t.Errorf("handlers are %v, %v", counts, err)
+	}
+	fails = errors.New("not counted")
+	_, found := workers.Find(ctx, &g.scope, "w")
+	_, listed := workers.Page(ctx, &g.scope, engine.Listing{Limit: 5}, workers.Filter{})
+	_, handled := workers.Handlers(ctx, &g.scope, "action", "a", "z")
+	for what, err := range map[string]error{"Find": found, "Page": listed, "Handlers": handled} {
+		if err == nil || err.Error() != fails.Error() {
+			t.Errorf("%s: %v, want %v", what, err, fails)
+		}
+	}
+	fails, held = nil, 0
+	if w := g.find("w"); w.Status != workers.Unhealthy {
+		t.Errorf("without runs it is %+v", w)
+	}
+}
