@@ -48,6 +48,7 @@ func actionsOf(r *machinetest.Rig, namespace string) *action.Store {
 //	pass 30s                                     time passes: timers fire, and leaders do their duties
 //	schedule w   pause w   resume w              the schedule of a workflow
 //	invalidate w plan
+//	counts                                       the counters of the namespace
 //	drop r1                                      cancel the action's run of a task, as a user
 func TestScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
@@ -241,6 +242,12 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 			c.Paused, c.Active, c.Started, c.Skipped, c.Missed, c.Refused, c.Note), s.plain(err))
 	case "invalidate":
 		s.Answer(line, "ok", s.plain(s.flows.InvalidatePlan(background, name, a.Word(1))))
+	case "counts":
+		i, err := engine.NewNamespaces(s.Rig.Router()).Get(background, "n")
+		c := &i.Counts
+		s.Answer(line, fmt.Sprintf("workflows %d active %d started %d completed %d failed %d cancelled %d timed out %d signals %d timers %d "+
+			"steps %d schedules %d compensations failed %d", c.Workflows, c.RunsActive, c.RunsStarted, c.RunsCompleted, c.RunsFailed,
+			c.RunsCancelled, c.RunsTimedOut, c.Signals, c.Timers, c.Steps, c.Schedules, c.CompensationsFailed), err)
 	case "list":
 		for i, err := range s.flows.All(background) {
 			s.Answer(line, i.Name+" "+i.Version, err)

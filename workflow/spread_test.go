@@ -219,6 +219,70 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	}
 }
 
+// TestLateReplies: the target of a call that has ended before its shard replied is cancelled. A call
+// that could not be made is not waited for.
+func TestLateReplies(t *testing.T) {
+	const most = 8
+	for _, c := range []struct {
+		name, target string
+		lose         bool // the target is deleted before it receives the calls
+	}{{"action", "@actions/new", false}, {"no action", "@actions/new", true}, {"child", "@workflow/new", false},
+		{"no child", "@workflow/new", true}} {
+		for _, compensate := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, compensated %t", c.name, compensate), func(t *testing.T) {
+				ctx := t.Context()
+				r, flows, actions := spread(t)
+				start := does(calling(c.target), "success", "flo.Completed")
+				if compensate {
+					start.Compensate = &workflow.Call{Target: "@actions/undo"}
+				}
+				create(t, flows, startsWith("parent", start))
+				must := func(err error) {
+					t.Helper()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err := actions.Register(ctx, "undo")
+				must(err)
+				r.Hold(true) // other shards have not received the target, so their calls go to its home
+				_, err = actions.Register(ctx, "new")
+				must(err)
+				create(t, flows, startsWith("new", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed")))
+				for range most {
+					s, err := flows.Start(ctx, "parent", nil)
+					must(err)
+					_, err = flows.Cancel(ctx, s.Run, "enough")
+					must(err)
+				}
+				if c.lose {
+					must(actions.Delete(ctx, "new", action.Force()))
+					must(flows.Delete(ctx, "new", workflow.Force()))
+				}
+				r.Hold(false)
+				r.Deliver()
+				if i, err := actions.Get(ctx, "new"); !c.lose && (err != nil || i.Runs.Pending != 0) {
+					t.Errorf("%d runs of the action are left, %v", i.Runs.Pending, err)
+				}
+				for run, err := range flows.Runs().All(ctx, workflow.Active(), workflow.Of("new")) {
+					t.Errorf("child %s is left, %v", run.ID, err)
+				}
+				want := 0
+				if compensate {
+					want = most
+				}
+				if n := work(t, actions, "undo"); n != want {
+					t.Errorf("%d runs are compensated, want %d", n, want)
+				}
+				if info, err := flows.Get(ctx, "parent"); err != nil || info.Runs != (workflow.RunCounts{Total: most, Cancelled: most}) {
+					t.Errorf("parents: %+v, %v", info.Runs, err)
+				}
+				r.Verify()
+			})
+		}
+	}
+}
+
 // TestStartsBeforeShardsHaveHeard: a start goes to any shard, and to the workflow's home if that
 // shard has not received the workflow yet.
 func TestStartsBeforeShardsHaveHeard(t *testing.T) {

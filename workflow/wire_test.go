@@ -87,6 +87,12 @@ func TestOutOfRange(t *testing.T) {
 			return invalid(codec.DecodeFields(codec.EncodeFields(nil, &q, (*runsQuery).Results), &q, (*runsQuery).Results))
 		}},
 	})
+	machinetest.TryLimits(t, []machinetest.Limit{
+		versionOf("plan", planRow{}, (*planRow).code), versionOf("cache", cacheRow{}, (*cacheRow).code),
+		versionOf("workflow", record{}, (*record).code), versionOf("version", versionRow{}, (*versionRow).code),
+		versionOf("run", header{status: Pending}, (*header).code), versionOf("step", stepRow{}, (*stepRow).layout),
+		versionOf("schedule", scheduleRow{}, (*scheduleRow).code), versionOf("trigger", triggerRow{}, (*triggerRow).code),
+	})
 	attributes := func(all ...string) (got RunInfo, err error) {
 		c := codec.NewEncoder(nil)
 		codec.List(&c, &all, (*codec.Coder).String)
@@ -98,6 +104,17 @@ func TestOutOfRange(t *testing.T) {
 	if got, err := attributes("a"); err == nil {
 		t.Errorf("a malformed attribute is read as %v", got.Attributes)
 	}
+}
+
+// versionOf tries versions of a kind of row, which its first byte tells.
+func versionOf[R any](kind string, row R, code func(*R, *codec.Coder)) machinetest.Limit {
+	return machinetest.Limit{Name: kind + " row", Least: 1, Most: 1, Says: []string{kind + " row of version"}, Try: func(n int64) error {
+		_, err := decode(append([]byte{byte(n)}, encode(nil, &row, code)[1:]...), code)
+		if err != nil {
+			return engine.Errorf(ErrInvalid, "%v", err)
+		}
+		return nil
+	}}
 }
 
 // TestDuration: the duration of a run is 0 until it has ended.
