@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestRetrySpans: a run distinguishes 16 retries after compensations. From the 17th on the first two
-// are merged, with the visits between them: those cannot be retried.
+// TestRetrySpans: a run distinguishes 16 retries after compensations. From the 17th on the first
+// two are merged, with the visits between them: those cannot be retried.
 func TestRetrySpans(t *testing.T) {
 	for retries, want := range map[int]error{0: workflow.ErrConflict, 1: nil, 16: nil, 17: workflow.ErrConflict, 19: workflow.ErrConflict} {
 		t.Run(fmt.Sprint(retries), func(t *testing.T) {

@@ -219,8 +219,8 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	}
 }
 
-// TestLateReplies: the target of a call that has ended before its shard replied is cancelled. A call
-// that could not be made is not waited for.
+// TestLateReplies: the target of a call that has ended before its shard replied is cancelled. A
+// call that could not be made is not waited for.
 func TestLateReplies(t *testing.T) {
 	const most = 8
 	for _, c := range []struct {

@@ -385,3 +385,50 @@ func reportsLateHandler(t *testing.T, timeout int, status workflow.Status) {
 		t.Errorf("the run is %s, compensated %t, %v", run.Status, undone.Load(), err)
 	}
 }
+
+// TestLeaves: a child that was cancelled may have left effects if it executed a step without a
+// compensation, or if a compensation failed. Its parent compensates the step then.
+func TestLeaves(t *testing.T) {
+	const last = ` }, last: { wait_for_signal: go, transitions: { success: flo.Completed } } }`
+	for name, c := range map[string]struct {
+		kid   string // its start and its other steps
+		do    func(u *undoing)
+		leave bool
+	}{
+		"nothing but waits":       {`start: { sleep: 0s, transitions: { success: last } }`, nil, false},
+		"a step that was skipped": {`start: { run: "@actions/other", when: "false", transitions: { skipped: last } }`, nil, false},
+		"a step":                  {`start: { run: "@actions/other", transitions: { success: last } }`, func(u *undoing) { u.done("other", "1") }, true},
+		"a step with an outcome of that name": {`start: { run: "@actions/other", transitions: { skipped: last } }`,
+			func(u *undoing) { u.done("other", "1", action.OutcomeName("skipped")) }, true},
+		"parallel steps": {`start: { parallel: { branches: { a: { run: "@actions/other" } } }, transitions: { success: last } }`,
+			func(u *undoing) { u.done("other", "1") }, true},
+		"a step that waits for a worker": {`start: { run: "@actions/other", transitions: { success: last } }`, nil, true},
+		"a step that is compensated": {`start: { run: "@actions/other", compensate: "@actions/do", transitions: { success: last } }`,
+			func(u *undoing) { u.done("other", "1") }, false},
+		"a compensation that fails": {`start: { run: "@actions/other", compensate: "@actions/none", transitions: { success: last } }`,
+			func(u *undoing) { u.done("other", "1") }, true},
+		"a step that was not reached": {`start: { sleep: 0s, transitions: { success: last, failure: never } }`, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUndoing(t, plain, `start: { sleep: 1s, transitions: { success: kid } }
+steps: { kid: { run: "@workflow/kid", compensate: "@actions/undo", transitions: { success: flo.Completed, failure: flo.Failed } } }`)
+			create(t, u.flows, []byte("name: kid\n"+c.kid+"\nsteps: { never: { run: \"@actions/other\", transitions: { success: last }"+last))
+			u.pass(1000)
+			if c.do != nil {
+				c.do(u)
+			}
+			u.drop("kid")
+			if u.waits("do") > 0 {
+				u.done("do", "1")
+			}
+			want := int64(0)
+			if c.leave {
+				want = 1
+			}
+			if got := u.waits("undo"); got != want {
+				t.Errorf("%d compensations of the parent, want %d", got, want)
+			}
+			u.r.Verify()
+		})
+	}
+}

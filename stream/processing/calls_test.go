@@ -89,6 +89,114 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestBadIDs: each call refuses ids that are none, of a shard that does not exist, of no job, and
+// of a job in another namespace.
+func TestBadIDs(t *testing.T) {
+	s, wide, ctx := newRig(t, 1), newRig(t, 8), t.Context()
+	var far processing.JobID // of a node with more shards
+	for i := 0; far == ""; i++ {
+		of := engine.StoreOf[processing.Store](wide.Router(), fmt.Sprint("n", i), 1<<20)
+		made, err := of.Submit(ctx, []byte(filtered))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shard, _ := processing.Lane(made.Job); shard == s.Shards() { // the first that is too high
+			far = made.Job
+		}
+	}
+	id := s.submit(filtered)
+	savepoint := mustSavepoint(t, s, id)
+	const zeros = "00000000000000000000000000"
+	none, noSavepoint := id[:len(id)-len(zeros)]+zeros, savepoint[:len(savepoint)-len(zeros)]+zeros
+	other := engine.StoreOf[processing.Store](s.Router(), "m", 1<<20)
+	for name, call := range map[string]func(*processing.Store, processing.JobID, processing.SavepointID) error{
+		"Get": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Get(ctx, id))
+		},
+		"Stop": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Stop(ctx, id))
+		},
+		"Cancel": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Cancel(ctx, id))
+		},
+		"Rescale": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return s.Rescale(ctx, id, 2)
+		},
+		"Restore": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Restore(ctx, id))
+		},
+		"Plan": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Plan(ctx, id))
+		},
+		"Create": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Savepoints(id).Create(ctx))
+		},
+		"Page": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(s.Savepoints(id).Page(ctx))
+		},
+		"All": func(s *processing.Store, id processing.JobID, _ processing.SavepointID) error {
+			return errOf(engine.Collect(s.Savepoints(id).All(ctx)))
+		},
+		"Get of a savepoint": func(s *processing.Store, id processing.JobID, savepoint processing.SavepointID) error {
+			return errOf(s.Savepoints(id).Get(ctx, savepoint))
+		},
+		"Delete": func(s *processing.Store, id processing.JobID, savepoint processing.SavepointID) error {
+			return s.Savepoints(id).Delete(ctx, savepoint)
+		},
+		"Await": func(s *processing.Store, id processing.JobID, savepoint processing.SavepointID) error {
+			return errOf(s.AwaitSavepoint(ctx, id, savepoint))
+		},
+		"Plan of a savepoint": func(s *processing.Store, id processing.JobID, savepoint processing.SavepointID) error {
+			return errOf(s.Plan(ctx, id, processing.FromSavepoint(savepoint)))
+		},
+		"Restore of a savepoint": func(s *processing.Store, id processing.JobID, savepoint processing.SavepointID) error {
+			return errOf(s.Restore(ctx, id, processing.FromSavepoint(savepoint)))
+		},
+	} {
+		expect := func(what string, err, want error, says string) {
+			t.Helper()
+			if !errors.Is(err, want) || err.Error() != says {
+				t.Errorf("%s, %s: %v, want %v: %s", name, what, err, want, says)
+			}
+		}
+		no := func(id processing.JobID) string { return fmt.Sprintf("job %s not found", id) }
+		expect("no id", call(s.jobs, "x", savepoint), processing.ErrInvalid, `processing: "x" is not a job id`)
+		expect("a savepoint", call(s.jobs, processing.JobID(savepoint), savepoint), processing.ErrInvalid,
+			fmt.Sprintf("processing: %q is not a job id", savepoint))
+		expect("a shard that does not exist", call(s.jobs, far, savepoint), processing.ErrNotFound, no(far))
+		expect("no job", call(s.jobs, none, savepoint), processing.ErrNotFound, no(none))
+		expect("another namespace", call(other, id, savepoint), processing.ErrNotFound, no(id))
+	}
+	for name, call := range map[string]func(processing.SavepointID) error{
+		"Get":    func(sp processing.SavepointID) error { return errOf(s.jobs.Savepoints(id).Get(ctx, sp)) },
+		"Delete": func(sp processing.SavepointID) error { return s.jobs.Savepoints(id).Delete(ctx, sp) },
+		"Await":  func(sp processing.SavepointID) error { return errOf(s.jobs.AwaitSavepoint(ctx, id, sp)) },
+		"Plan": func(sp processing.SavepointID) error {
+			return errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint(sp)))
+		},
+		"Restore": func(sp processing.SavepointID) error {
+			return errOf(s.jobs.Restore(ctx, id, processing.FromSavepoint(sp)))
+		},
+	} {
+		if err := call("x"); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), `"x" is not a savepoint id`) {
+			t.Errorf("%s of no savepoint id: %v", name, err)
+		}
+		if err := call(noSavepoint); !errors.Is(err, processing.ErrNotFound) || !strings.Contains(err.Error(), "savepoint") {
+			t.Errorf("%s of no savepoint: %v", name, err)
+		}
+	}
+	if ns, err := other.Locate(ctx, id); ns != "n" || err != nil {
+		t.Errorf("Locate: %q, %v", ns, err)
+	}
+	for bad, want := range map[processing.JobID]error{
+		"x": processing.ErrInvalid, far: processing.ErrNotFound, none: processing.ErrNotFound,
+	} {
+		if ns, err := s.jobs.Locate(ctx, bad); ns != "" || !errors.Is(err, want) {
+			t.Errorf("Locate of %s: %q, %v, want %v", bad, ns, err, want)
+		}
+	}
+}
+
 func mustSavepoint(t *testing.T, s *rig, id processing.JobID) processing.SavepointID {
 	t.Helper()
 	sp, err := s.jobs.Savepoints(id).Create(t.Context())

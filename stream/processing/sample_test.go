@@ -1,6 +1,7 @@
 package processing_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -112,5 +113,47 @@ func TestTimesOfSamples(t *testing.T) {
 	if err != nil || len(got.Written) != 4 || len(got.Failures) != 1 ||
 		!strings.Contains(got.Failures[0].Reason, "3600001 ms after the record was appended") {
 		t.Errorf("tested %+v, %v", got, err)
+	}
+}
+
+// TestSamplesThatEndATest: what Test refuses, and what ends it early.
+func TestSamplesThatEndATest(t *testing.T) {
+	definition := func(more string) []byte {
+		return []byte("name: x\n" + more + "sources: [{ name: in, stream: { name: in } }]\n" +
+			"operators: [{ name: n, type: map, fields: { n: $.n } }]\nsinks: [{ name: out, stream: { name: out } }]\n")
+	}
+	of := func(values ...string) (s processing.Samples) {
+		for _, v := range values {
+			s.Records = append(s.Records, processing.Sample{Value: []byte(v)})
+		}
+		return s
+	}
+	for most, want := range map[int]string{
+		processing.MaxSamples:     `processing: sample 0 is of source "none", which the definition does not have`,
+		processing.MaxSamples + 1: "processing: 100001 samples exceed 100000",
+	} {
+		samples := processing.Samples{Records: make([]processing.Sample, most)}
+		samples.Records[0].Source = "none"
+		if _, err := processing.Test(t.Context(), definition(""), samples); !errors.Is(err, processing.ErrInvalid) || err.Error() != want {
+			t.Errorf("%d samples: %v, want %s", most, err, want)
+		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := processing.Test(over, definition(""), of(`{"n":1}`)); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that is over: %v", err)
+	}
+	for more, want := range map[string]string{
+		"": `2 written, 1 failed, ""`, "on_error: fail\n": `1 written, 0 failed, "n: n: the value is no JSON"`,
+	} {
+		got, err := processing.Test(t.Context(), definition(more), of(`{"n":1}`, `none`, `{"n":2}`))
+		if text := fmt.Sprintf("%d written, %d failed, %q", len(got.Written), len(got.Failures), got.Failed); err != nil ||
+			!strings.HasPrefix(text, want) {
+			t.Errorf("%s: %s, want %s, %v", more, text, want, err)
+		}
+	}
+	got, err := processing.Test(t.Context(), definition(""), processing.Samples{})
+	if err != nil || len(got.Written)+len(got.Failures) != 0 {
+		t.Errorf("no samples: %+v, %v", got, err)
 	}
 }

@@ -325,6 +325,9 @@ func (s *Store) AwaitSavepoint(ctx context.Context, id JobID, savepoint Savepoin
 	if err := s.scope.QueryShard(ctx, engine.ShardID(q.ref.shard), q); err != nil {
 		return Savepoint{}, err
 	}
+	if !q.found {
+		return Savepoint{}, notFound(id)
+	}
 	return q.savepoint(savepoint)
 }
 
