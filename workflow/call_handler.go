@@ -56,8 +56,9 @@ func (l *live) returned(seq uint64) {
 	l.changed = true
 	switch {
 	case l.status.Final():
-		if l.dropExpired(); len(l.busy) == 0 {
-			l.tellEnd(nil, false)
+		if l.dropExpired(); len(l.busy) == 0 { // complete, because it overtakes the first report if nobody had begun the call
+			output, _ := l.tx.Get(partKey(nil, l.run, partOutput))
+			l.tellEnd(output, l.leaves(l.status))
 		}
 	case l.wait == waitHandler:
 		l.wait, l.due = waitTurn, l.tx.Now()

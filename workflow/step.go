@@ -348,7 +348,7 @@ func (l *live) close() {
 	if output != nil {
 		l.tx.Set(partKey(nil, l.run, partOutput), output)
 	}
-	now, suspect := l.tx.Now(), l.isChild() && l.leaves()
+	now, suspect := l.tx.Now(), l.isChild() && l.leaves(status)
 	l.status, l.endedAt, l.wait, l.due, l.call, l.fan = status, now, waitNothing, never, noCall(), noFan()
 	l.ending.status = 0
 	l.event(event{kind: endEvents[status], detail: l.failure.message})
@@ -373,8 +373,8 @@ func (l *live) close() {
 // leaves reports whether a run that was cancelled or timed out may have uncompensated effects. It
 // has undone itself if all its executed steps have compensations and none of these has failed. A
 // run that reaches a terminal is responsible for its own effects.
-func (l *live) leaves() bool {
-	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut {
+func (l *live) leaves(status Status) bool {
+	if l.ending.place >= 0 || status != Cancelled && status != TimedOut {
 		return false
 	}
 	if l.undid > 0 {

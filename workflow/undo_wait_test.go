@@ -432,3 +432,23 @@ steps: { kid: { run: "@workflow/kid", compensate: "@actions/undo", transitions: 
 		})
 	}
 }
+
+// TestOutputOfAChildThatWaited: a child whose last step ends a call that no worker has taken
+// reports its output, although the end of that call follows at once.
+func TestOutputOfAChildThatWaited(t *testing.T) {
+	for _, at := range spaces {
+		u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: kid } }\n"+
+			"steps: { kid: { run: \"@workflow/kid\", transitions: { success: flo.Completed } } }")
+		create(t, u.flows, []byte(`name: kid
+start:
+  parallel: { branches: { a: { run: "@actions/do" }, b: { run: "@actions/other" } }, any: 1 }
+  transitions: { success: flo.Completed }
+`))
+		u.pass(1000)
+		u.done("do", "7")
+		if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || string(run.Output) != `{"a":7,"b":null}` {
+			t.Errorf("%s: the run is %s with %s, %v", at.name, run.Status, run.Output, err)
+		}
+		u.r.Verify()
+	}
+}
