@@ -2,7 +2,9 @@ package floql
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -262,6 +264,26 @@ func TestSuggest(t *testing.T) {
 	}
 	if got := cut(strings.Repeat("a", 198) + "\u20ac"); got != strings.Repeat("a", 198)+"..." {
 		t.Errorf("cut within a character: %q", got)
+	}
+}
+
+// TestUnknownNames: a name that is unknown is found in every part of an expression, and after a
+// comment.
+func TestUnknownNames(t *testing.T) {
+	for _, e := range []string{
+		"valu > 1", "valu > 1 ? true : false", "true ? valu > 1 : false", "true ? false : valu > 1", "!(valu > 1)", "1 > valu",
+		"valu > 1 && true", `tags[valu] == "a"`, "value in [1, valu]", "value in valu", "abs(valu) > 1", "max(1, valu) > 1", "-valu > 1",
+		"value > # more than\n valu",
+	} {
+		query := "m[0..9] | where(" + e + ")"
+		line, at := "", regexp.MustCompile(`\bvalu\b`).FindStringIndex(query)[0]
+		if n := strings.LastIndex(query[:at], "\n"); n >= 0 {
+			line, at = "line 2, ", at-n-1
+		}
+		want := fmt.Sprintf("%scol %d: unknown name %q", line, at+1, "valu")
+		if _, err := Parse(query); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %s", query, err, want)
+		}
 	}
 }
 

@@ -286,3 +286,65 @@ func TestFollowUpsMakeACommandFull(t *testing.T) {
 		t.Errorf("%d follow-ups are left, up to %d in a command of about 4 MiB", left, most)
 	}
 }
+
+// TestTimerThatGoesOn: with strict checks, a timer that continues although its command is full
+// stops the shard.
+func TestTimerThatGoesOn(t *testing.T) {
+	const rows, bytes = 1<<12 + 1<<13, 44 << 20 // full, and one step more
+	for name, c := range map[string]struct {
+		rows, bytes int
+		stops       bool
+	}{
+		"as many rows as one step has": {rows - 1, 0, false}, "one row more": {rows, 0, true},
+		"fewer bytes than one step has": {0, bytes - 100, false}, "more bytes": {0, bytes, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newScripted(engine.MachineTest)
+			r := newRigOf(t, 1, m.primitive())
+			m.steps["arm"] = func(tx *engine.Tx) error { tx.Schedule(tx.Now(), []byte("ring")); return nil }
+			m.steps["ring"] = func(tx *engine.Tx) error { // the row of the timer counts as well
+				if c.bytes > 0 {
+					tx.Set([]byte("k"), make([]byte, c.bytes))
+				}
+				tx.Worked(c.rows)
+				return nil
+			}
+			r.apply(0, engine.Command{Machine: m.id, Kind: 1, Namespace: "n", Body: []byte("arm")})
+			r.tampered = c.stops
+			defer func() {
+				p := fmt.Sprint(recover())
+				if stopped := strings.Contains(p, "a timer of machine 15 continues although the command is full"); stopped != c.stops {
+					t.Errorf("panic %q, want one: %t", p, c.stops)
+				}
+			}()
+			r.apply(0, engine.Fire())
+		})
+	}
+}
+
+// TestFollowUpsOfEach: each timer of a Fire and each message of a delivery may have as many
+// follow-ups as a command.
+func TestFollowUpsOfEach(t *testing.T) {
+	s := newStage(t)
+	var left []int
+	step := func(tx *engine.Tx) error {
+		left = append(left, tx.FollowUpsLeft())
+		for range 10 {
+			tx.Then(s.cmd(s.one, "follow"))
+		}
+		return nil
+	}
+	s.one.steps["a"], s.one.steps["b"], s.two.steps["a"], s.two.steps["b"] = step, step, step, step
+	s.one.steps["arm"] = func(tx *engine.Tx) error {
+		tx.Schedule(tx.Now(), []byte("a"))
+		tx.Schedule(tx.Now(), []byte("b"))
+		return nil
+	}
+	s.do(s.one, "arm")
+	s.apply(0, engine.Fire())
+	lanes(s, false, "a", "b")
+	s.deliver(0, 0)
+	if got := fmt.Sprint(left); got != "[1000 1000 1000 1000]" {
+		t.Errorf("follow-ups left: %s", got)
+	}
+}

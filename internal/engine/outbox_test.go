@@ -302,3 +302,34 @@ func FuzzDeliver(f *testing.F) {
 		}
 	})
 }
+
+// TestDeliveryOfLargeReplies: a delivery ends when the replies, each with some room for its number,
+// exceed 256 KiB. The next one continues.
+func TestDeliveryOfLargeReplies(t *testing.T) {
+	const reply = 984 // so that 250 of them and their numbers fit, and the 251st is the last
+	s := newStage(t)
+	var commands []string
+	for i := range 256 {
+		commands = append(commands, fmt.Sprintf("a%0*d", reply-len("did a"), i))
+	}
+	lanes(s, true, commands...)
+	d, arrived := s.execs[0].NewDispatch(0), []int{}
+	s.dispatch(d, func(engine.Step) bool {
+		n := 0
+		for _, step := range s.log {
+			if strings.HasPrefix(step, "a") && !strings.Contains(step, ":") {
+				n++
+			}
+		}
+		if len(arrived) == 0 || n > arrived[len(arrived)-1] {
+			arrived = append(arrived, n)
+		}
+		return true
+	})
+	if got := fmt.Sprint(arrived); got != "[0 251 256]" {
+		t.Errorf("messages that have arrived after each delivery: %s", got)
+	}
+	if len(s.log) != 2*256 {
+		t.Errorf("%d messages and replies, want 512", len(s.log))
+	}
+}

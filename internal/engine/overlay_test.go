@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -258,4 +259,62 @@ func TestManyRangesAreFoundQuickly(t *testing.T) {
 	if got := len(s.within([]byte("000042"), []byte("000061"))); got != 3 {
 		t.Errorf("%d ranges from 42 to 61, want 3", got)
 	}
+}
+
+// TestOverlayRange: a deleted range hides the rows of the batch, rows written later show, and a
+// rollback restores what was there before.
+func TestOverlayRange(t *testing.T) {
+	o := newOverlay()
+	shown := func() string {
+		var b strings.Builder
+		for _, op := range o.scan([]byte("a"), []byte("z")) {
+			fmt.Fprintf(&b, "%s=%s", op.key, op.value)
+			if op.deleted {
+				b.WriteString("deleted")
+			}
+			b.WriteString(" ")
+		}
+		for _, r := range o.ranges {
+			fmt.Fprintf(&b, "[%s,%s) ", r.lower, r.upper)
+		}
+		if first := o.first([]byte("a"), []byte("z")); first != nil {
+			fmt.Fprintf(&b, "first %s ", first.key)
+		}
+		for _, k := range []string{"a", "b", "bb", "e", "f"} {
+			if op, ok := o.get([]byte(k)); ok {
+				fmt.Fprintf(&b, "%s:%t ", k, !op.deleted)
+			}
+		}
+		fmt.Fprintf(&b, "empty %t, %d undo, %d splits, %d bytes", o.empty(), len(o.undo), len(o.splits), o.bytes)
+		return b.String()
+	}
+	want := func(what, text string) {
+		t.Helper()
+		if got := shown(); got != text {
+			t.Errorf("%s:\n%s\nwant:\n%s", what, got, text)
+		}
+	}
+	want("at first", "empty true, 0 undo, 0 splits, 0 bytes")
+	o.deleteRange([]byte("f"), []byte("g"))
+	want("a range alone", "[f,g) f:false empty false, 1 undo, 1 splits, 2 bytes")
+	o.settle()
+	o.set([]byte("b"), []byte("1"), false)
+	o.insert([]byte("d"), []byte("22"))
+	o.set([]byte("e"), nil, true)
+	before := "b=1 d=22 e=deleted [f,g) first b b:true e:false f:false empty false, 3 undo, 0 splits, 8 bytes"
+	want("rows", before)
+	mark := len(o.undo)
+	o.deleteRange([]byte("b"), []byte("f"))
+	want("a range of them", "b=deleted d=deleted e=deleted [b,g) b:false bb:false e:false f:false empty false, 6 undo, 1 splits, 10 bytes")
+	o.set([]byte("b"), []byte("3"), false)
+	o.set([]byte("f"), []byte("4"), false)
+	o.deleteRange([]byte("e"), []byte("f"))
+	want("rows in it", "b=3 d=deleted e=deleted f=4 [b,g) first b b:true bb:false e:false f:true empty false, 9 undo, 2 splits, 16 bytes")
+	o.rollback(mark)
+	want("a rollback", strings.Replace(before, "8 bytes", "16 bytes", 1))
+	if n := o.size(); n != 3+3*16+3 {
+		t.Errorf("size %d", n)
+	}
+	o.reset()
+	want("a reset", "empty true, 0 undo, 0 splits, 0 bytes")
 }
