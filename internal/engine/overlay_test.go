@@ -90,7 +90,11 @@ func (r *overlayRun) change(tx *Tx) {
 		delete(r.rows, k)
 	case 7:
 		upper := r.key()
-		tx.DeleteRange([]byte(k), []byte(upper))
+		if r.rng.IntN(2) == 0 {
+			tx.DeleteRange([]byte(k), []byte(upper))
+		} else {
+			tx.DeleteMany([]byte(k), []byte(upper))
+		}
 		maps.DeleteFunc(r.rows, func(row, _ string) bool { return k <= row && row < upper })
 	}
 }
