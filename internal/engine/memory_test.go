@@ -172,4 +172,11 @@ func TestMemoryForgetsWhatWasNotUsedForLongest(t *testing.T) {
 	if _, ok := m.Get("d"); !ok || m.Len() != 1 {
 		t.Errorf("%d are remembered, the one that is too heavy: %v; want that one alone", m.Len(), ok)
 	}
+	for bound := range 3 { // one is kept unless nothing may be
+		m.limit(bound)
+		if m.trim(); m.Len() != min(bound, 1) {
+			t.Errorf("%d are remembered with a bound of %d", m.Len(), bound)
+		}
+		m.Load("e", 4, 100)
+	}
 }

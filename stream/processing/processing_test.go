@@ -151,3 +151,35 @@ func TestSourceAgain(t *testing.T) {
 		t.Errorf("job %+v", j)
 	}
 }
+
+// TestStartOfASource: a new job reads a stream from its beginning, from its end, or after the
+// record of an id, which need not exist.
+func TestStartOfASource(t *testing.T) {
+	s, ctx := newRig(t, 1), t.Context()
+	var all []string
+	for i := range 3 {
+		all = append(all, amount(200+i))
+		s.append("orders", all[i])
+		s.Pass(10)
+	}
+	recs, err := s.streams.Read(ctx, "orders")
+	if err != nil || len(recs) != 3 {
+		t.Fatalf("%d records, %v", len(recs), err)
+	}
+	second := recs[1].ID
+	starts := map[string]int{ // the first record that is read
+		"earliest": 0, "latest": 3, second.String(): 2, stream.ID{Millis: second.Millis - 1}.String(): 1, "1-0": 0,
+		stream.ID{Millis: second.Millis, Seq: second.Seq + 1}.String(): 2, recs[2].ID.String(): 3, fmt.Sprint(s.Now(), "-0"): 3,
+	}
+	for start := range starts {
+		s.submit(strings.NewReplacer("name: big", "name: x", "{ name: orders }", "{ name: orders, start: "+start+" }",
+			"name: large", "name: out"+start).Replace(filtered))
+	}
+	s.run()
+	all = append(all, amount(300))
+	s.append("orders", all[3])
+	s.run()
+	for start, first := range starts {
+		s.want("out"+start, strings.Join(all[first:], " "))
+	}
+}
