@@ -35,8 +35,8 @@ func long(t *testing.T) *floql.Slice {
 	return s
 }
 
-// TestCancel cancels queries at each or many of their checks: they return the context's error and nothing
-// else.
+// TestCancel cancels queries at each or many of their checks: they return the context's error and
+// nothing else.
 func TestCancel(t *testing.T) {
 	source := long(t)
 	for query, looks := range map[string]int{

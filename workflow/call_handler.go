@@ -56,7 +56,8 @@ func (l *live) returned(seq uint64) {
 	l.changed = true
 	switch {
 	case l.status.Final():
-		if l.dropExpired(); len(l.busy) == 0 { // complete, because it overtakes the first report if nobody had begun the call
+		// This report is complete because it overtakes the first one if no worker had taken the call.
+		if l.dropExpired(); len(l.busy) == 0 {
 			output, _ := l.tx.Get(partKey(nil, l.run, partOutput))
 			l.tellEnd(output, l.leaves(l.status))
 		}
