@@ -56,7 +56,7 @@ func (l *live) returned(seq uint64) {
 	l.changed = true
 	switch {
 	case l.status.Final():
-		// This report is complete because it overtakes the first one if no worker had taken the call.
+		// This report is complete: it overtakes the first one if no worker had taken the call.
 		if l.dropExpired(); len(l.busy) == 0 {
 			output, _ := l.tx.Get(partKey(nil, l.run, partOutput))
 			l.tellEnd(output, l.leaves(l.status))

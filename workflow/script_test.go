@@ -246,8 +246,9 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 		i, err := engine.NewNamespaces(s.Rig.Router()).Get(background, "n")
 		c := &i.Counts
 		s.Answer(line, fmt.Sprintf("workflows %d active %d started %d completed %d failed %d cancelled %d timed out %d "+
-			"signals %d timers %d steps %d schedules %d compensations failed %d", c.Workflows, c.RunsActive, c.RunsStarted, c.RunsCompleted, c.RunsFailed,
-			c.RunsCancelled, c.RunsTimedOut, c.Signals, c.Timers, c.Steps, c.Schedules, c.CompensationsFailed), err)
+			"signals %d timers %d steps %d schedules %d compensations failed %d",
+			c.Workflows, c.RunsActive, c.RunsStarted, c.RunsCompleted, c.RunsFailed, c.RunsCancelled, c.RunsTimedOut,
+			c.Signals, c.Timers, c.Steps, c.Schedules, c.CompensationsFailed), err)
 	case "list":
 		for i, err := range s.flows.All(background) {
 			s.Answer(line, i.Name+" "+i.Version, err)
