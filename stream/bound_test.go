@@ -92,3 +92,51 @@ func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 		})
 	}
 }
+
+// TestSizeOfADelivery: a consumer receives records of up to 8 MiB together, and a larger one alone.
+// The same applies to redeliveries.
+func TestSizeOfADelivery(t *testing.T) {
+	const mib = 1 << 20
+	for i, c := range []struct {
+		mode   stream.Mode
+		sizes  []int // of the records of partition 0, then of partition 1
+		second int   // number of records in partition 1
+		want   int   // number of records in one delivery
+	}{
+		{stream.Shared, []int{4 * mib, 4 * mib, 2}, 0, 2},
+		{stream.KeyShared, []int{4 * mib, 4 * mib, 2}, 0, 2},
+		{stream.KeyShared, []int{4 * mib, 4*mib + 1, 2}, 0, 1},
+		{stream.Shared, []int{4 * mib, 4*mib + 1, 2}, 0, 1},
+		{stream.Shared, []int{4 * mib, 4*mib - 2, 2, 2}, 0, 3},
+		{stream.KeyShared, []int{9 * mib, 2}, 1, 1},
+		{stream.Shared, []int{9 * mib, 2}, 0, 1},
+		{stream.Shared, []int{5 * mib, 2 * mib, 2}, 2, 3},
+	} {
+		r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
+		s := engine.StoreOf[stream.Store](r.Router(), "n", 16*mib)
+		create(t, s, "log", stream.Partitions(2))
+		for j, size := range c.sizes {
+			p := stream.Partition(min(max(j-len(c.sizes)+c.second+1, 0), 1))
+			// A record is its payload and two bytes.
+			if _, err := s.Append(t.Context(), "log", stream.Message{Payload: make([]byte, size-2)}, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Groups("log").Create(t.Context(), "g", stream.InMode(c.mode), stream.Backoff(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		for attempt := 1; attempt <= 2; attempt++ {
+			res, err := r.Txn("n").Do(stream.ReadGroupOp("log", "g", "c")).Commit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs := res.Values[0].([]stream.Ref)
+			if len(refs) != c.want || refs[0].Attempt != attempt {
+				t.Errorf("case %d: received %v, want %d as attempt %d", i, refs, c.want, attempt)
+			}
+			if n, err := s.Nack(t.Context(), "log", "g", refs); err != nil || n != len(refs) {
+				t.Errorf("case %d: refused %d of %d records, %v", i, n, len(refs), err)
+			}
+		}
+	}
+}

@@ -116,7 +116,13 @@ func TestConsumeOutcomes(t *testing.T) {
 					return errors.Join(err, stream.ErrSettled)
 				}
 				return nil
-			}, stream.MaxAttempts(3), stream.OnError(func(d *stream.Delivery, err error) { reported.add("%s", d.Payload) }))
+			}, stream.MaxAttempts(3), stream.OnError(func(d *stream.Delivery, err error) {
+				if d == nil { // the stream does not exist yet, or Consume leaves
+					reported.add("without a record: %v", err)
+					return
+				}
+				reported.add("%s", d.Payload)
+			}))
 		})
 		pass(time.Minute)
 		appendAll(t, s, name, ":fine", ":fails", ":never works", ":hopeless", ":panics", ":in a transaction")

@@ -26,6 +26,11 @@ func TestAdmit(t *testing.T) {
 		if err := m.Admit(command(t, op), stream.DefaultMaxPayloadBytes); err != nil {
 			t.Errorf("Admit of %+v: %v", op, err)
 		}
+		if op := engine.OpOf(op); op.Decode != nil {
+			if v, err := op.Decode([]byte{0xff}); err == nil {
+				t.Errorf("command %d: a malformed result decodes as %+v", op.Command.Kind, v)
+			}
+		}
 	}
 	kind, none := engine.OpOf(someOps()[1]).Command.Kind, stream.AppendCommandBody("log")
 	large := command(t, stream.AppendOp("log", stream.Message{Payload: make([]byte, 101)})).Body

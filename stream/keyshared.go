@@ -35,9 +35,9 @@ type busyKey struct {
 	head   uint64   // offset, see group.recount; 0: none
 }
 
-// first returns the first pending record of a key.
+// first returns the first pending record of a key that has records with a consumer.
 func (k *busyKey) first() uint64 {
-	if len(k.out) == 0 || len(k.failed) > 0 && k.failed[0] < k.out[0] {
+	if len(k.failed) > 0 && k.failed[0] < k.out[0] {
 		return k.failed[0]
 	}
 	return k.out[0]

@@ -130,6 +130,27 @@ func TestRecordReader(t *testing.T) {
 	if st, err := s.Get(ctx, "log"); err != nil || st.Reads != reads {
 		t.Errorf("%d reads are counted, %v, want %d", st.Reads, err, reads)
 	}
+	query := func(use func(protocol.RecordReader) (any, error)) func() (any, error) {
+		return func() (got any, err error) {
+			err = r.Query(ctx, 0, &openQuery{namespace: "n", stream: "log", use: func(_ *protocol.Stream, reader protocol.RecordReader) error {
+				got, err = use(reader)
+				return err
+			}})
+			return got, err
+		}
+	}
+	calls := map[string]func() (any, error){
+		"Find": query(func(reader protocol.RecordReader) (any, error) {
+			return reader.Find(0, func(rec *protocol.Record) bool { return rec.Offset > 6 })
+		}),
+		"Read": query(func(reader protocol.RecordReader) (any, error) {
+			var got []protocol.Record
+			err := reader.Read(0, 0, func(rec *protocol.Record) bool { got = append(got, *rec); return true })
+			return got, err
+		}),
+	}
+	r.EachRead(calls)
+	r.EachDamage(engine.MachineStream, machinetest.CutShort, calls)
 }
 
 // TestForward: records that other machines append to a stream of a spread namespace reach the
