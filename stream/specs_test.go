@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -45,10 +47,11 @@ func partitionElsewhere(name string, shards int) int {
 }
 
 // apply applies a command in the shard.
-func (c copies) apply(op engine.Op) error {
+func (c copies) apply(op engine.Op) ([]byte, error) {
 	cmd := op.Command
 	cmd.Namespace, cmd.Spread = "wide", true
-	return c.Entry(c.shard, cmd)[0].Err
+	out := c.Entry(c.shard, cmd)[0]
+	return out.Result, out.Err
 }
 
 // state describes the rows of streams and groups in the shard, and counts its records.
@@ -138,13 +141,82 @@ func TestSpecs(t *testing.T) {
 		{"group of a stream that is deleted", adoptedGroup(40, 1), ErrNotFound, "stream 12.0 len=0 deleted"},
 		{"new again", adopted(13, 1), nil, "stream 13.1 len=99"},
 	} {
-		if err := c.apply(step.op); !errors.Is(err, step.err) || (err == nil) != (step.err == nil) {
+		if _, err := c.apply(step.op); !errors.Is(err, step.err) || (err == nil) != (step.err == nil) {
 			t.Errorf("step %d, %s: %v, want %v", i, step.what, err, step.err)
 		}
 		if got := c.state(); got != step.want {
 			t.Errorf("step %d, %s: %s, want %s", i, step.what, got, step.want)
 		}
 		c.Restart()
+	}
+}
+
+// TestEpochs: in a shard that is not the stream's home, an exclusive group follows the consumer of
+// the latest epoch, who receives the records of the one before, maybe only with its next call.
+// Calls of earlier epochs receive no records and change nothing.
+func TestEpochs(t *testing.T) {
+	c, p := newCopies(t), partitionElsewhere("log", 3)
+	sp := &spec{id: 10, partitions: p + 1}
+	if _, err := c.apply(appendOp("log", []Message{{}, {}}, appendOptionsOf([]AppendOption{Partition(p)}), sp)); err != nil {
+		t.Fatal(err)
+	}
+	o := groupReadOptionsOf([]GroupReadOption{Limit(2)})
+	config := defaultGroup().groupConfig
+	config.mode = Exclusive
+	group := groupAddress{"log", groupTarget{target{sp}, "g", &groupSpec{20, 1, config}}}
+	for i, step := range []struct {
+		consumer string
+		epoch    uint64
+		attempt  uint64 // of both records; 0: none received
+	}{
+		{"a", 0, 0}, {"a", 1, 1}, {"a", 1, 0}, {"b", 2, 0}, {"b", 2, 2}, {"a", 1, 0}, {"a", 0, 0}, {"b", 2, 0}, {"a", 3, 3}, {"a", 3, 0},
+		{"b", 2, 0},
+	} {
+		result, err := c.apply(readGroupOp(group, step.consumer, &o, step.epoch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readGroup.Decode(result)
+		switch {
+		case err != nil || got.more:
+			t.Errorf("step %d: %+v, %v", i, got, err)
+		case step.attempt == 0 && len(got.claims) > 0, step.attempt > 0 && (len(got.claims) != 1 || len(got.claims[0].offsets) != 2 ||
+			got.claims[0].attempt != step.attempt):
+			t.Errorf("step %d: %s at epoch %d received %+v, want attempt %d", i, step.consumer, step.epoch, got.claims, step.attempt)
+		}
+		c.Restart()
+	}
+}
+
+// TestMalformedBodiesOfShards: a malformed body from another shard is refused or stops the shard.
+func TestMalformedBodiesOfShards(t *testing.T) {
+	for _, kind := range []uint8{
+		kindAdopt, kindDrop, kindAdoptGroup, kindDropGroup, kindFollow, kindRelay, kindSubscribe, kindEnd, kindWant, kindGrant, kindForward,
+	} {
+		c := newCopies(t)
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "wide", Spread: true, Body: []byte{0xff}}
+		if out, stopped := c.Try(c.shard, cmd); !stopped && out.Err == nil {
+			t.Errorf("command %d: a malformed body is accepted", kind)
+		}
+	}
+}
+
+// TestMakes: an append announces its messages to waiting consumers, by the slots of their keys.
+func TestMakes(t *testing.T) {
+	var got []engine.Made
+	announce := func(op engine.Operation) {
+		cmd := engine.OpOf(op).Command
+		cmd.Namespace = "n"
+		new(machine).Makes(cmd, func(made engine.Made) { got = append(got, made) })
+	}
+	announce(AppendManyOp("log", []Message{{Key: "a"}, {Key: "b"}, {}}))
+	announce(TrimOp("log", MaxLen(1)))
+	of := engine.NoSlots()
+	for _, k := range []string{"a", "b"} {
+		of.Add(uint8(slotOf(mix(xxhash.Sum64String(k)))))
+	}
+	if want := (engine.Made{Topic: streamTopic("n", "log"), N: 3, Within: true, Of: of}); len(got) != 1 || got[0] != want {
+		t.Errorf("announced %+v, want %+v", got, want)
 	}
 }
 
