@@ -723,3 +723,41 @@ func TestTakeOfDraining(t *testing.T) {
 		t.Errorf("work = %+v, %v, want ErrConflict", res, err)
 	}
 }
+
+// TestAwaitedLater: the end of a run is kept for callers that wait for it, even if its action
+// retains no runs. That includes callers that invoked it again with its idempotency key.
+func TestAwaitedLater(t *testing.T) {
+	for _, c := range []struct{ running, first, again bool }{
+		{}, {first: true}, {again: true}, {running: true}, {running: true, first: true}, {running: true, again: true},
+	} {
+		s := defaultSpec
+		s.retainFor, s.retainRuns = 1, 0
+		w, session := plain(t, s)
+		ref := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Awaited: c.first})
+		if c.running {
+			w.take(session, 1)
+		}
+		if again := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Awaited: c.again}); again != ref {
+			t.Fatalf("%+v: run %v, want %v", c, again, ref)
+		}
+		if !c.running {
+			w.take(session, 1)
+		}
+		w.end(session, end{ref: ref, attempt: 1, how: completed})
+		kept := func() int {
+			q := runsQuery{namespace: "n", name: "a", before: math.MaxUint64, limit: 10, maxBytes: 1 << 20}
+			if err := w.r.Query(t.Context(), 0, &q); err != nil {
+				t.Fatal(err)
+			}
+			return len(q.items)
+		}
+		w.r.Advance(handoverMillis - 1)
+		if got := kept() == 1; got != (c.first || c.again) {
+			t.Errorf("%+v: the run is kept: %v", c, got)
+		}
+		w.r.Advance(2 * handoverMillis)
+		if n := kept(); n != 0 {
+			t.Errorf("%+v: %d runs are kept for too long", c, n)
+		}
+	}
+}

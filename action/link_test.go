@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -650,4 +651,121 @@ func TestPause(t *testing.T) {
 			t.Errorf("wait does not end with ctx: %v", time.Since(start))
 		}
 	})
+}
+
+// TestResultTooLate: a worker whose attempt has ended elsewhere reports that its result came too
+// late, and takes the next run.
+func TestResultTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, store := lateStore(t)
+		ctx, stop := context.WithCancel(t.Context())
+		begun, done, reported := make(chan Task), make(chan struct{}), make(chan error, 1)
+		worker := store.Worker(WorkerConfig{Concurrency: 1, OnError: func(_ *Task, err error) { reported <- err }}).Handle("a",
+			func(_ context.Context, task *Task) (any, error) {
+				begun <- *task
+				<-done
+				return nil, nil
+			})
+		ended := make(chan error)
+		go func() { ended <- worker.Run(ctx) }()
+		for round := range 2 {
+			i, err := store.Invoke(t.Context(), "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			task := <-begun
+			if round == 0 {
+				c := workBody{session: task.session, ends: []end{{ref: must(task.Run.parse()).Ref, attempt: 1, how: completed}}}
+				res, err := engine.Propose(t.Context(), &store.scope, at(0, takeRuns.Op("", c, nil)), takeRuns.Decode)
+				if err != nil || res.verdicts[0] != accepted {
+					t.Fatalf("the end of another call: %+v, %v", res, err)
+				}
+			}
+			done <- struct{}{}
+			if round == 0 {
+				if err := <-reported; !errors.Is(err, errOver) {
+					t.Errorf("OnError: %v, want %v", err, errOver)
+				}
+			}
+			if r, err := store.Wait(t.Context(), i.Run); err != nil || r.Status != Completed {
+				t.Errorf("run %d: %+v, %v", round, r, err)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil || len(reported) > 0 {
+			t.Errorf("Run = %v, and %d more errors are reported", err, len(reported))
+		}
+	})
+}
+
+// TestAccept: a process accepts each attempt once, and only while its session lasts.
+func TestAccept(t *testing.T) {
+	p := new(pool)
+	l := &link{pool: p}
+	s := &clientSession{held: make(map[protocol.Ref]*piece), cancelled: make(map[protocol.Ref]bool),
+		unknown: make(map[protocol.Ref]time.Time)}
+	s.ctx, s.lose = context.WithCancelCause(t.Context())
+	src := &source{pool: p, ready: make(chan struct{}, 1), free: 3}
+	for i, step := range []struct {
+		taken  taken
+		before func()
+		want   int // pieces in the buffer
+	}{
+		{taken{ref: protocol.Ref{Run: 1}, begun: 1}, nil, 1},
+		{taken{ref: protocol.Ref{Run: 1, Tag: 7}, begun: 1}, nil, 1},
+		{taken{ref: protocol.Ref{Run: 1}, begun: 2}, nil, 2},
+		{taken{ref: protocol.Ref{Run: 2}, begun: 1, want: -1}, nil, 2},
+		{taken{ref: protocol.Ref{Run: 2}, begun: 1, want: 1}, nil, 2},
+		{taken{ref: protocol.Ref{Run: 1}, begun: 2}, func() { src.buffer[1].sent = true }, 3},
+		{taken{ref: protocol.Ref{Run: 2}, begun: 1}, nil, 3}, // no slot is free
+		{taken{ref: protocol.Ref{Run: 4}, begun: 1}, func() { src.closed, src.free = true, 1 }, 3},
+		{taken{ref: protocol.Ref{Run: 3}, begun: 1}, func() { src.closed = false; s.lose(nil) }, 3},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		step.taken.timeout = 3_600_000
+		l.accept(s, []wanted{{src: src, slots: 1}}, []taken{step.taken})
+		if len(src.buffer) != step.want {
+			t.Errorf("step %d: %d attempts are in the buffer, want %d", i, len(src.buffer), step.want)
+		}
+	}
+	for _, one := range src.buffer {
+		one.stopTimer()
+	}
+}
+
+// TestGroupsChangeBesideBatches: a link changes the groups of its session only after the batches
+// that name them by number.
+func TestGroupsChangeBesideBatches(t *testing.T) {
+	p := &pool{epoch: 1}
+	l := &link{pool: p, wanting: 2, reserved: make(map[*source]int), take: make(chan struct{}, 1)}
+	s := new(clientSession)
+	s.ctx, s.lose = context.WithCancelCause(t.Context())
+	for wanting := 2; wanting > 0; wanting-- {
+		signal(l.take)
+		if l.wanting != wanting || l.current(s) || !l.changing || len(l.take) > 0 { // it would panic if it opened the session
+			t.Errorf("%d batches, changing %v", l.wanting, l.changing)
+		}
+		p.mu.Lock()
+		l.unwantLocked(nil) // a batch that wants nothing
+		if l.wanting != wanting || len(l.take) > 0 {
+			t.Errorf("%d batches want runs, want %d", l.wanting, wanting)
+		}
+		l.unwantLocked([]wanted{{src: new(source), slots: 1}})
+		p.mu.Unlock()
+		if woken := len(l.take) > 0; woken != (wanting == 1) {
+			t.Errorf("after all but %d batches: takeAll is woken: %v", wanting-1, woken)
+		}
+	}
+	p.epoch, l.wanting = 0, 1
+	if !l.current(s) || l.changing {
+		t.Errorf("without a change: changing %v", l.changing)
+	}
+	<-l.take
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.unwantLocked([]wanted{{src: new(source), slots: 1}}); len(l.take) > 0 {
+		t.Error("without a change takeAll is woken")
+	}
 }
