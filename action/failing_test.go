@@ -216,3 +216,12 @@ func TestMalformedRows(t *testing.T) {
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineAction, func() *machinetest.Rig { return machinetest.New(t, 1, table()) })
 }
+
+// TestMalformedTakes: a malformed take, and another command, take nothing.
+func TestMalformedTakes(t *testing.T) {
+	for _, cmd := range []engine.Command{{Kind: kindInvoke}, {Kind: kindWork, Body: []byte{0xff}}} {
+		if _, _, err := new(machine).Takeable(nil, cmd, true); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Takeable of command %d: %v, want ErrInvalid", cmd.Kind, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -62,4 +63,29 @@ func TestEachFailure(t *testing.T) {
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
 	machinetest.RefusesMalformed(t, engine.MachineKV, func() *machinetest.Rig { return newRig(t, 1).Rig })
+}
+
+// TestFailingReads: a query returns the error of any read that fails, whether it finds recent
+// changes in memory or not.
+func TestFailingReads(t *testing.T) {
+	r, ctx := newRig(t, 1), t.Context()
+	s := r.store("n")
+	for i := range 30 {
+		must(s.Put(ctx, fmt.Sprint("k", i%10), []byte{byte(i)}))
+	}
+	middle := must(s.Get(ctx, "k3")).Revision - 12
+	calls := map[string]func() (any, error){
+		"changes":             func() (any, error) { return s.Changes("k", 0).Ask(ctx) },
+		"changes of a key":    func() (any, error) { return s.Changes("k3", 0).Ask(ctx) },
+		"changes since":       func() (any, error) { return s.Changes("k", middle).Ask(ctx) },
+		"changes of it since": func() (any, error) { return s.Changes("k3", middle).Ask(ctx) },
+		"Get":                 func() (any, error) { return s.Get(ctx, "k3") },
+		"GetMany":             func() (any, error) { return s.GetMany(ctx, "k3", "k4", "none") },
+		"History":             func() (any, error) { return s.History("k3").Page(ctx) },
+		"Page":                func() (any, error) { return s.Page(ctx, kv.Prefix("k")) },
+		"WaitChange":          func() (any, error) { return s.WaitChange(ctx, "k3", middle) },
+	}
+	r.EachRead(calls)
+	r.Restart()
+	r.EachRead(calls)
 }

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -243,4 +244,54 @@ func TestTimesToLiveOfOtherProcesses(t *testing.T) {
 		Says: []string{"ttl of", "ms is not in 0-"}, Try: func(n int64) error {
 			return DecodeBody(kindTouch, PutCommandBody("k", uint64(n)))
 		}}})
+}
+
+// TestOldestChanges: a scan keeps the oldest changes up to its limit, and remembers from where on it
+// has left some out.
+func TestOldestChanges(t *testing.T) {
+	o := newOldest(&changesQuery{queueEnd: 100})
+	o.limit = 3
+	for _, revision := range []uint64{50, 20, 70, 10, 101, 60, 30, 100} {
+		if compacted, err := o.addKey(nil, 1, []byte("k"), row{revision: revision, version: 1}, 0); compacted || err != nil {
+			t.Fatalf("revision %d: %v, %v", revision, compacted, err)
+		}
+	}
+	var got []uint64
+	for _, k := range o.sorted() {
+		got = append(got, k.revision)
+	}
+	if !slices.Equal(got, []uint64{10, 20, 30}) || o.upTo != 30 {
+		t.Errorf("kept %d up to %d", got, o.upTo)
+	}
+}
+
+// TestGuards: the condition of a command is checked whatever it writes.
+func TestGuards(t *testing.T) {
+	r, ctx := machinetest.New(t, 1, table()), t.Context()
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
+	if _, err := s.Put(ctx, "k", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	g := guard{cond: absent}
+	for name, op := range map[string]engine.Op{
+		"incr":        incr.Op("k", incrBody{g, 1, math.MinInt64, math.MaxInt64, 0}, nil),
+		"json set":    jsonSet.Op("k", jsonSetBody{guard: g, raw: []byte("2")}, nil),
+		"json delete": jsonDelete.Op("k", jsonDeleteBody{guard: g}, nil),
+	} {
+		cmd, err := op.Limit(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Namespace = "n"
+		var conflict *ConflictError
+		if _, err := r.Propose(ctx, 0, cmd); !errors.As(err, &conflict) || conflict.Key != "k" {
+			t.Errorf("%s of a key that must be absent: %v, want a conflict", name, err)
+		}
+	}
+	if e, err := s.Get(ctx, "k"); err != nil || string(e.Value) != "1" {
+		t.Errorf("Get = %+v, %v", e, err)
+	}
+	if _, err := s.History("k").Page(ctx, Cursor("x")); !errors.Is(err, ErrInvalid) {
+		t.Errorf("History with a malformed cursor: %v, want ErrInvalid", err)
+	}
 }

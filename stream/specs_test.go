@@ -293,7 +293,9 @@ func TestTook(t *testing.T) {
 			t.Errorf("Took(%x, %v) = %v, want %v", c.result, c.err, got, c.want)
 		}
 	}
-	if _, _, err := m.Takeable(nil, engine.Command{Kind: kindAck}, true); !errors.Is(err, ErrInvalid) {
-		t.Errorf("Takeable of an acknowledgement: %v, want ErrInvalid", err)
+	for _, cmd := range []engine.Command{{Kind: kindAck}, {Kind: kindReadGroup, Body: []byte{0xff}}} {
+		if _, _, err := m.Takeable(nil, cmd, true); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Takeable of command %d: %v, want ErrInvalid", cmd.Kind, err)
+		}
 	}
 }

@@ -228,7 +228,7 @@ func (r *Rig) faulted() error {
 	return nil
 }
 
-// EachRead makes each read of rows by an operation fail once: those of queries, duties and Verify.
+// EachRead makes each read of rows by an operation fail once: those of queries and duties.
 // The operation must return that error, or the same as without a failure.
 func (r *Rig) EachRead(calls map[string]func() (any, error)) {
 	r.t.Helper()
@@ -264,13 +264,27 @@ func (r *Rig) setFault(fault func() error) {
 	}
 }
 
-// EachReadOfVerify makes each read of Verify fail once.
+// EachReadOfVerify makes each read of Verify fail once, which Verify must report.
 func (r *Rig) EachReadOfVerify() {
 	r.t.Helper()
 	for shard, x := range r.execs {
-		r.EachRead(map[string]func() (any, error){fmt.Sprintf("Verify of shard %d", shard): func() (any, error) {
-			return verify(x)
-		}})
+		for at := 1; ; at++ {
+			n := 0
+			r.setFault(func() error {
+				if n++; n == at {
+					return errFault
+				}
+				return nil
+			})
+			_, err := verify(x)
+			r.setFault(nil)
+			if n < at {
+				break
+			}
+			if !errors.Is(err, errFault) {
+				r.t.Errorf("Verify of shard %d: read %d fails, and it returns %v", shard, at, err)
+			}
+		}
 	}
 }
 
