@@ -605,3 +605,29 @@ func TestVerifyReportsValues(t *testing.T) {
 		})
 	}
 }
+
+// TestMalformedReceipts: the error names a malformed receipt, in a list of up to MaxBatch. Of a
+// longer list only the length is reported.
+func TestMalformedReceipts(t *testing.T) {
+	for _, n := range []int{1, 2, MaxBatch, MaxBatch + 1} {
+		receipts := make([]Receipt, n)
+		for i := range receipts {
+			receipts[i] = receipt{uint64(i + 1), 5}.public()
+		}
+		receipts[n/2] = "x"
+		err := new(receiptsBody).parse(receipts)
+		named := errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), `"x" is no receipt`)
+		if named != (n <= MaxBatch) || n > MaxBatch && err != nil {
+			t.Errorf("%d receipts: %v", n, err)
+		}
+	}
+}
+
+// TestMalformedTakes: a malformed take, and another command, take nothing.
+func TestMalformedTakes(t *testing.T) {
+	for _, cmd := range []engine.Command{{Kind: kindDequeue + 1}, {Kind: kindDequeue, Body: []byte{0xff}}} {
+		if _, _, err := new(machine).Takeable(nil, cmd, true); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Takeable of command %d: %v, want ErrInvalid", cmd.Kind, err)
+		}
+	}
+}

@@ -132,10 +132,11 @@ func TestRecordReader(t *testing.T) {
 	}
 	query := func(use func(protocol.RecordReader) (any, error)) func() (any, error) {
 		return func() (got any, err error) {
-			err = r.Query(ctx, 0, &openQuery{namespace: "n", stream: "log", use: func(_ *protocol.Stream, reader protocol.RecordReader) error {
+			read := func(_ *protocol.Stream, reader protocol.RecordReader) error {
 				got, err = use(reader)
 				return err
-			}})
+			}
+			err = r.Query(ctx, 0, &openQuery{namespace: "n", stream: "log", use: read})
 			return got, err
 		}
 	}
@@ -145,7 +146,10 @@ func TestRecordReader(t *testing.T) {
 		}),
 		"Read": query(func(reader protocol.RecordReader) (any, error) {
 			var got []protocol.Record
-			err := reader.Read(0, 0, func(rec *protocol.Record) bool { got = append(got, *rec); return true })
+			err := reader.Read(0, 0, func(rec *protocol.Record) bool {
+				got = append(got, *rec)
+				return true
+			})
 			return got, err
 		}),
 	}
