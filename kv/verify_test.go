@@ -200,6 +200,11 @@ func TestVerifyReports(t *testing.T) {
 		"expiry changed": {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) },
 			"but has no timer"},
 		"timer without expiry": {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
+		"timer at another time": {func(w tamperer) {
+			k := []byte(w.expiryTimer("ttl"))
+			k[len(engineRow)+8]++ // the last byte of the time
+			w.set(string(k), nil)
+		}, `key "ttl": has a timer to expire at`},
 		"timer of no meaning": {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) },
 			`token "z"`},
 		"tombstone not queued": {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
