@@ -246,8 +246,8 @@ func TestTimesToLiveOfOtherProcesses(t *testing.T) {
 		}}})
 }
 
-// TestOldestChanges: a scan keeps the oldest changes up to its limit, and remembers up to where they
-// are complete.
+// TestOldestChanges: a scan keeps the oldest changes up to its limit, and remembers up to where
+// they are complete.
 func TestOldestChanges(t *testing.T) {
 	o := newOldest(&changesQuery{queueEnd: 100})
 	o.limit = 3
