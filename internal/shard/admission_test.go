@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestAdmission: a proposal enters unless the queue is full, or its namespace has used up its share.
-// What is refused is not counted.
+// TestAdmission: a proposal enters unless the queue is full, or its namespace has used up its
+// share. What is refused is not counted.
 func TestAdmission(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())
@@ -71,8 +71,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestCloseWithoutSpace: closing gives up a flush that waits for space, and the marks at the ends of
-// log and state, but no other failure.
+// TestCloseWithoutSpace: closing gives up a flush that waits for space, and the marks at the ends
+// of log and state, but no other failure.
 func TestCloseWithoutSpace(t *testing.T) {
 	noLeaks(t)
 	s := openStepped(t, config(vfs.NewMem()))

@@ -381,7 +381,7 @@ func TestReserve(t *testing.T) {
 				l.shard.progress.visibleLSN.Store(c.visible)
 				l.core.skipTo, l.reserved = engine.LSN(c.skipTo), c.reserved
 				l.reserve(&u, &a)
-				if u.Reserve != want || a.mustSync != (want > 0) || want > 0 && l.reserved != want || want == 0 && l.reserved != c.reserved {
+				if u.Reserve != want || a.mustSync != (want > 0) || l.reserved != max(want, c.reserved) {
 					t.Errorf("%v, writes=%t, %+v: %d are reserved, at once %t", durability, writes, c, u.Reserve, a.mustSync)
 				}
 			}
