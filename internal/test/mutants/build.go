@@ -126,7 +126,7 @@ func (b *build) overlay(tmp string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		changed := string(text)
+		var changed string
 		if m := b.mutants[indexes[0]]; m.alone {
 			pkg, changed, err = replaceIn(text, m)
 		} else {
