@@ -38,11 +38,12 @@ func (q *measurementQuery) Arguments(f *codec.Fields) {
 // Results codes the results.
 func (q *measurementQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "measurements", &q.items, (*Measurement).code)
-	if f.More(q.policy > 0 || q.limit > 0) {
+	kept := q.retention.RawTTL > 0 || len(q.retention.Downsample) > 0
+	if f.More(q.policy > 0 || q.limit > 0 || kept) {
 		f.Uvarint("retention_version", &q.policy)
 		f.Uvarint("limit_version", &q.limit)
 	}
-	if f.More(q.retention.RawTTL > 0 || len(q.retention.Downsample) > 0) {
+	if f.More(kept) {
 		q.retention.code(f)
 	}
 }
