@@ -147,7 +147,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 
 MUTANTS ?= 200
 
-mutants: ## plant MUTANTS random bugs (200), one at a time; at least 95 % must be noticed by the tests of their own package; takes about an hour
+mutants: ## plant MUTANTS random bugs (200), one at a time; at least 95 % must be noticed by the tests of their own package; takes an hour or two
 	$(GO) run ./internal/test/mutants -n $(MUTANTS)
 
 bench: ## floe beside the limits of this machine, in an hour, with the tables of docs/performance.md; or only the rows that begin with BENCH

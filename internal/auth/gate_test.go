@@ -319,8 +319,7 @@ func TestUses(t *testing.T) {
 	r.Verify()
 }
 
-// TestRevoked: what is done with a key ends when it is revoked, also by an answer that comes in the
-// wrong order.
+// TestRevoked: calls of a key end when it is revoked, even if an older list of keys arrives later.
 func TestRevoked(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -397,7 +396,7 @@ func TestRightKeyPassesWrongOnes(t *testing.T) {
 	}
 }
 
-// TestNewKeyIsFound: a key that was made a moment ago is good before the Gate has heard of it.
+// TestNewKeyIsFound: a new key works before the Gate has loaded it.
 func TestNewKeyIsFound(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -587,7 +586,7 @@ func TestEndedSessions(t *testing.T) {
 	}
 }
 
-// TestParseToken: what a token consists of, at its limits. Anything else is none.
+// TestParseToken: the parts of a token, at their limits. Anything else is rejected.
 func TestParseToken(t *testing.T) {
 	id, secret := newSecret()
 	nonce := []byte("12345678")

@@ -246,7 +246,7 @@ func TestIdleComparison(t *testing.T) {
 	})
 }
 
-// steppedPair is two stepped nodes, the first of which leads, of three voters.
+// steppedPair is two stepped nodes of a cluster of three. The first one leads.
 type steppedPair struct {
 	t        *testing.T
 	net      *Network

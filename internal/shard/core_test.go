@@ -552,7 +552,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestHalt: a stopped core refuses all that waits, and leads no more.
+// TestHalt: a stopped core rejects everything that waits, and no longer leads.
 func TestHalt(t *testing.T) {
 	s := newStepper(t)
 	s.lead()

@@ -334,7 +334,7 @@ func TestMarkersFollowTheirDirectory(t *testing.T) {
 	}
 }
 
-// TestWatchedReads: a failed read of the state is a failure of the host, the end of a file is not.
+// TestWatchedReads: a failed read of the state fails the host; the end of a file does not.
 func TestWatchedReads(t *testing.T) {
 	mem := vfs.NewMem()
 	must(t, writeFile(mem, "f", []byte("abc")))

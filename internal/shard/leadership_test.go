@@ -143,7 +143,7 @@ func TestFullNodesLeadNothing(t *testing.T) {
 	}
 }
 
-// TestSuccessorsNearby: without a follower that is abreast, the nearest is a successor, up to
+// TestSuccessorsNearby: if no follower has caught up, the nearest one is a successor, up to
 // nearEnough entries behind.
 func TestSuccessorsNearby(t *testing.T) {
 	p := newSteppedPair(t)

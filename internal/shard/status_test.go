@@ -36,7 +36,7 @@ func TestAsyncInACluster(t *testing.T) {
 	}
 }
 
-// TestStats: the state of a node and of each member, in the eyes of one of them.
+// TestStats: the state of a node and of each member, as one of them sees it.
 func TestStats(t *testing.T) {
 	p := newSteppedPair(t)
 	h := p.leader().host

@@ -201,7 +201,7 @@ func TestRecall(t *testing.T) {
 	do(engine.OpOf(stream.ReadGroupOp("s", "g", "c", stream.AckTimeout(10*time.Second))))
 	take := engine.Take{Command: r.command(engine.OpOf(stream.ReadGroupOp("s", "g", "c"))), Wait: time.Hour}
 	ticket := r.park(take)
-	due := r.Now(0) + 5000 // after a record the consumer must be heard of within half of the timeout
+	due := r.Now(0) + 5000 // with a record, the consumer must call again within half the timeout
 	if got := s.exec.WakeAt(ticket.p.take); got != due {
 		t.Fatalf("it is due at %d, want %d", got, due)
 	}

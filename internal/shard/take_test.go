@@ -204,7 +204,7 @@ func TestTakesOfAHost(t *testing.T) {
 		must(t, err)
 	}
 	write()
-	// A consumer that has just received something must be heard of within half of the timeout.
+	// A consumer that has just received a record must call again within half the timeout.
 	_, err := s.ReadGroup(ctx, "s", "g", "c", stream.AckTimeout(2*time.Millisecond))
 	must(t, err)
 	read := make(chan error, 1)

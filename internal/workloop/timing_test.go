@@ -21,7 +21,7 @@ type clocked struct {
 	gives                     int           // the Take that is not empty nevertheless; 0: none
 	tookAt, renewedAt, gaveAt []int64
 	renewFails                func(call int) error // by the number of the call; nil: never
-	settleLasts               bool                 // until it is told to end
+	settleLasts               bool                 // Settle blocks until its context ends
 }
 
 func newClocked(t *testing.T, period time.Duration, jobs ...job) *clocked {
@@ -259,7 +259,7 @@ func TestTimeOfADrain(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		handler  func(ctx context.Context, forever <-chan struct{})
-		settling bool // Settle does not return before it is told to end
+		settling bool // Settle blocks until its context ends
 		want     time.Duration
 		blocked  int
 		missed   int

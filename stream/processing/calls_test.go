@@ -94,7 +94,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBadIDs: each call refuses ids that are none, of a shard that does not exist, of no job, and
+// TestBadIDs: each call rejects malformed ids, ids of a shard that does not exist, of no job, and
 // of a job in another namespace.
 func TestBadIDs(t *testing.T) {
 	s, wide, ctx := newRig(t, 1), newRig(t, 8), t.Context()

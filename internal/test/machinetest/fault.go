@@ -238,23 +238,30 @@ func (r *Rig) EachRead(calls map[string]func() (any, error)) {
 			r.t.Errorf("%s: %v", name, err)
 			continue
 		}
-		for at := 1; ; at++ {
-			n := 0
-			r.setFault(func() error {
-				if n++; n == at {
-					return errFault
-				}
-				return nil
-			})
-			got, err := call()
-			r.setFault(nil)
-			if n < at {
-				break
-			}
+		r.eachFault(call, func(at int, got any, err error) {
 			if !errors.Is(err, errFault) && (err != nil || fmt.Sprint(got) != fmt.Sprint(want)) {
 				r.t.Errorf("%s: read %d fails, and the call returns %v, %v, want %v", name, at, got, err, want)
 			}
+		})
+	}
+}
+
+// eachFault makes each read of a call fail once and passes its results to check.
+func (r *Rig) eachFault(call func() (any, error), check func(at int, got any, err error)) {
+	for at := 1; ; at++ {
+		n := 0
+		r.setFault(func() error {
+			if n++; n == at {
+				return errFault
+			}
+			return nil
+		})
+		got, err := call()
+		r.setFault(nil)
+		if n < at {
+			return
 		}
+		check(at, got, err)
 	}
 }
 
@@ -268,23 +275,11 @@ func (r *Rig) setFault(fault func() error) {
 func (r *Rig) EachReadOfVerify() {
 	r.t.Helper()
 	for shard, x := range r.execs {
-		for at := 1; ; at++ {
-			n := 0
-			r.setFault(func() error {
-				if n++; n == at {
-					return errFault
-				}
-				return nil
-			})
-			_, err := verify(x)
-			r.setFault(nil)
-			if n < at {
-				break
-			}
+		r.eachFault(func() (any, error) { return verify(x) }, func(at int, _ any, err error) {
 			if !errors.Is(err, errFault) {
 				r.t.Errorf("Verify of shard %d: read %d fails, and it returns %v", shard, at, err)
 			}
-		}
+		})
 	}
 }
 
